@@ -1,0 +1,97 @@
+//! The command line: what can be asked for, and how it is spelled.
+
+use crate::fuzz_model::Campaign;
+
+/// Shown when the command line cannot be read.
+pub(crate) const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  test                               runs every test and doc test of the workspace
+  ci                                 fmt, clippy, tidy, spec --check, doc, test
+  tidy                               dependency directions, sizes, leftovers, words
+  spec                               writes docs/reference/spec-table.md
+  spec --check                       fails when that file is stale or a done id has no test
+  guards                             takes each guard of the heart out and expects a test to fail
+  fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times";
+
+/// A command line that makes sense.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Ci,
+    FuzzModel(Campaign),
+    Guards,
+    Spec,
+    SpecCheck,
+    Test,
+    Tidy,
+}
+
+/// Reads the arguments after the program's name. The error says which one is wrong.
+pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
+    let words: Vec<&str> = given.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Err("a command is missing".to_owned()),
+        ["ci"] => Ok(Command::Ci),
+        ["guards"] => Ok(Command::Guards),
+        ["spec"] => Ok(Command::Spec),
+        ["spec", "--check"] => Ok(Command::SpecCheck),
+        ["test"] => Ok(Command::Test),
+        ["tidy"] => Ok(Command::Tidy),
+        ["fuzz-model", options @ ..] => campaign(options).map(Command::FuzzModel),
+        [name @ ("ci" | "guards" | "spec" | "test" | "tidy"), rest @ ..] => {
+            Err(format!("`{name}` does not take `{}`", rest.join(" ")))
+        }
+        [unknown, ..] => Err(format!("there is no command `{unknown}`")),
+    }
+}
+
+fn campaign(options: &[&str]) -> Result<Campaign, String> {
+    let (mut cases, mut seed) = (None, None);
+    for option in options.chunks(2) {
+        match *option {
+            ["--cases", count] => cases = count.parse::<u64>().ok().filter(|count| *count > 0),
+            ["--seed", value] => seed = Some(value.to_owned()),
+            _ => return Err(format!("`fuzz-model` does not take `{}`", option.join(" "))),
+        }
+    }
+    let cases = cases.ok_or("`fuzz-model` needs `--cases N`, a whole number above zero")?;
+    Ok(Campaign { cases, seed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_command_has_one_spelling() {
+        assert_eq!(parsed("ci"), Ok(Command::Ci));
+        assert_eq!(parsed("guards"), Ok(Command::Guards));
+        assert_eq!(parsed("spec"), Ok(Command::Spec));
+        assert_eq!(parsed("spec --check"), Ok(Command::SpecCheck));
+        assert_eq!(parsed("test"), Ok(Command::Test));
+        assert_eq!(parsed("tidy"), Ok(Command::Tidy));
+    }
+
+    #[test]
+    fn a_campaign_needs_cases_and_may_have_a_seed() {
+        let campaign = |cases, seed: Option<&str>| {
+            Ok(Command::FuzzModel(Campaign { cases, seed: seed.map(str::to_owned) }))
+        };
+        assert_eq!(parsed("fuzz-model --cases 9"), campaign(9, None));
+        assert_eq!(parsed("fuzz-model --seed 7 --cases 9"), campaign(9, Some("7")));
+        for bad in ["", "--cases", "--cases 0", "--cases many", "--seed 7", "--cases 9 --loud yes"] {
+            parsed(&format!("fuzz-model {bad}")).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        assert_eq!(parsed(""), Err("a command is missing".to_owned()));
+        assert_eq!(parsed("dance"), Err("there is no command `dance`".to_owned()));
+        assert_eq!(parsed("tidy --fast"), Err("`tidy` does not take `--fast`".to_owned()));
+    }
+}

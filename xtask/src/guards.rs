@@ -1,0 +1,199 @@
+//! `cargo xtask guards`: takes each guard of the heart out, one at a time, and expects a test to fail.
+//!
+//! Works on a copy below `target/`, so that the workspace itself is never changed but for the report.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use toml::Table;
+
+use crate::cargo::Call;
+use crate::failure::{Failure, Result};
+use crate::workspace::Workspace;
+
+const LIST: &str = "xtask/guards.toml";
+const REPORT: &str = "docs/reference/guards.md";
+const HEART: &str = "crates/core/src/machine";
+const COPY: &str = "target/guards/workspace";
+
+/// Stops a test that a missing guard sends round in circles.
+const LIMIT: &str = "300";
+
+const ARGUMENTS: [&str; 9] = [
+    "test",
+    "--no-fail-fast",
+    "--lib",
+    "--tests",
+    "-p",
+    "oncebox-core",
+    "-p",
+    "oncebox-store-memory",
+    "--quiet",
+];
+
+struct Guard {
+    name: String,
+    path: String,
+    from: String,
+    to: String,
+}
+
+pub(crate) fn run(workspace: &Workspace) -> Result<String> {
+    let guards = read(&workspace.read(LIST)?)?;
+    let copy = copy(workspace)?;
+    if let Some(failed) = failures(&copy)? {
+        return Err(Failure::new(format!(
+            "tests fail with every guard in place: {failed:?}; mend them first"
+        )));
+    }
+    let mut rows = String::new();
+    let mut survivors = Vec::new();
+    for guard in &guards {
+        let original = copy.read(&guard.path)?;
+        copy.write(&guard.path, &without(guard, &original)?)?;
+        let failed = failures(&copy)?;
+        copy.write(&guard.path, &original)?;
+        let caught = failed.as_ref().map_or_else(|| "**nothing**".to_owned(), |failed| summary(failed));
+        println!("{}: {caught}", guard.name);
+        let _ = writeln!(
+            rows,
+            "| {} | `{}` | {caught} |",
+            guard.name,
+            guard.path.trim_start_matches("crates/core/src/")
+        );
+        if failed.is_none() {
+            survivors.push(guard.name.clone());
+        }
+    }
+    if !survivors.is_empty() {
+        return Err(Failure::new(format!("no test misses these guards, write one for each: {survivors:?}")));
+    }
+    workspace.write(REPORT, &report(&rows))?;
+    Ok(format!("guards: {} taken out one at a time, each missed by a test; see {REPORT}", guards.len()))
+}
+
+fn report(rows: &str) -> String {
+    format!(
+        "# Guards\n\nWritten by `cargo xtask guards`, which takes each guard out of a copy of the machine and runs the tests; how, stands in \
+         `{LIST}`. A guard that no test misses fails the command.\n\n| guard | file | without it, these fail |\n|---|---|---|\n{rows}"
+    )
+}
+
+fn read(text: &str) -> Result<Vec<Guard>> {
+    let wrong = |what: &str| Failure::new(format!("{LIST}: {what}"));
+    let table: Table = text.parse().map_err(|error| wrong(&format!("is not TOML ({error})")))?;
+    let guards =
+        table.get("guard").and_then(|guards| guards.as_array()).ok_or_else(|| wrong("lists no guards"))?;
+    let field = |guard: &toml::Value, name: &str| {
+        let value = guard.get(name).and_then(|value| value.as_str());
+        value.map(str::to_owned).ok_or_else(|| wrong(&format!("a guard lacks `{name}`")))
+    };
+    let guard = |value| {
+        let file = field(value, "file")?;
+        let path = file
+            .strip_prefix("../")
+            .map_or(format!("{HEART}/{file}"), |file| format!("crates/core/src/{file}"));
+        Ok(Guard { name: field(value, "name")?, path, from: field(value, "from")?, to: field(value, "to")? })
+    };
+    guards.iter().map(guard).collect()
+}
+
+/// The file's text with the guard taken out.
+fn without(guard: &Guard, text: &str) -> Result<String> {
+    if text.matches(&guard.from).count() != 1 {
+        let Guard { name, path, .. } = guard;
+        return Err(Failure::new(format!(
+            "{LIST}: `{name}`: its `from` must stand in {path} exactly once; mend the list"
+        )));
+    }
+    Ok(text.replacen(&guard.from, &guard.to, 1))
+}
+
+/// A copy of the workspace's text files; what is unchanged since the last copy is left alone, so that it builds fast.
+fn copy(workspace: &Workspace) -> Result<Workspace> {
+    let root: PathBuf = workspace.root().join(COPY);
+    let copy = Workspace::at(root);
+    for file in workspace.files()? {
+        let path = copy.root().join(&file.path);
+        if fs::read_to_string(&path).is_ok_and(|text| text == file.text) {
+            continue;
+        }
+        if let Some(folder) = path.parent() {
+            let failed = |error| Failure::new(format!("{}: cannot be made ({error})", folder.display()));
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        copy.write(&file.path, &file.text)?;
+    }
+    Ok(copy)
+}
+
+/// The tests that fail in the copy; none if all pass.
+fn failures(copy: &Workspace) -> Result<Option<Vec<String>>> {
+    let environment =
+        [("CARGO_TARGET_DIR", "../build"), ("RUSTFLAGS", "-A warnings"), ("RUST_BACKTRACE", "0")];
+    let call = Call { environment: &environment, arguments: &ARGUMENTS };
+    let output = call.limited(copy, LIMIT)?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let failed = failed_tests(&text);
+    if failed.is_empty() && !text.contains("running ") {
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::new(format!("a guard's `to` does not build; mend {LIST}:\n{error}")));
+    }
+    Ok(Some(failed))
+}
+
+/// The names in the runner's closing lists of failures.
+fn failed_tests(output: &str) -> Vec<String> {
+    let mut listing = false;
+    let mut names = Vec::new();
+    for line in output.lines() {
+        listing = line == "failures:" || (listing && (line.is_empty() || line.starts_with("    ")));
+        if let (true, Some(name)) = (listing, line.strip_prefix("    ").filter(|name| !name.contains(' '))) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The first few names, and how many there are.
+fn summary(failed: &[String]) -> String {
+    const SHOWN: usize = 3;
+    if failed.is_empty() {
+        return format!("the run does not end within {LIMIT} s");
+    }
+    // A fact with a name says more than a random history.
+    let mut names: Vec<_> = failed.iter().collect();
+    names.sort_by_key(|name| name.contains("random_comparison") || name.contains("machine::tests"));
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(SHOWN);
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_guard_stands_in_its_file_once() {
+        let workspace = Workspace::locate().unwrap();
+        let guards = read(&workspace.read(LIST).unwrap()).unwrap();
+        assert!(guards.len() >= 15);
+        for guard in guards {
+            let text = workspace.read(&guard.path).unwrap();
+            assert_ne!(without(&guard, &text).unwrap(), text, "{}", guard.name);
+        }
+    }
+
+    #[test]
+    fn failed_tests_are_read_from_the_closing_lists() {
+        let output = "running 2 tests\nfailures:\n\n---- a::b stdout ----\npanicked\n\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED.";
+        assert_eq!(failed_tests(output), ["a::b", "c"]);
+        assert_eq!(summary(&["random_comparison".to_owned(), "c".to_owned()]), "`c`, `random_comparison`");
+    }
+}

@@ -1,0 +1,125 @@
+//! The ids of the requirements: their families, their spelling, and lists of them.
+
+use std::fmt;
+
+/// Requirements that are numbered together, from 1.
+pub(super) struct Family {
+    pub(super) title: &'static str,
+    prefix: &'static str,
+    digits: usize,
+    last: u16,
+}
+
+pub(super) const FAMILIES: [Family; 8] = [
+    Family { title: "Inbox", prefix: "IBX-", digits: 3, last: 130 },
+    Family { title: "Commands", prefix: "CMD-", digits: 2, last: 20 },
+    Family { title: "Ledger", prefix: "LDG-", digits: 2, last: 13 },
+    Family { title: "Mailbox: invariants", prefix: "MBX-I-", digits: 1, last: 17 },
+    Family { title: "Mailbox: principles", prefix: "MBX-P-", digits: 1, last: 9 },
+    Family { title: "Mailbox: implementation", prefix: "MBX-C-", digits: 1, last: 12 },
+    Family { title: "Mailbox: acceptance gates", prefix: "MBX-G-", digits: 1, last: 10 },
+    Family { title: "Rules", prefix: "RULE-", digits: 2, last: 24 },
+];
+
+/// One requirement. The order is that of the families, then of the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id {
+    family: usize,
+    number: u16,
+}
+
+impl Id {
+    /// Every id of a family, in order.
+    pub(super) fn of_family(family: usize) -> impl Iterator<Item = Self> {
+        (1..=FAMILIES[family].last).map(move |number| Self { family, number })
+    }
+
+    /// Reads an id. There is one spelling: `IBX-7` is not `IBX-007`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let family = FAMILIES.iter().position(|family| text.starts_with(family.prefix))?;
+        let number = text[FAMILIES[family].prefix.len()..].parse().ok()?;
+        let id = Self { family, number };
+        ((1..=FAMILIES[family].last).contains(&number) && id.to_string() == text).then_some(id)
+    }
+
+    fn until(self, end: Self) -> Option<impl Iterator<Item = Self>> {
+        let ordered = self.family == end.family && self.number < end.number;
+        ordered.then(|| (self.number..=end.number).map(move |number| Self { number, ..self }))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Family { prefix, digits, .. } = FAMILIES[self.family];
+        write!(formatter, "{prefix}{:0digits$}", self.number)
+    }
+}
+
+/// Whether a text begins like an id, known or not.
+pub(super) fn begins_like_id(text: &str) -> bool {
+    FAMILIES.iter().any(|family| text.starts_with(family.prefix))
+}
+
+/// Reads ids and ranges (`IBX-030…IBX-033` or with two dots) that commas separate; a full stop may close them.
+/// The error names the part that is no id.
+pub(super) fn parse_list(text: &str) -> Result<Vec<Id>, String> {
+    let text = text.trim();
+    let mut ids = Vec::new();
+    for part in text.strip_suffix('.').unwrap_or(text).split(',').map(str::trim) {
+        ids.extend(parse_part(part).ok_or_else(|| {
+            format!("`{part}` is neither an id nor a range: write ids such as IBX-007, separated by commas")
+        })?);
+    }
+    Ok(ids)
+}
+
+fn parse_part(part: &str) -> Option<Vec<Id>> {
+    match part.split_once('…').or_else(|| part.split_once("..")) {
+        Some((start, end)) => Some(Id::parse(start.trim())?.until(Id::parse(end.trim())?)?.collect()),
+        None => Id::parse(part).map(|id| vec![id]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(text: &str) -> String {
+        parse_list(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn ids_have_one_spelling() {
+        for good in ["IBX-001", "IBX-130", "CMD-20", "LDG-13", "MBX-I-17", "MBX-G-1", "RULE-24"] {
+            assert_eq!(Id::parse(good).unwrap().to_string(), good);
+        }
+        for bad in
+            ["IBX-1", "IBX-131", "IBX-000", "CMD-+1", "CMD-021", "MBX-I-01", "MBX-X-1", "ABC-1", "IBX-", ""]
+        {
+            assert_eq!(Id::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_hold_ids_and_ranges() {
+        assert_eq!(listed("IBX-046, RULE-05."), "IBX-046 RULE-05");
+        assert_eq!(listed("IBX-009…IBX-011, CMD-01"), "IBX-009 IBX-010 IBX-011 CMD-01");
+        assert_eq!(listed(" MBX-I-1 .. MBX-I-3. "), "MBX-I-1 MBX-I-2 MBX-I-3");
+    }
+
+    #[test]
+    fn what_is_no_id_is_named() {
+        for bad in
+            ["", "IBX-046,", "IBX-046 IBX-047", "IBX-999", "IBX-011…IBX-009", "IBX-001…CMD-02", "IBX-001.."]
+        {
+            parse_list(bad).unwrap_err();
+        }
+        assert!(parse_list("IBX-001, IBX-2").unwrap_err().starts_with("`IBX-2` is neither"));
+    }
+
+    #[test]
+    fn families_list_all_their_ids() {
+        let total: usize = (0..FAMILIES.len()).map(|family| Id::of_family(family).count()).sum();
+        assert_eq!(total, 235);
+    }
+}

@@ -1,0 +1,172 @@
+//! Which crate may depend on which: the architecture, as data.
+
+use super::Finding;
+use super::manifest::{self, Dependency, Kind, Renames};
+use crate::workspace::File;
+
+/// A crate's folder, and the folders of ours that it may depend on. `store-*` stands for every store, `*` for
+/// all. No store is on a store's list.
+const RULES: [(&str, &[&str]); 16] = [
+    ("core", &[]),
+    ("system", &["core"]),
+    ("store-*", &["core", "system"]),
+    ("oncebox", &["core", "system", "store-*"]),
+    ("wire", &["core"]),
+    ("testkit", &["core", "system"]),
+    ("capability", &[]),
+    ("macros", &[]),
+    ("webhook", &[]),
+    ("server", &["oncebox", "wire", "capability", "webhook", "core", "system"]),
+    ("amqp", &["oncebox", "core"]),
+    ("client", &["wire"]),
+    ("cli", &["client", "server", "oncebox"]),
+    ("sim", &["oncebox", "core", "testkit", "system"]),
+    ("bench", &["*"]),
+    ("xtask", &[]),
+];
+
+/// What every crate but the core may use in its tests.
+const FOR_TESTS: &str = "testkit";
+
+pub(super) fn check(files: &[File]) -> Vec<Finding> {
+    let mut renames = Renames::new();
+    if let Some(root) = files.iter().find(|file| file.path == "Cargo.toml") {
+        match manifest::renames(&root.text) {
+            Ok(found) => renames = found,
+            Err(error) => return vec![Finding::error(root, 1, format!("{error}: fix the manifest"))],
+        }
+    }
+    let members = files.iter().filter_map(|file| Some((file, folder_of_manifest(&file.path)?)));
+    members.flat_map(|(file, folder)| check_member(file, folder, &renames)).collect()
+}
+
+fn check_member(file: &File, folder: &str, renames: &Renames) -> Vec<Finding> {
+    let Some((_, allowed)) = RULES.iter().find(|(pattern, _)| covers(pattern, folder)) else {
+        let text = format!(
+            "no rule says what `{folder}` may depend on: add its rule to xtask/src/tidy/directions.rs"
+        );
+        return vec![Finding::error(file, 1, text)];
+    };
+    let manifest = match manifest::read(&file.text, renames) {
+        Ok(manifest) => manifest,
+        Err(error) => return vec![Finding::error(file, 1, format!("{error}: fix the manifest"))],
+    };
+    let mut findings = Vec::new();
+    let expected = package_name(folder);
+    if manifest.package != expected {
+        let text =
+            format!("the package is called `{}`: name it `{expected}` after its folder", manifest.package);
+        findings.push(Finding::error(file, 1, text));
+    }
+    let faults = manifest.dependencies.iter().filter_map(|dependency| {
+        let target = folder_of_package(&dependency.package)?;
+        let text = fault(folder, target, dependency, allowed)?;
+        Some(Finding::error(file, dependency.line, text))
+    });
+    findings.extend(faults);
+    findings
+}
+
+/// Why `folder` must not depend on `target`, if it must not.
+fn fault(folder: &str, target: &str, dependency: &Dependency, allowed: &[&str]) -> Option<String> {
+    let for_tests = dependency.kind == Kind::Dev && target == FOR_TESTS && folder != "core";
+    if for_tests || allowed.iter().any(|pattern| covers(pattern, target)) {
+        return None;
+    }
+    let may = match allowed {
+        [] => "none of ours".to_owned(),
+        _ => allowed.join(", "),
+    };
+    Some(format!(
+        "`{folder}` must not depend on `{target}` (it may on: {may}): move the code to where it is seen"
+    ))
+}
+
+fn covers(pattern: &str, folder: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == folder, |start| folder.starts_with(start))
+}
+
+/// The folder of a workspace member; manifests elsewhere are none of our crates.
+fn folder_of_manifest(path: &str) -> Option<&str> {
+    let folder = path.strip_suffix("/Cargo.toml")?;
+    if folder == "xtask" {
+        return Some(folder);
+    }
+    folder.strip_prefix("crates/").filter(|name| !name.contains('/'))
+}
+
+fn folder_of_package(package: &str) -> Option<&str> {
+    match package {
+        "oncebox" | "xtask" => Some(package),
+        _ => package.strip_prefix("oncebox-"),
+    }
+}
+
+fn package_name(folder: &str) -> String {
+    match folder {
+        "oncebox" | "xtask" => folder.to_owned(),
+        _ => format!("oncebox-{folder}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(folder: &str, section: &str, dependency: &str) -> Vec<String> {
+        let name = package_name(folder);
+        let text = format!("[package]\nname = \"{name}\"\n[{section}]\n{dependency} = {{ path = \"x\" }}\n");
+        let path = if folder == "xtask" {
+            "xtask/Cargo.toml".to_owned()
+        } else {
+            format!("crates/{folder}/Cargo.toml")
+        };
+        check(&[File { path, text }]).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_the_table_allows_passes() {
+        for (folder, section, dependency) in [
+            ("system", "dependencies", "oncebox-core"),
+            ("store-memory", "dependencies", "oncebox-system"),
+            ("store-memory", "dev-dependencies", "oncebox-testkit"),
+            ("oncebox", "dependencies", "oncebox-store-postgres"),
+            ("cli", "dependencies", "oncebox"),
+            ("bench", "dependencies", "oncebox-store-memory"),
+            ("core", "dependencies", "bytes"),
+        ] {
+            assert_eq!(texts(folder, section, dependency), [""; 0], "{folder} {dependency}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_named_with_its_line() {
+        for (folder, section, dependency) in [
+            ("core", "dependencies", "oncebox-system"),
+            ("core", "dev-dependencies", "oncebox-testkit"),
+            ("store-memory", "dependencies", "oncebox-testkit"),
+            ("store-memory", "dev-dependencies", "oncebox-store-embedded"),
+            ("client", "build-dependencies", "oncebox-core"),
+            ("xtask", "dependencies", "oncebox-core"),
+        ] {
+            let found = texts(folder, section, dependency);
+            assert_eq!(found.len(), 1, "{folder} {dependency}");
+            assert!(found[0].contains("Cargo.toml:4: "), "{}", found[0]);
+        }
+    }
+
+    #[test]
+    fn an_unknown_crate_needs_a_rule() {
+        assert!(
+            texts("attic", "dependencies", "bytes")[0]
+                .contains("add its rule to xtask/src/tidy/directions.rs")
+        );
+    }
+
+    #[test]
+    fn a_package_is_named_after_its_folder() {
+        let text = "[package]\nname = \"heart\"\n".to_owned();
+        let found = check(&[File { path: "crates/core/Cargo.toml".to_owned(), text }]);
+        assert!(found[0].text.contains("`oncebox-core`"));
+    }
+}

@@ -1,0 +1,36 @@
+//! How a Rust file is named and how it opens.
+
+use super::Finding;
+use crate::workspace::File;
+
+pub(super) fn check(file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !file.is_rust() {
+        return findings;
+    }
+    if file.path.rsplit('/').next() == Some("mod.rs") {
+        findings.push(Finding::error(file, 1, "mod.rs: name the file after its module, beside the folder"));
+    }
+    if !file.text.starts_with("//!") {
+        findings.push(Finding::error(file, 1, "the file does not say what it owns: open it with `//!`"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(path: &str, text: &str) -> usize {
+        check(&File { path: path.to_owned(), text: text.to_owned() }).len()
+    }
+
+    #[test]
+    fn a_file_opens_with_its_subject_and_is_not_named_mod() {
+        assert_eq!(count("crates/a/src/lease.rs", "//! Leases.\n"), 0);
+        assert_eq!(count("crates/a/build.rs", "fn main() {}\n"), 1);
+        assert_eq!(count("crates/a/src/lease/mod.rs", "//! Leases.\n"), 1);
+        assert_eq!(count("crates/a/src/lease/mod.rs", ""), 2);
+        assert_eq!(count("crates/a/src/mod.sql", ""), 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! Words that belong to somebody's machine and not to the repository. They are put together from halves, so
+//! that this file does not contain them.
+
+use super::Finding;
+use crate::text::has_word;
+use crate::workspace::File;
+
+/// Starts of paths that exist on one machine only.
+const FOLDERS: [&str; 4] =
+    [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+/// Hosts of package registries.
+const HOSTS: [&str; 4] =
+    [concat!("crates", ".io"), concat!("npmjs", ".org"), concat!("pypi", ".org"), concat!("nuget", ".org")];
+/// How cargo names its public index in every lock file.
+const PUBLIC_INDEX: &str = concat!("github.com/rust-lang/crates", ".io-index");
+
+pub(super) fn check(file: &File) -> Vec<Finding> {
+    file.lines()
+        .filter_map(|(number, line)| fault(line).map(|text| Finding::error(file, number, text)))
+        .collect()
+}
+
+fn fault(line: &str) -> Option<String> {
+    if let Some(folder) = FOLDERS.iter().find(|folder| starts_path(line, folder)) {
+        return Some(format!("`{folder}` is a place on one machine: write a path from the workspace's root"));
+    }
+    let line = line.replace(PUBLIC_INDEX, "");
+    let host = HOSTS.iter().find(|host| has_word(&line, host))?;
+    Some(format!("`{host}` is a package registry's host: say what is meant without it"))
+}
+
+/// Whether a path starts with `folder` in `line`; inside a longer path, such as a route, it does not count.
+fn starts_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(start, _)| {
+        let before = line[..start].chars().next_back();
+        before.is_none_or(|before| before.is_whitespace() || "\"'`(<[=:,|".contains(before))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_hosts_are_found() {
+        for line in [
+            format!("{}target", FOLDERS[0]),
+            format!("let path = \"{}main\";", FOLDERS[1]),
+            format!("see https://{}/x", HOSTS[0]),
+        ] {
+            assert!(fault(&line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn routes_and_lock_files_pass() {
+        for line in [
+            format!("POST /v1{}", FOLDERS[1]),
+            format!("..{}x", FOLDERS[1]),
+            format!("source = \"registry+https://{PUBLIC_INDEX}\""),
+        ] {
+            assert_eq!(fault(&line), None, "{line}");
+        }
+    }
+}
