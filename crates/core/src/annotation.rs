@@ -1,0 +1,209 @@
+//! What travels beside the payload: attributes, trace ids, the last error.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Invalid;
+use crate::limits::{
+    ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTES_BYTES_MAX, ATTRIBUTES_COUNT_MAX, LAST_ERROR_BYTES_MAX,
+    TEXT_BYTES_MAX,
+};
+
+/// Names and values beside the payload, sorted by name. Cheap to clone; values stay out of `Debug` output.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Attributes(Option<Arc<BTreeMap<Box<str>, Box<str>>>>);
+
+impl Attributes {
+    /// Takes up to [`ATTRIBUTES_COUNT_MAX`] pairs of [`ATTRIBUTES_BYTES_MAX`] bytes together. A name given twice keeps
+    /// its last value.
+    pub fn new<N: AsRef<str>, V: AsRef<str>>(
+        pairs: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, Invalid> {
+        let mut map = BTreeMap::new();
+        let mut bytes = 0;
+        for (name, value) in pairs {
+            let (name, value) = (name.as_ref(), value.as_ref());
+            if name.is_empty() {
+                return Err(Invalid::empty("attribute name"));
+            }
+            if name.len() > ATTRIBUTE_NAME_BYTES_MAX {
+                return Err(Invalid::too_long(
+                    "attribute name",
+                    "bytes",
+                    ATTRIBUTE_NAME_BYTES_MAX,
+                    name.len(),
+                ));
+            }
+            if name.contains('\0') || value.contains('\0') {
+                return Err(Invalid::nul("attribute"));
+            }
+            bytes += name.len() + value.len();
+            if bytes > ATTRIBUTES_BYTES_MAX {
+                return Err(Invalid::too_long("attributes", "bytes", ATTRIBUTES_BYTES_MAX, bytes));
+            }
+            map.insert(name.into(), value.into());
+            if map.len() > ATTRIBUTES_COUNT_MAX {
+                return Err(Invalid::too_many("attributes", ATTRIBUTES_COUNT_MAX, map.len()));
+            }
+        }
+        Ok(Self((!map.is_empty()).then(|| Arc::new(map))))
+    }
+
+    /// The value of `name`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.as_ref()?.get(name).map(AsRef::as_ref)
+    }
+
+    /// All pairs, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(|map| map.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Bytes of all names and values.
+    pub fn bytes(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+}
+
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Which of the three ids; also their order in stored data.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct TraceIds {
+    correlation: Option<Box<str>>,
+    causation: Option<Box<str>>,
+    tenant: Option<Box<str>>,
+}
+
+/// The ids that tie a message to what caused it. Cheap to clone. A blank id is none.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Trace(Option<Arc<TraceIds>>);
+
+impl Trace {
+    fn with(
+        self,
+        field: &'static str,
+        id: &str,
+        set: impl FnOnce(&mut TraceIds, Box<str>),
+    ) -> Result<Self, Invalid> {
+        if id.trim().is_empty() {
+            return Ok(self);
+        }
+        if id.len() > TEXT_BYTES_MAX {
+            return Err(Invalid::too_long(field, "bytes", TEXT_BYTES_MAX, id.len()));
+        }
+        if id.contains('\0') {
+            return Err(Invalid::nul(field));
+        }
+        let mut ids = self.0.map_or_else(TraceIds::default, |ids| (*ids).clone());
+        set(&mut ids, id.into());
+        Ok(Self(Some(Arc::new(ids))))
+    }
+
+    /// Sets the id of the whole story that the message belongs to.
+    pub fn with_correlation(self, id: &str) -> Result<Self, Invalid> {
+        self.with("correlation id", id, |ids, id| ids.correlation = Some(id))
+    }
+
+    /// Sets the id of what directly caused the message.
+    pub fn with_causation(self, id: &str) -> Result<Self, Invalid> {
+        self.with("causation id", id, |ids, id| ids.causation = Some(id))
+    }
+
+    /// Sets the id of the tenant on whose behalf the message came.
+    pub fn with_tenant(self, id: &str) -> Result<Self, Invalid> {
+        self.with("tenant id", id, |ids, id| ids.tenant = Some(id))
+    }
+
+    /// The id of the whole story.
+    pub fn correlation(&self) -> Option<&str> {
+        self.0.as_ref()?.correlation.as_deref()
+    }
+
+    /// The id of the direct cause.
+    pub fn causation(&self) -> Option<&str> {
+        self.0.as_ref()?.causation.as_deref()
+    }
+
+    /// The id of the tenant.
+    pub fn tenant(&self) -> Option<&str> {
+        self.0.as_ref()?.tenant.as_deref()
+    }
+
+    /// Whether no id is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("correlation", &self.correlation())
+            .field("causation", &self.causation())
+            .field("tenant", &self.tenant())
+            .finish()
+    }
+}
+
+/// Why the last attempt failed, as `type: message`; never a payload, never a stack. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LastError(Arc<str>);
+
+impl LastError {
+    /// Keeps the first [`LAST_ERROR_BYTES_MAX`] bytes, cut between characters. A blank text is none.
+    pub fn new(text: &str) -> Option<Self> {
+        if text.trim().is_empty() {
+            return None;
+        }
+        let text = text.replace('\0', "\u{FFFD}");
+        Some(Self(text[..text.floor_char_boundary(LAST_ERROR_BYTES_MAX)].into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attributes, LastError, Trace};
+
+    #[test]
+    fn attributes_are_sorted_bounded_and_hidden_from_debug() {
+        let attributes = Attributes::new([("b", "2"), ("a", "secret")]).unwrap();
+        assert_eq!(attributes.iter().collect::<Vec<_>>(), [("a", "secret"), ("b", "2")]);
+        assert_eq!(format!("{attributes:?}"), r#"{"a", "b"}"#);
+        assert!(Attributes::new((0..65).map(|n| (n.to_string(), ""))).is_err());
+        assert!(Attributes::new([("a", "x".repeat(16 * 1024))]).is_err());
+        assert!(Attributes::new([("", "x")]).is_err());
+    }
+
+    #[test]
+    fn a_blank_trace_id_is_none() {
+        let trace = Trace::default().with_correlation(" ").unwrap().with_tenant("acme").unwrap();
+        assert_eq!((trace.correlation(), trace.tenant()), (None, Some("acme")));
+        assert!(Trace::default().with_causation(&"x".repeat(1_025)).is_err());
+    }
+
+    /// Holds: IBX-057.
+    #[test]
+    fn a_long_error_is_cut_between_characters_and_a_blank_one_is_none() {
+        assert_eq!(LastError::new("  "), None);
+        let text = format!("x{}", "ü".repeat(4_000));
+        let kept = LastError::new(&text).unwrap();
+        assert_eq!(kept.as_str().len(), 4_095);
+        assert!(text.starts_with(kept.as_str()));
+    }
+}

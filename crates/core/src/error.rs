@@ -1,0 +1,133 @@
+//! Failures of the machinery: few kinds, each telling the caller what to do next.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What the caller of a failed operation can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The outcome is unknown or the store is out of reach: repeat the same call later.
+    Unavailable,
+    /// The call itself is wrong: fix it, do not repeat it.
+    Invalid,
+    /// This store cannot do it: choose another store.
+    Unsupported,
+    /// Stored data is damaged: stop and call a human.
+    Corrupt,
+    /// The store has been closed: open it again.
+    Closed,
+}
+
+impl Kind {
+    /// The stable code that every door shows for this kind.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Unavailable => "E_UNAVAILABLE",
+            Self::Invalid => "E_SCHEMA",
+            Self::Unsupported => "E_UNSUPPORTED",
+            Self::Corrupt => "E_CORRUPT",
+            Self::Closed => "E_CLOSED",
+        }
+    }
+}
+
+/// A failure of the machinery. Expected refusals (a duplicate, a lost lease) are values, never errors.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind`; `message` is lower case, has no full stop and says what to do next.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// Adds the failure below this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What the caller can do.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.kind == Kind::Unavailable
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+/// A value that cannot be built. Names the field, the limit and the given size, never the value itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {problem}")]
+pub struct Invalid {
+    field: &'static str,
+    problem: Problem,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Problem {
+    #[error("is empty: give at least one character")]
+    Empty,
+    #[error("is {given} {unit} long, the limit is {limit}")]
+    TooLong { limit: usize, given: usize, unit: &'static str },
+    #[error("has {given} items, the limit is {limit}: split it")]
+    TooMany { limit: usize, given: usize },
+    #[error("holds a NUL character: remove it")]
+    Nul,
+    #[error("{0}")]
+    Other(&'static str),
+}
+
+impl Invalid {
+    pub(crate) fn empty(field: &'static str) -> Self {
+        Self { field, problem: Problem::Empty }
+    }
+
+    pub(crate) fn too_long(field: &'static str, unit: &'static str, limit: usize, given: usize) -> Self {
+        Self { field, problem: Problem::TooLong { limit, given, unit } }
+    }
+
+    pub(crate) fn too_many(field: &'static str, limit: usize, given: usize) -> Self {
+        Self { field, problem: Problem::TooMany { limit, given } }
+    }
+
+    pub(crate) fn nul(field: &'static str) -> Self {
+        Self { field, problem: Problem::Nul }
+    }
+
+    /// Any other fault of `field`; `problem` continues the sentence "`field` …".
+    pub fn new(field: &'static str, problem: &'static str) -> Self {
+        Self { field, problem: Problem::Other(problem) }
+    }
+
+    /// The field that is wrong.
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+impl From<Invalid> for Error {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(Kind::Invalid, invalid.to_string())
+    }
+}

@@ -1,0 +1,38 @@
+//! The heart of Oncebox: its vocabulary, its limits, the pure state machine and the port that every store implements.
+//!
+//! Nothing here does I/O, reads a clock, draws randomness or knows an async runtime: it is told the time, handed ids,
+//! and decides.
+
+pub mod limits;
+pub mod machine;
+
+mod annotation;
+mod error;
+mod hash;
+mod id;
+mod key;
+mod message;
+mod payload;
+mod port;
+mod retry;
+mod text;
+mod time;
+
+pub use annotation::{Attributes, LastError, Trace};
+pub use error::{Error, Invalid, Kind};
+pub use hash::{CallerHash, Fingerprint};
+pub use id::{Fence, IdSource, Number, Owner, RequestId, Rng, Shard, Uid};
+pub use key::{Key, Namespace, Ref};
+pub use message::{
+    Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Lease, NewMessage, Policy, Snapshot, State,
+};
+pub use payload::Payload;
+pub use port::{
+    Accepted, Action, AttemptCount, Batch, Begin, Begun, Budget, Capabilities, Claim, Counts, Cursor,
+    Delivery, Direction, Extended, Extension, Interest, Observed, Operated, Order, Page, PageSize, Query,
+    Receipt, Scope, Settled, Settlement, Sighting, Store, StoreExt, Topics, Upkept, Verdict, VerdictKind,
+    Wakeups, Worked,
+};
+pub use retry::{Backoff, Growth, Jitter};
+pub use text::{Id, Partition, Source, Topic};
+pub use time::{Clock, Span, Steady, Timestamp};

@@ -1,0 +1,48 @@
+//! Every bound of the vocabulary and of a call, in one place, the unit last.
+
+use std::time::Duration;
+
+use crate::error::{Error, Invalid};
+
+/// Longest source, id, topic, partition or trace id.
+pub const TEXT_BYTES_MAX: usize = 1_024;
+/// Longest source, id and topic that the inbox face takes (IBX-011, IBX-012, IBX-020).
+pub const INBOX_TEXT_CHARS_MAX: usize = 255;
+/// Largest payload any store takes.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Longest caller's hash.
+pub const HASH_BYTES_MAX: usize = 128;
+/// Longest name of a caller's hash algorithm.
+pub const HASH_ALGORITHM_BYTES_MAX: usize = 32;
+/// Most attributes on one message.
+pub const ATTRIBUTES_COUNT_MAX: usize = 64;
+/// Longest attribute name.
+pub const ATTRIBUTE_NAME_BYTES_MAX: usize = 128;
+/// All attribute names and values of one message together.
+pub const ATTRIBUTES_BYTES_MAX: usize = 16 * 1024;
+/// Longest kept error text; longer ones are cut.
+pub const LAST_ERROR_BYTES_MAX: usize = 4 * 1024;
+/// Most topics that one claim may name.
+pub const CLAIM_TOPICS_MAX: usize = 64;
+/// Most messages that one claim may take.
+pub const CLAIM_MESSAGES_MAX: u32 = 10_000;
+/// Most items in one call of the port.
+pub const CALL_ITEMS_MAX: usize = 10_000;
+/// Most messages on one page.
+pub const PAGE_ITEMS_MAX: u32 = 1_000;
+/// Longest lease, retry delay, dedup window or retention.
+pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+/// How long a finished message answers a repeated settlement, at least.
+pub const REPEAT_WINDOW: Duration = Duration::from_secs(10 * 60);
+/// How many times its visibility a mailbox delivery can be held by extensions (MBX-P-9).
+pub const MAILBOX_EXTEND_FACTOR: u32 = 10;
+/// How far a mailbox lane runs ahead of its oldest inherited delivery after a restart (MBX-G-9).
+pub const MAILBOX_REORDER_MESSAGES_MAX: usize = 32;
+
+/// Checks the number of items in one call of the port.
+pub fn check_call(items: usize) -> Result<(), Error> {
+    if items > CALL_ITEMS_MAX {
+        return Err(Invalid::too_many("call", CALL_ITEMS_MAX, items).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Taking in messages: each key once while it is held, and what happens when it comes again.
+
+use super::arena::Slot;
+use super::counts::cost;
+use super::message::Message;
+use super::{Effect, Machine, Turn};
+use crate::hash::{CallerHash, Fingerprint};
+use crate::message::{Divergence, NewMessage, State};
+use crate::port::{Accepted, Receipt};
+
+impl<P: Clone> Machine<P> {
+    /// Takes in one message; see [`crate::Store::accept`].
+    pub fn accept(&mut self, turn: &mut Turn<'_, P>, new: &NewMessage<P>) -> Accepted {
+        self.advance(turn);
+        let key_hash = self.hash_key(&new.key);
+        match self.holder(key_hash, &new.key) {
+            Some(slot) => self.accept_again(turn, slot, new),
+            None => self.accept_first(turn, key_hash, new),
+        }
+    }
+
+    fn accept_first(&mut self, turn: &mut Turn<'_, P>, key_hash: u64, new: &NewMessage<P>) -> Accepted {
+        if let Some(other) = new.uid.and_then(|uid| self.find_uid(uid)) {
+            return Accepted::UidTaken(self.receipt(other));
+        }
+        if let Some(retry_after) = self.full(cost_of(new)) {
+            return Accepted::Saturated { retry_after };
+        }
+        let uid = new.uid.unwrap_or_else(|| self.draw_uid(turn));
+        let effect = Effect::Accepted { number: self.next_number(), message: new };
+        let slot = self.create(turn.journal, uid, key_hash, effect);
+        Accepted::New { receipt: self.receipt(slot), diverged: false }
+    }
+
+    fn accept_again(&mut self, turn: &mut Turn<'_, P>, slot: Slot, new: &NewMessage<P>) -> Accepted {
+        let message = &self.messages[slot];
+        let diverged = diverges(message, Some(&new.fingerprint), new.hash.as_ref());
+        let policy = new.policy.divergence;
+        if message.state == State::Done {
+            let receipt = self.receipt(slot);
+            return if diverged && policy == Divergence::Conflict {
+                Accepted::Conflict(receipt)
+            } else {
+                Accepted::Duplicate { receipt, diverged }
+            };
+        }
+        let writes = !message.has_content() || policy == Divergence::Replace;
+        let more = cost_of(new).saturating_sub(self.cost(slot));
+        if let (true, Some(retry_after)) = (writes && more > 0, self.heavy(more)) {
+            return Accepted::Saturated { retry_after };
+        }
+        if !message.has_content() {
+            let effect = Effect::Filled { number: self.next_number(), message: new };
+            self.commit(turn.journal, slot, effect);
+            return Accepted::New { receipt: self.receipt(slot), diverged };
+        }
+        let effect = match policy {
+            Divergence::Replace => Effect::Replaced { message: new, diverged },
+            Divergence::KeepFirst | Divergence::Conflict => Effect::Sighted { hash: None },
+        };
+        self.commit(turn.journal, slot, effect);
+        let receipt = self.receipt(slot);
+        match (policy, diverged) {
+            (Divergence::Replace, true) => Accepted::Replaced(receipt),
+            (Divergence::Conflict, true) => Accepted::Conflict(receipt),
+            _ => Accepted::Duplicate { receipt, diverged },
+        }
+    }
+
+    pub(super) fn receipt(&self, slot: Slot) -> Receipt {
+        let message = &self.messages[slot];
+        Receipt {
+            uid: message.uid,
+            accepted_at: message.accepted_at,
+            dedup_until: message.dedup_until(),
+            state: message.state,
+            trace: message.trace(),
+        }
+    }
+}
+
+fn cost_of<P>(new: &NewMessage<P>) -> u64 {
+    cost(new.content.payload_bytes, new.content.attributes.bytes())
+}
+
+/// Whether what came contradicts what is stored, by our hash or by the caller's.
+pub(super) fn diverges<P>(
+    message: &Message<P>,
+    fingerprint: Option<&Fingerprint>,
+    hash: Option<&CallerHash>,
+) -> bool {
+    let ours = matches!((&message.fingerprint, fingerprint), (Some(before), Some(now)) if before != now);
+    let callers = matches!((message.hash(), hash), (Some(before), Some(now)) if before.contradicts(now));
+    ours || callers
+}

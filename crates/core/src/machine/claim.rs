@@ -1,0 +1,119 @@
+//! Claims: who gets what next. Per lane by number, the lanes in turn.
+
+use super::arena::Slot;
+use super::{Effect, Machine, Turn};
+use crate::id::{Fence, Number};
+use crate::message::Lease;
+use crate::port::{Claim, Delivery};
+
+/// One claim under way.
+struct Round {
+    /// The topics that it names and that may still have something; none if it takes all.
+    topics: Option<Vec<Slot>>,
+    /// Which of them is next.
+    turn: usize,
+    taken: u32,
+    bytes: u64,
+    /// Lanes whose first message cannot be taken by this claim; they stay out of it, and are opened again after it.
+    passed: Vec<Slot>,
+}
+
+impl<P: Clone> Machine<P> {
+    /// Takes claimable messages; see [`crate::Store::work`].
+    pub fn claim(&mut self, turn: &mut Turn<'_, P>, claim: &Claim) -> Vec<Delivery<P>> {
+        self.advance(turn);
+        let repeated = self.deliver_again(claim);
+        if !repeated.is_empty() {
+            return repeated;
+        }
+        let mut round = self.start(claim);
+        let mut deliveries = Vec::new();
+        while round.taken < claim.batch.get()
+            && let Some((lane, number, slot)) = self.next_in(claim, &mut round)
+        {
+            if !self.may_take(claim, &round, lane, number, slot) {
+                self.lanes.close(lane);
+                round.passed.push(lane);
+                continue;
+            }
+            round.taken += 1;
+            round.bytes += u64::from(self.messages[slot].payload_bytes);
+            deliveries.push(self.deliver(turn, claim, slot));
+        }
+        for lane in round.passed {
+            self.lanes.open(lane);
+        }
+        deliveries
+    }
+
+    fn start(&mut self, claim: &Claim) -> Round {
+        let topics = claim.topics.named().map(|named| {
+            let find = |topic| self.lanes.find_topic(claim.namespace, topic);
+            named.iter().filter_map(find).collect::<Vec<_>>()
+        });
+        // Where the last claim left off does not matter, only that claims do not all begin with the same topic.
+        let turn = usize::try_from(self.fence_next).unwrap_or_default();
+        Round { topics, turn, taken: 0, bytes: 0, passed: Vec::new() }
+    }
+
+    /// The lane whose turn it is, and its first message.
+    fn next_in(&mut self, claim: &Claim, round: &mut Round) -> Option<(Slot, Number, Slot)> {
+        let Some(topics) = &mut round.topics else {
+            let topic = self.lanes.next_topic(claim.namespace)?;
+            return self.lanes.next_lane(topic);
+        };
+        while !topics.is_empty() {
+            let index = round.turn % topics.len();
+            if let Some(found) = self.lanes.next_lane(topics[index]) {
+                round.turn = index + 1;
+                return Some(found);
+            }
+            topics.remove(index);
+            round.turn = index;
+        }
+        None
+    }
+
+    fn may_take(&self, claim: &Claim, round: &Round, lane: Slot, number: Number, slot: Slot) -> bool {
+        let bytes = round.bytes + u64::from(self.messages[slot].payload_bytes);
+        let fits = round.taken == 0 || claim.bytes_max.is_none_or(|max| bytes <= max);
+        fits && self.lanes.may_give(lane, number)
+    }
+
+    fn deliver(&mut self, turn: &mut Turn<'_, P>, claim: &Claim, slot: Slot) -> Delivery<P> {
+        let until = self.now.after(claim.lease.get());
+        let lease = Lease { owner: claim.owner, fence: self.next_fence(), until };
+        let extendable_until = self.extendable_until(claim.namespace, claim.lease);
+        let effect = Effect::Granted { lease, extendable_until, request: claim.request };
+        self.commit(turn.journal, slot, effect);
+        self.delivery(slot, lease)
+    }
+
+    /// The deliveries that the same call got before and that are still out.
+    fn deliver_again(&self, claim: &Claim) -> Vec<Delivery<P>> {
+        let Some(request) = claim.request else { return Vec::new() };
+        let bound = |fence| (claim.namespace, claim.owner, request, Fence::new(fence).expect("not zero"));
+        let leased = self.requests.range(bound(1)..=bound(u64::MAX));
+        let lease = |slot| *self.lease(slot).expect("a request's leases are current");
+        leased.map(|(_, slot)| self.delivery(*slot, lease(*slot))).collect()
+    }
+
+    fn delivery(&self, slot: Slot, lease: Lease) -> Delivery<P> {
+        let message = &self.messages[slot];
+        Delivery {
+            uid: message.uid,
+            number: message.number,
+            key: message.key.clone(),
+            content: self.content(slot).expect("what is claimed has content"),
+            fingerprint: message.fingerprint.expect("content has a fingerprint"),
+            hash: message.hash().cloned(),
+            trace: message.trace(),
+            accepted_at: message.accepted_at,
+            last_seen_at: message.last_seen_at,
+            attempts: message.attempts,
+            deliveries: message.deliveries,
+            last_error: message.rare.as_ref().and_then(|rare| rare.last_error.clone()),
+            lease,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The content of a message: how it comes in, is exchanged, and goes.
+
+use super::Machine;
+use super::arena::Slot;
+use super::lanes::Lanes;
+use super::message::Message;
+use super::partitions::Partitions;
+use crate::annotation::Attributes;
+use crate::id::Number;
+use crate::message::{Content, GrantEnd, NewMessage};
+
+/// Gives a message its content. Lane and partition are joined; what it had before is the caller's to leave.
+pub(super) fn fill<P: Clone>(
+    lanes: &mut Lanes,
+    partitions: &mut Partitions,
+    message: &mut Message<P>,
+    content: &Content<P>,
+) {
+    let namespace = message.key.namespace;
+    message.lane = lanes.join(namespace, &content.topic, content.shard);
+    message.partition =
+        content.partition.as_ref().map_or(Slot::NONE, |partition| partitions.join(namespace, partition));
+    message.payload = Some(content.payload.clone());
+    message.payload_bytes = content.payload_bytes;
+    let rare = content.due.is_some() || content.expires.is_some() || !content.attributes.is_empty();
+    if rare || message.rare.is_some() {
+        message.change_rare(|rare| {
+            rare.due = content.due;
+            rare.expires = content.expires;
+            rare.attributes = content.attributes.clone();
+        });
+    }
+}
+
+impl<P: Clone> Machine<P> {
+    /// Exchanges the content of a message that is out of its place.
+    pub(super) fn refill(&mut self, slot: Slot, new: &NewMessage<P>) {
+        self.count_out(slot);
+        let message = &mut self.messages[slot];
+        let (lane, partition) = (message.lane, message.partition);
+        fill(&mut self.lanes, &mut self.partitions, message, &new.content);
+        message.fingerprint = Some(new.fingerprint);
+        message.last_seen_at = self.now;
+        if let Some(lane) = lane.some() {
+            if lane != message.lane {
+                self.lanes.disinherit(lane, message.number);
+            }
+            self.lanes.part(lane);
+        }
+        if let Some(partition) = partition.some() {
+            self.partitions.part(partition);
+        }
+        self.count_in(slot);
+    }
+
+    /// Whoever holds a lease now works on old content.
+    pub(super) fn supersede(&mut self, slot: Slot) {
+        if let Some(grant) = self.messages[slot].grant.some()
+            && self.grants[grant].end.is_none()
+        {
+            self.grants[grant].superseded = true;
+        }
+    }
+
+    /// Takes the content away, and all that speaks of it but the hashes and the trace.
+    pub(super) fn empty(&mut self, slot: Slot) {
+        self.count_out(slot);
+        let message = &mut self.messages[slot];
+        message.payload = None;
+        message.payload_bytes = 0;
+        if message.rare.is_some() {
+            message.change_rare(|rare| {
+                (rare.due, rare.expires, rare.last_error) = (None, None, None);
+                rare.attributes = Attributes::default();
+            });
+        }
+        self.leave_lane(slot);
+        self.count_in(slot);
+    }
+
+    fn leave_lane(&mut self, slot: Slot) {
+        let message = &mut self.messages[slot];
+        if let Some(lane) = std::mem::replace(&mut message.lane, Slot::NONE).some() {
+            self.lanes.part(lane);
+        }
+        if let Some(partition) = std::mem::replace(&mut message.partition, Slot::NONE).some() {
+            self.partitions.part(partition);
+        }
+    }
+
+    pub(super) fn renumber(&mut self, slot: Slot, number: Number) {
+        let message = &mut self.messages[slot];
+        self.numbers.remove(message.number);
+        self.numbers.insert(number, slot);
+        message.number = number;
+        self.number_next = self.number_next.max(number.0 + 1);
+    }
+
+    /// Removes a message and every trace of it.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        self.unplace(slot);
+        self.end_grant(slot, GrantEnd::Lost);
+        self.leave(slot);
+        self.count_out(slot);
+        self.leave_lane(slot);
+        self.offer_touched();
+        let message = self.messages.remove(slot);
+        self.numbers.remove(message.number);
+        if let Some(grant) = message.grant.some() {
+            self.grants.remove(grant);
+        }
+    }
+}

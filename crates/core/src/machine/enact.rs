@@ -1,0 +1,292 @@
+//! Effects enacted: the only code that changes a message. Live operations and replay both end here.
+
+use super::arena::Slot;
+use super::content::fill;
+use super::message::Message;
+use super::{Effect, Journal, Machine, Record};
+use crate::annotation::LastError;
+use crate::error::{Error, Kind};
+use crate::id::Uid;
+use crate::message::{DeadReason, Grant, GrantEnd, Policy, State};
+use crate::port::{AttemptCount, Settled, VerdictKind};
+use crate::time::Timestamp;
+
+impl<P: Clone> Machine<P> {
+    /// Records and enacts an effect on a message that is here.
+    pub(super) fn commit(&mut self, journal: &mut dyn Journal<P>, slot: Slot, effect: Effect<'_, P>) {
+        journal.record(Record { at: self.now, uid: self.messages[slot].uid, effect });
+        self.enact(slot, effect);
+    }
+
+    /// Records and enacts an effect that brings a message in.
+    pub(super) fn create(
+        &mut self,
+        journal: &mut dyn Journal<P>,
+        uid: Uid,
+        key_hash: u64,
+        effect: Effect<'_, P>,
+    ) -> Slot {
+        journal.record(Record { at: self.now, uid, effect });
+        self.enact_new(uid, key_hash, effect)
+    }
+
+    /// Enacts a recorded effect again. Decides nothing, reads neither clock nor disk.
+    ///
+    /// Fails with [`Kind::Corrupt`] if the effect does not fit what was replayed before it.
+    pub fn replay(&mut self, record: Record<'_, P>) -> Result<(), Error> {
+        self.now = self.now.max(record.at);
+        let key = match record.effect {
+            Effect::Accepted { message, .. } => Some(&message.key),
+            Effect::Recorded { key, .. } => Some(key),
+            Effect::Restored(snapshot) => Some(&snapshot.key),
+            _ => None,
+        };
+        match (key, self.find_uid(record.uid)) {
+            (None, Some(slot)) => self.enact(slot, record.effect),
+            (Some(key), found) => {
+                if let Some(slot) = found {
+                    self.remove(slot);
+                }
+                self.enact_new(record.uid, self.hash_key(key), record.effect);
+            }
+            (None, None) => {
+                let text =
+                    format!("the journal changes message {} that it never brought in: verify it", record.uid);
+                return Err(Error::new(Kind::Corrupt, text));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn enact_new(&mut self, uid: Uid, key_hash: u64, effect: Effect<'_, P>) -> Slot {
+        let message = match effect {
+            Effect::Accepted { number, message: new } => {
+                let mut message = Message::new(uid, number, self.keys.share(&new.key), &new.policy, self.now);
+                message.state = State::Processing;
+                fill(&mut self.lanes, &mut self.partitions, &mut message, &new.content);
+                message.fingerprint = Some(new.fingerprint);
+                if new.hash.is_some() || !new.trace.is_empty() {
+                    message
+                        .change_rare(|rare| (rare.hash, rare.trace) = (new.hash.clone(), new.trace.clone()));
+                }
+                message
+            }
+            Effect::Recorded { number, key, hold, hash, state } => {
+                let mut message =
+                    Message::new(uid, number, self.keys.share(key), &Policy::bare(hold), self.now);
+                message.state = state;
+                if state == State::Done {
+                    message.finished_at = self.now;
+                }
+                if hash.is_some() {
+                    message.change_rare(|rare| rare.hash = hash.cloned());
+                }
+                message
+            }
+            Effect::Restored(snapshot) => self.thaw(snapshot),
+            _ => unreachable!("only these bring a message in"),
+        };
+        self.insert(message, key_hash)
+    }
+
+    pub(super) fn insert(&mut self, message: Message<P>, key_hash: u64) -> Slot {
+        let number = message.number;
+        let slot = self.messages.insert(message);
+        self.number_next = self.number_next.max(number.0 + 1);
+        self.numbers.insert(number, slot);
+        self.enter(slot, key_hash);
+        self.count_in(slot);
+        self.settle_in(slot);
+        slot
+    }
+
+    /// Puts a message that has just come in where it belongs, with the lease that it may have.
+    fn settle_in(&mut self, slot: Slot) {
+        if self.is_leased(&self.messages[slot]) {
+            self.take_off(slot);
+        }
+        self.place(slot);
+        self.offer_touched();
+    }
+
+    /// A grant becomes current: its request can be repeated, its partition is busy.
+    fn take_off(&mut self, slot: Slot) {
+        let message = &mut self.messages[slot];
+        let Grant { lease, request, partition, .. } = &self.grants[message.grant];
+        self.fence_next = self.fence_next.max(lease.fence.get() + 1);
+        if let Some(request) = request {
+            self.requests.insert((message.key.namespace, lease.owner, *request, lease.fence), slot);
+        }
+        if let Some(partition) = partition {
+            message.flight = self.partitions.fly(message.key.namespace, partition, slot);
+        }
+    }
+
+    pub(super) fn enact(&mut self, slot: Slot, effect: Effect<'_, P>) {
+        match effect {
+            Effect::Sighted { hash } => {
+                let message = &mut self.messages[slot];
+                message.last_seen_at = self.now;
+                if hash.is_some() {
+                    message.change_rare(|rare| rare.hash = hash.cloned());
+                }
+                self.renew(slot);
+            }
+            Effect::Dropped => self.remove(slot),
+            _ => self.replace(slot, |machine, slot| machine.change(slot, effect)),
+        }
+    }
+
+    /// Changes a message that is out of its place.
+    fn change(&mut self, slot: Slot, effect: Effect<'_, P>) {
+        match effect {
+            Effect::Filled { number, message } => {
+                self.renumber(slot, number);
+                self.refill(slot, message);
+                self.supersede(slot);
+                let row = &mut self.messages[slot];
+                row.set_policy(&message.policy);
+                row.change_rare(|rare| {
+                    rare.trace = message.trace.clone();
+                    rare.hash = message.hash.clone().or(rare.hash.take());
+                });
+                if row.state == State::Seen {
+                    row.state = State::Processing;
+                }
+            }
+            Effect::Replaced { message, diverged } => {
+                self.refill(slot, message);
+                if diverged {
+                    self.supersede(slot);
+                }
+                self.messages[slot].change_rare(|rare| {
+                    let before = rare.hash.take().filter(|_| !diverged);
+                    rare.hash = message.hash.clone().or(before);
+                });
+            }
+            Effect::Granted { lease, extendable_until, request } => {
+                let partition = self.messages[slot].partition.some();
+                let partition = partition.map(|partition| self.partitions.name(partition).clone());
+                let grant =
+                    Grant { lease, extendable_until, request, partition, superseded: false, end: None };
+                self.enact_grant(slot, grant);
+            }
+            Effect::Extended { until } => {
+                let grant = self.messages[slot].grant;
+                self.grants[grant].lease.until = until;
+            }
+            Effect::Settled { kind, outcome, error } => self.enact_settled(slot, kind, outcome, error),
+            Effect::Lapsed { exhausted } => {
+                self.ended += 1;
+                self.end_grant(slot, GrantEnd::Lost);
+                self.messages[slot].attempts += 1;
+                if exhausted {
+                    self.die(slot, DeadReason::Exhausted);
+                }
+            }
+            Effect::Expired => {
+                self.ended += 1;
+                self.die(slot, DeadReason::Expired);
+            }
+            Effect::Marked { .. } | Effect::Killed { .. } | Effect::Redriven { .. } => {
+                self.obey(slot, effect);
+            }
+            Effect::Accepted { .. }
+            | Effect::Recorded { .. }
+            | Effect::Restored(_)
+            | Effect::Sighted { .. }
+            | Effect::Dropped => unreachable!("enacted elsewhere"),
+        }
+    }
+
+    /// Enacts an operator's order; whatever lease there is ends.
+    fn obey(&mut self, slot: Slot, effect: Effect<'_, P>) {
+        self.end_grant(slot, GrantEnd::Lost);
+        match effect {
+            Effect::Marked { state: State::Done } => self.finish(slot),
+            Effect::Marked { .. } => self.revive(slot),
+            Effect::Killed { reason, error } => {
+                self.blame(slot, error);
+                self.die(slot, reason);
+            }
+            Effect::Redriven { number, attempts } => {
+                self.renumber(slot, number);
+                self.revive(slot);
+                let message = &mut self.messages[slot];
+                if attempts == AttemptCount::Reset {
+                    message.attempts = 0;
+                }
+                if message.rare.is_some() {
+                    message.change_rare(|rare| (rare.due, rare.expires) = (None, None));
+                }
+            }
+            _ => unreachable!("not an operator's order"),
+        }
+    }
+
+    fn enact_grant(&mut self, slot: Slot, grant: Grant) {
+        let message = &mut self.messages[slot];
+        message.deliveries += 1;
+        message.retry_at = Timestamp::EPOCH;
+        match message.grant.some() {
+            Some(before) => self.grants[before] = grant,
+            None => message.grant = self.grants.insert(grant),
+        }
+        if let Some(lane) = message.lane.some() {
+            self.lanes.given(lane, message.number);
+        }
+        self.take_off(slot);
+    }
+
+    fn enact_settled(&mut self, slot: Slot, kind: VerdictKind, outcome: Settled, error: Option<&LastError>) {
+        self.end_grant(slot, GrantEnd::Settled(kind, outcome));
+        self.blame(slot, error);
+        match outcome {
+            Settled::Done => self.finish(slot),
+            Settled::Retrying { at } => {
+                let message = &mut self.messages[slot];
+                message.attempts += 1;
+                message.retry_at = at;
+            }
+            Settled::Dead { reason } => {
+                let spent = kind == VerdictKind::Abandon && reason == DeadReason::Exhausted;
+                self.messages[slot].attempts += u32::from(spent);
+                self.die(slot, reason);
+            }
+            Settled::Superseded | Settled::Released => {}
+            Settled::LeaseLost => unreachable!("a settlement without a lease has no effect"),
+        }
+    }
+
+    fn blame(&mut self, slot: Slot, error: Option<&LastError>) {
+        if error.is_some() {
+            self.messages[slot].change_rare(|rare| rare.last_error = error.cloned());
+        }
+    }
+
+    fn revive(&mut self, slot: Slot) {
+        let message = &mut self.messages[slot];
+        message.state = State::Processing;
+        message.dead = None;
+        message.finished_at = Timestamp::NEVER;
+    }
+
+    fn die(&mut self, slot: Slot, reason: DeadReason) {
+        let message = &mut self.messages[slot];
+        message.state = State::Dead;
+        message.dead = Some(reason);
+        message.finished_at = self.now;
+        message.retry_at = Timestamp::EPOCH;
+    }
+
+    fn finish(&mut self, slot: Slot) {
+        let message = &mut self.messages[slot];
+        message.state = State::Done;
+        message.dead = None;
+        message.finished_at = self.now;
+        message.retry_at = Timestamp::EPOCH;
+        if !message.keep_finished {
+            self.empty(slot);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Lanes: the claimable messages of one (namespace, topic, shard), in order of number; and whose turn it is.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::arena::{Arena, Slot};
+use super::counts::Census;
+use crate::id::{Number, Shard};
+use crate::key::Namespace;
+use crate::limits::MAILBOX_REORDER_MESSAGES_MAX;
+use crate::port::Counts;
+use crate::text::Topic;
+
+struct TopicRow {
+    namespace: Namespace,
+    name: Topic,
+    lanes: BTreeMap<Shard, Slot>,
+    /// The lanes that have something claimable, and the one that was served last.
+    ready: BTreeSet<Shard>,
+    served: Shard,
+    census: Census,
+    woken: bool,
+}
+
+struct Lane {
+    topic: Slot,
+    shard: Shard,
+    ready: BTreeMap<Number, Slot>,
+    messages: u32,
+    restart: Option<Box<Restart>>,
+}
+
+/// After a restart: deliveries from before it that are still out, and what was given out past the oldest of them.
+#[derive(Default)]
+struct Restart {
+    inherited: BTreeSet<Number>,
+    given: BTreeSet<Number>,
+}
+
+impl Lane {
+    fn may_give(&self, number: Number) -> bool {
+        self.restart.as_ref().is_none_or(|restart| {
+            let past = restart.inherited.first().is_some_and(|oldest| number > *oldest);
+            !past || restart.given.len() < MAILBOX_REORDER_MESSAGES_MAX || restart.given.contains(&number)
+        })
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Lanes {
+    topics: Arena<TopicRow>,
+    rows: Arena<Lane>,
+    by_name: [HashMap<Topic, Slot>; Namespace::ALL.len()],
+    /// The topics that have something claimable, and the one that was served last.
+    ready: [BTreeSet<Slot>; Namespace::ALL.len()],
+    served: [Option<Slot>; Namespace::ALL.len()],
+    /// Topics that became claimable since the store last asked.
+    woken: Vec<Slot>,
+}
+
+impl Lanes {
+    /// The lane for one more message with content.
+    pub(super) fn join(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
+        let by_name = &mut self.by_name[namespace as usize];
+        let topic = match by_name.get(name) {
+            Some(topic) => *topic,
+            None => {
+                let topic = self.topics.insert(TopicRow {
+                    namespace,
+                    name: name.clone(),
+                    lanes: BTreeMap::new(),
+                    ready: BTreeSet::new(),
+                    served: Shard::default(),
+                    census: Census::default(),
+                    woken: false,
+                });
+                by_name.insert(name.clone(), topic);
+                topic
+            }
+        };
+        let rows = &mut self.rows;
+        let lane = *self.topics[topic].lanes.entry(shard).or_insert_with(|| {
+            rows.insert(Lane { topic, shard, ready: BTreeMap::new(), messages: 0, restart: None })
+        });
+        self.rows[lane].messages += 1;
+        lane
+    }
+
+    /// One message less. What nobody needs any more goes.
+    pub(super) fn part(&mut self, lane: Slot) {
+        self.rows[lane].messages -= 1;
+        if self.rows[lane].messages > 0 {
+            return;
+        }
+        let Lane { topic, shard, .. } = self.rows.remove(lane);
+        let row = &mut self.topics[topic];
+        row.lanes.remove(&shard);
+        if row.lanes.is_empty() {
+            if row.woken {
+                self.woken.retain(|woken| *woken != topic);
+            }
+            let row = self.topics.remove(topic);
+            self.by_name[row.namespace as usize].remove(&row.name);
+        }
+    }
+
+    pub(super) fn topic(&self, lane: Slot) -> &Topic {
+        &self.topics[self.rows[lane].topic].name
+    }
+
+    pub(super) fn shard(&self, lane: Slot) -> Shard {
+        self.rows[lane].shard
+    }
+
+    pub(super) fn find_topic(&self, namespace: Namespace, name: &Topic) -> Option<Slot> {
+        self.by_name[namespace as usize].get(name).copied()
+    }
+
+    pub(super) fn census(&mut self, lane: Slot) -> &mut Census {
+        &mut self.topics[self.rows[lane].topic].census
+    }
+
+    pub(super) fn topic_counts(&self, topic: Slot) -> Counts {
+        self.topics[topic].census.counts()
+    }
+
+    /// Makes a message claimable.
+    pub(super) fn offer(&mut self, lane: Slot, number: Number, message: Slot) {
+        self.rows[lane].ready.insert(number, message);
+        if self.rows[lane].ready.len() == 1 {
+            self.open(lane);
+            self.wake(lane);
+        }
+    }
+
+    /// Makes a message no longer claimable.
+    pub(super) fn withdraw(&mut self, lane: Slot, number: Number) {
+        self.rows[lane].ready.remove(&number);
+        if self.rows[lane].ready.is_empty() {
+            self.close(lane);
+        }
+    }
+
+    /// Lets a lane take part in turns.
+    pub(super) fn open(&mut self, lane: Slot) {
+        let Lane { topic, shard, .. } = self.rows[lane];
+        let row = &mut self.topics[topic];
+        row.ready.insert(shard);
+        if row.ready.len() == 1 {
+            self.ready[row.namespace as usize].insert(topic);
+        }
+    }
+
+    /// Has those woken who wait for the lane's topic.
+    fn wake(&mut self, lane: Slot) {
+        let topic = self.rows[lane].topic;
+        if !std::mem::replace(&mut self.topics[topic].woken, true) {
+            self.woken.push(topic);
+        }
+    }
+
+    /// Keeps a lane out of turns.
+    pub(super) fn close(&mut self, lane: Slot) {
+        let Lane { topic, shard, .. } = self.rows[lane];
+        let row = &mut self.topics[topic];
+        row.ready.remove(&shard);
+        if row.ready.is_empty() {
+            self.ready[row.namespace as usize].remove(&topic);
+        }
+    }
+
+    /// The ready topic whose turn it is, among all of a namespace.
+    pub(super) fn next_topic(&mut self, namespace: Namespace) -> Option<Slot> {
+        let ready = &self.ready[namespace as usize];
+        let served = &mut self.served[namespace as usize];
+        let after = served.and_then(|served| ready.range((Excluded(served), Unbounded)).next());
+        *served = after.or_else(|| ready.first()).copied();
+        *served
+    }
+
+    /// The ready lane of a topic whose turn it is, and its first message.
+    pub(super) fn next_lane(&mut self, topic: Slot) -> Option<(Slot, Number, Slot)> {
+        let row = &mut self.topics[topic];
+        let after = row.served.0.checked_add(1).and_then(|next| row.ready.range(Shard(next)..).next());
+        row.served = *after.or_else(|| row.ready.first())?;
+        let lane = row.lanes[&row.served];
+        let (number, message) = self.rows[lane].ready.first_key_value().expect("a ready lane has a message");
+        Some((lane, *number, *message))
+    }
+
+    /// Whether the restart rule lets this message out.
+    pub(super) fn may_give(&self, lane: Slot, number: Number) -> bool {
+        self.rows[lane].may_give(number)
+    }
+
+    /// Notes for the restart rule that a message was given out.
+    pub(super) fn given(&mut self, lane: Slot, number: Number) {
+        if let Some(restart) = &mut self.rows[lane].restart
+            && restart.inherited.first().is_some_and(|oldest| number > *oldest)
+        {
+            restart.given.insert(number);
+        }
+    }
+
+    /// A delivery from before the restart is still out.
+    pub(super) fn inherit(&mut self, lane: Slot, number: Number) {
+        self.rows[lane].restart.get_or_insert_default().inherited.insert(number);
+    }
+
+    /// A lease of this message has ended.
+    pub(super) fn disinherit(&mut self, lane: Slot, number: Number) {
+        let restart = &mut self.rows[lane].restart;
+        let Some(out) = restart else { return };
+        out.inherited.remove(&number);
+        match out.inherited.first() {
+            Some(oldest) => out.given = out.given.split_off(oldest),
+            None => *restart = None,
+        }
+        if !self.rows[lane].ready.is_empty() {
+            self.wake(lane);
+        }
+    }
+
+    /// The topics that became claimable since the last call.
+    pub(super) fn take_woken(&mut self, mut tell: impl FnMut(Namespace, &Topic)) {
+        for topic in self.woken.drain(..) {
+            let row = &mut self.topics[topic];
+            row.woken = false;
+            tell(row.namespace, &row.name);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Lanes {
+    /// Every lane with its claimable numbers, for comparison.
+    pub(super) fn dump(&self) -> Vec<String> {
+        let line = |lane: &Lane| {
+            let topic = &self.topics[lane.topic];
+            let open = topic.ready.contains(&lane.shard)
+                && self.ready[topic.namespace as usize].contains(&lane.topic);
+            assert_eq!(open, !lane.ready.is_empty(), "a lane takes part in turns iff it has something");
+            let numbers: Vec<_> = lane.ready.keys().collect();
+            format!("{} {} {:?} {} {numbers:?}", topic.namespace, topic.name, lane.shard, lane.messages)
+        };
+        let mut lines: Vec<_> = self.rows.iter().map(|(_, lane)| line(lane)).collect();
+        lines.sort();
+        lines
+    }
+}

@@ -1,0 +1,77 @@
+//! Leases: extension, the end of a grant, and the rule that they come back after a restart.
+
+use super::arena::Slot;
+use super::{Effect, Machine, Turn};
+use crate::key::Namespace;
+use crate::limits::MAILBOX_EXTEND_FACTOR;
+use crate::message::{Grant, GrantEnd, Lease};
+use crate::port::{Extended, Extension};
+use crate::time::{Span, Timestamp};
+
+impl<P: Clone> Machine<P> {
+    pub(super) fn grant(&self, slot: Slot) -> Option<&Grant> {
+        self.messages[slot].grant.some().map(|grant| &self.grants[grant])
+    }
+
+    /// The current lease of a message.
+    pub(super) fn lease(&self, slot: Slot) -> Option<&Lease> {
+        self.grant(slot).filter(|grant| grant.end.is_none()).map(|grant| &grant.lease)
+    }
+
+    /// How far the extensions of a lease granted now may go.
+    pub(super) fn extendable_until(&self, namespace: Namespace, lease: Span) -> Timestamp {
+        match namespace {
+            Namespace::Mailbox => self.now.after(lease.get().saturating_mul(MAILBOX_EXTEND_FACTOR)),
+            Namespace::Inbox | Namespace::Commands | Namespace::Ledger => Timestamp::NEVER,
+        }
+    }
+
+    /// Moves the end of a current lease, never to an earlier moment.
+    pub fn extend(&mut self, turn: &mut Turn<'_, P>, extension: &Extension) -> Extended {
+        self.advance(turn);
+        let Some(slot) = self.find_uid(extension.uid) else { return Extended::LeaseLost };
+        let Some(grant) = self.grant(slot) else { return Extended::LeaseLost };
+        let Grant { lease, extendable_until, end, .. } = *grant;
+        if end.is_some() || lease.owner != extension.owner || lease.fence != extension.fence {
+            return Extended::LeaseLost;
+        }
+        let until = self.now.after(extension.lease.get()).min(extendable_until).max(lease.until);
+        if until > lease.until {
+            self.commit(turn.journal, slot, Effect::Extended { until });
+        }
+        Extended::Until(until)
+    }
+
+    /// Ends the current grant, if there is one. The message is out of its place.
+    pub(super) fn end_grant(&mut self, slot: Slot, end: GrantEnd) {
+        let message = &mut self.messages[slot];
+        let Some(grant) = message.grant.some() else { return };
+        let grant = &mut self.grants[grant];
+        if grant.end.is_some() {
+            return;
+        }
+        grant.end = Some(end);
+        if let Some(request) = grant.request {
+            self.requests.remove(&(message.key.namespace, grant.lease.owner, request, grant.lease.fence));
+        }
+        if let Some(lane) = message.lane.some() {
+            self.lanes.disinherit(lane, message.number);
+        }
+        if let Some(partition) = std::mem::replace(&mut message.flight, Slot::NONE).some() {
+            self.partitions.land(partition);
+        }
+    }
+
+    /// To be called once after a replay: deliveries that are out now were given out before the restart, and bound how
+    /// far their mailbox lanes run ahead of them.
+    pub fn resume(&mut self) {
+        for (_, message) in self.messages.iter() {
+            if message.key.namespace == Namespace::Mailbox
+                && self.is_leased(message)
+                && let Some(lane) = message.lane.some()
+            {
+                self.lanes.inherit(lane, message.number);
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A message as it lies in memory: small, because there may be millions.
+
+use std::time::Duration;
+
+use super::arena::Slot;
+use super::counts::Class;
+use crate::annotation::{Attributes, LastError, Trace};
+use crate::hash::{CallerHash, Fingerprint};
+use crate::id::{Number, Uid};
+use crate::key::Key;
+use crate::message::{DeadReason, Divergence, Hold, Policy, State};
+use crate::time::Timestamp;
+
+/// Where a message is kept besides the arena; see `place.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nowhere but, perhaps, in the timers or on a shelf.
+    Aside,
+    /// In its lane, claimable.
+    Lane,
+    /// In its partition's queue, which puts its first message into the lane.
+    Queue,
+}
+
+pub(super) struct Message<P> {
+    pub(super) uid: Uid,
+    pub(super) number: Number,
+    pub(super) version: u64,
+    pub(super) key: Key,
+    pub(super) payload: Option<P>,
+    pub(super) rare: Option<Box<Rare>>,
+    pub(super) accepted_at: Timestamp,
+    pub(super) last_seen_at: Timestamp,
+    /// `NEVER` while it is not finished.
+    pub(super) finished_at: Timestamp,
+    /// `EPOCH` if it is not retried.
+    pub(super) retry_at: Timestamp,
+    /// When it is in the timers; `NEVER` if it is not.
+    pub(super) timer: Timestamp,
+    window_ms: u64,
+    keep_ms: Option<std::num::NonZeroU64>,
+    pub(super) payload_bytes: u32,
+    pub(super) attempts: u32,
+    pub(super) deliveries: u32,
+    attempts_max: Option<std::num::NonZeroU32>,
+    /// Its lane, while it has content.
+    pub(super) lane: Slot,
+    /// The partition of its content.
+    pub(super) partition: Slot,
+    /// The partition that its lease keeps busy.
+    pub(super) flight: Slot,
+    pub(super) grant: Slot,
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) state: State,
+    pub(super) dead: Option<DeadReason>,
+    divergence: Divergence,
+    pub(super) keep_finished: bool,
+    pub(super) keyed: bool,
+    pub(super) place: Place,
+    pub(super) class: Class,
+}
+
+/// What most messages do not have.
+#[derive(Default)]
+pub(super) struct Rare {
+    pub(super) due: Option<Timestamp>,
+    pub(super) expires: Option<Timestamp>,
+    pub(super) attributes: Attributes,
+    pub(super) hash: Option<CallerHash>,
+    pub(super) trace: Trace,
+    pub(super) last_error: Option<LastError>,
+}
+
+impl Rare {
+    fn is_empty(&self) -> bool {
+        self.due.is_none()
+            && self.expires.is_none()
+            && self.attributes.is_empty()
+            && self.hash.is_none()
+            && self.trace.is_empty()
+            && self.last_error.is_none()
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    Timestamp::EPOCH.after(duration).as_millis()
+}
+
+impl<P> Message<P> {
+    /// A message without content.
+    pub(super) fn new(uid: Uid, number: Number, key: Key, policy: &Policy, now: Timestamp) -> Self {
+        let mut message = Self {
+            uid,
+            number,
+            version: 0,
+            key,
+            payload: None,
+            rare: None,
+            accepted_at: now,
+            last_seen_at: now,
+            finished_at: Timestamp::NEVER,
+            retry_at: Timestamp::EPOCH,
+            timer: Timestamp::NEVER,
+            window_ms: 0,
+            keep_ms: None,
+            payload_bytes: 0,
+            attempts: 0,
+            deliveries: 0,
+            attempts_max: None,
+            lane: Slot::NONE,
+            partition: Slot::NONE,
+            flight: Slot::NONE,
+            grant: Slot::NONE,
+            fingerprint: None,
+            state: State::Seen,
+            dead: None,
+            divergence: policy.divergence,
+            keep_finished: false,
+            keyed: true,
+            place: Place::Aside,
+            class: Class::Seen,
+        };
+        message.set_policy(policy);
+        message
+    }
+
+    pub(super) fn set_policy(&mut self, policy: &Policy) {
+        self.window_ms = millis(policy.hold.window);
+        // One more than the duration, so that zero fits beside "none" without a word of its own.
+        self.keep_ms =
+            policy.hold.keep.and_then(|keep| std::num::NonZeroU64::new(millis(keep).saturating_add(1)));
+        self.attempts_max = policy.attempts_max;
+        self.divergence = policy.divergence;
+        self.keep_finished = policy.keep_finished;
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        Policy {
+            attempts_max: self.attempts_max,
+            hold: self.hold(),
+            divergence: self.divergence,
+            keep_finished: self.keep_finished,
+        }
+    }
+
+    fn hold(&self) -> Hold {
+        Hold {
+            window: Duration::from_millis(self.window_ms),
+            keep: self.keep_ms.map(|keep| Duration::from_millis(keep.get() - 1)),
+        }
+    }
+
+    /// Until when its key is held, at least.
+    pub(super) fn dedup_until(&self) -> Timestamp {
+        let done_at = (self.state == State::Done).then_some(self.finished_at);
+        self.hold().until(self.accepted_at, done_at)
+    }
+
+    /// Whether it holds its key at `now`, if it still has the key's entry.
+    pub(super) fn holds_key(&self, now: Timestamp) -> bool {
+        let for_good = self.keep_ms.is_some() && self.state != State::Done;
+        for_good || now < self.dedup_until()
+    }
+
+    pub(super) fn is_processing(&self) -> bool {
+        self.state == State::Processing
+    }
+
+    pub(super) fn has_content(&self) -> bool {
+        self.payload.is_some()
+    }
+
+    /// Whether one more bad end makes it Dead.
+    pub(super) fn last_attempt(&self) -> bool {
+        self.attempts_max.is_some_and(|max| self.attempts.saturating_add(1) >= max.get())
+    }
+
+    /// `EPOCH` if it has no due time.
+    pub(super) fn due(&self) -> Timestamp {
+        self.rare.as_ref().and_then(|rare| rare.due).unwrap_or(Timestamp::EPOCH)
+    }
+
+    /// `NEVER` if it does not expire.
+    pub(super) fn expires(&self) -> Timestamp {
+        self.rare.as_ref().and_then(|rare| rare.expires).unwrap_or(Timestamp::NEVER)
+    }
+
+    pub(super) fn hash(&self) -> Option<&CallerHash> {
+        self.rare.as_ref()?.hash.as_ref()
+    }
+
+    pub(super) fn trace(&self) -> Trace {
+        self.rare.as_ref().map_or_else(Trace::default, |rare| rare.trace.clone())
+    }
+
+    /// Changes what is rare, and keeps it only if something is left.
+    pub(super) fn change_rare(&mut self, change: impl FnOnce(&mut Rare)) {
+        let mut rare = self.rare.take().unwrap_or_default();
+        change(&mut rare);
+        self.rare = (!rare.is_empty()).then_some(rare);
+    }
+}

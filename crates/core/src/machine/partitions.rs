@@ -1,0 +1,154 @@
+//! Partitions: one message in flight, the others queued by number; only the first of the queue may be claimable.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Machine;
+use super::arena::{Arena, Slot};
+use super::counts::Class;
+use crate::id::Number;
+use crate::key::Namespace;
+use crate::text::Partition;
+
+struct Row {
+    namespace: Namespace,
+    name: Partition,
+    /// What is due and not leased, whether or not its retry time has passed.
+    queue: BTreeMap<Number, Slot>,
+    in_flight: Slot,
+    /// The message that is in its lane on behalf of this partition.
+    offered: Slot,
+    users: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Partitions {
+    rows: Arena<Row>,
+    by_name: [HashMap<Partition, Slot>; Namespace::ALL.len()],
+    /// Partitions to look at again once a change is complete; each counts as a user.
+    touched: Vec<Slot>,
+}
+
+impl Partitions {
+    /// The partition for one more user.
+    pub(super) fn join(&mut self, namespace: Namespace, name: &Partition) -> Slot {
+        let by_name = &mut self.by_name[namespace as usize];
+        let partition = match by_name.get(name) {
+            Some(partition) => *partition,
+            None => {
+                let row = Row {
+                    namespace,
+                    name: name.clone(),
+                    queue: BTreeMap::new(),
+                    in_flight: Slot::NONE,
+                    offered: Slot::NONE,
+                    users: 0,
+                };
+                let partition = self.rows.insert(row);
+                by_name.insert(name.clone(), partition);
+                partition
+            }
+        };
+        self.rows[partition].users += 1;
+        partition
+    }
+
+    /// One user less. What nobody uses any more goes.
+    pub(super) fn part(&mut self, partition: Slot) {
+        self.rows[partition].users -= 1;
+        if self.rows[partition].users == 0 {
+            let row = self.rows.remove(partition);
+            debug_assert!(row.queue.is_empty() && row.in_flight == Slot::NONE);
+            self.by_name[row.namespace as usize].remove(&row.name);
+        }
+    }
+
+    pub(super) fn name(&self, partition: Slot) -> &Partition {
+        &self.rows[partition].name
+    }
+
+    /// Has the partition looked at again at the end of the change that is under way.
+    pub(super) fn touch(&mut self, partition: Slot) {
+        self.rows[partition].users += 1;
+        self.touched.push(partition);
+    }
+
+    pub(super) fn queue(&mut self, partition: Slot, number: Number, message: Slot) {
+        self.rows[partition].queue.insert(number, message);
+    }
+
+    /// Takes a message out of the queue; answers whether it was in its lane.
+    pub(super) fn unqueue(&mut self, partition: Slot, number: Number) -> bool {
+        let row = &mut self.rows[partition];
+        let message = row.queue.remove(&number).expect("a queued message is in the queue");
+        let was_offered = row.offered == message;
+        if was_offered {
+            row.offered = Slot::NONE;
+        }
+        was_offered
+    }
+
+    /// Keeps a partition busy with a message.
+    pub(super) fn fly(&mut self, namespace: Namespace, name: &Partition, message: Slot) -> Slot {
+        let partition = self.join(namespace, name);
+        let row = &mut self.rows[partition];
+        assert!(row.in_flight == Slot::NONE, "one message of a partition is in flight at a time");
+        row.in_flight = message;
+        self.touch(partition);
+        partition
+    }
+
+    /// The message in flight has landed; the partition is to be looked at again.
+    pub(super) fn land(&mut self, partition: Slot) {
+        self.rows[partition].in_flight = Slot::NONE;
+        // The flight's use becomes the touch's.
+        self.touched.push(partition);
+    }
+}
+
+impl<P: Clone> Machine<P> {
+    /// Lets each touched partition offer the message that is now first, if any may go.
+    pub(super) fn offer_touched(&mut self) {
+        while let Some(partition) = self.partitions.touched.pop() {
+            self.offer_first(partition);
+            self.partitions.part(partition);
+        }
+    }
+
+    fn offer_first(&mut self, partition: Slot) {
+        let row = &mut self.partitions.rows[partition];
+        let first = row.queue.first_key_value().map(|(_, message)| *message);
+        let free = row.in_flight == Slot::NONE;
+        let wanted = first.filter(|first| free && self.messages[*first].retry_at <= self.now);
+        let wanted = wanted.unwrap_or(Slot::NONE);
+        let before = std::mem::replace(&mut row.offered, wanted);
+        if before == wanted {
+            return;
+        }
+        if let Some(before) = before.some() {
+            let (lane, number) = (self.messages[before].lane, self.messages[before].number);
+            self.lanes.withdraw(lane, number);
+            self.classify(before, Class::Waiting);
+        }
+        if let Some(wanted) = wanted.some() {
+            let (lane, number) = (self.messages[wanted].lane, self.messages[wanted].number);
+            self.lanes.offer(lane, number, wanted);
+            self.classify(wanted, Class::Ready);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Partitions {
+    /// Every partition with its queue, for comparison; `name_of` names a message.
+    pub(super) fn dump(&self, name_of: impl Fn(Slot) -> String) -> Vec<String> {
+        assert!(self.touched.is_empty(), "every touched partition is looked at before an operation ends");
+        let line = |row: &Row| {
+            let [flying, offered] = [row.in_flight, row.offered].map(|slot| slot.some().map(&name_of));
+            let queue: Vec<_> = row.queue.keys().collect();
+            format!("{} {} {queue:?} {flying:?} {offered:?} {}", row.namespace, row.name, row.users)
+        };
+        let mut lines: Vec<_> = self.rows.iter().map(|(_, row)| line(row)).collect();
+        lines.sort();
+        lines
+    }
+}

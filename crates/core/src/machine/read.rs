@@ -1,0 +1,118 @@
+//! Reading: snapshots, listings, counts.
+
+use super::arena::Slot;
+use super::numbers::entries_after;
+use super::{Machine, Turn};
+use crate::annotation::Attributes;
+use crate::id::Number;
+use crate::key::Ref;
+use crate::message::{Content, Snapshot, State};
+use crate::port::{Counts, Cursor, Page, Query, Scope};
+use crate::text::Topic;
+use crate::time::Timestamp;
+
+/// Messages that one page looks at, at most: a listing with a rare filter must not hold everybody up.
+const PAGE_LOOKS_MAX: usize = 10_000;
+
+impl<P: Clone> Machine<P> {
+    /// Reads one message; see [`crate::Store::get`].
+    pub fn get(&mut self, turn: &mut Turn<'_, P>, target: &Ref) -> Option<Snapshot<P>> {
+        self.advance(turn);
+        self.resolve(target).map(|slot| self.snapshot(slot))
+    }
+
+    /// Reads one page; see [`crate::Store::page`].
+    pub fn page(&mut self, turn: &mut Turn<'_, P>, query: &Query) -> Page {
+        self.advance(turn);
+        let mut page = Page::default();
+        for (looks, (number, slot)) in self.numbers_after(query).enumerate() {
+            if looks == PAGE_LOOKS_MAX || page.messages.len() == query.size.get() as usize {
+                return page;
+            }
+            if self.matches(slot, query) {
+                page.messages.push(self.snapshot(slot).without_payload());
+            }
+            page.next = Some(Cursor(number));
+        }
+        page.next = None;
+        page
+    }
+
+    /// What a listing looks at from its cursor on. What is Dead has an index of its own.
+    fn numbers_after<'a>(&'a self, query: &Query) -> Box<dyn Iterator<Item = (Number, Slot)> + 'a> {
+        if query.state == Some(State::Dead) || query.dead.is_some() {
+            entries_after(&self.shelves.dead_numbers, query.after, query.direction)
+        } else {
+            self.numbers.after(query.after, query.direction)
+        }
+    }
+
+    fn matches(&self, slot: Slot, query: &Query) -> bool {
+        let message = &self.messages[slot];
+        let has_topic =
+            |topic: &Topic| message.lane.some().is_some_and(|lane| self.lanes.topic(lane) == topic);
+        message.key.namespace == query.namespace
+            && query.state.is_none_or(|state| message.state == state)
+            && query.dead.is_none_or(|dead| message.dead == Some(dead))
+            && query.source.as_ref().is_none_or(|source| message.key.source == *source)
+            && query.topic.as_ref().is_none_or(has_topic)
+    }
+
+    /// Counts messages; always exact. Messages that were evicted are not here to be counted.
+    pub fn counts(&mut self, turn: &mut Turn<'_, P>, scope: &Scope) -> Counts {
+        self.advance(turn);
+        match &scope.topic {
+            None => self.tally.namespace(scope.namespace),
+            Some(topic) => {
+                let found = self.lanes.find_topic(scope.namespace, topic);
+                found.map_or_else(Counts::default, |topic| self.lanes.topic_counts(topic))
+            }
+        }
+    }
+
+    /// Tells which topics became claimable since the last call: whom to wake.
+    pub fn take_woken(&mut self, tell: impl FnMut(crate::key::Namespace, &Topic)) {
+        self.lanes.take_woken(tell);
+    }
+
+    pub(super) fn content(&self, slot: Slot) -> Option<Content<P>> {
+        let message = &self.messages[slot];
+        let lane = message.lane.some()?;
+        let rare = message.rare.as_deref();
+        Some(Content {
+            topic: self.lanes.topic(lane).clone(),
+            shard: self.lanes.shard(lane),
+            partition: message.partition.some().map(|partition| self.partitions.name(partition).clone()),
+            payload: message.payload.clone()?,
+            payload_bytes: message.payload_bytes,
+            attributes: rare.map_or_else(Attributes::default, |rare| rare.attributes.clone()),
+            due: rare.and_then(|rare| rare.due),
+            expires: rare.and_then(|rare| rare.expires),
+        })
+    }
+
+    pub(super) fn snapshot(&self, slot: Slot) -> Snapshot<P> {
+        let message = &self.messages[slot];
+        Snapshot {
+            uid: message.uid,
+            number: message.number,
+            key: message.key.clone(),
+            keyed: message.keyed && message.holds_key(self.now),
+            state: message.state,
+            dead: message.dead,
+            content: self.content(slot),
+            fingerprint: message.fingerprint,
+            hash: message.hash().cloned(),
+            trace: message.trace(),
+            policy: message.policy(),
+            accepted_at: message.accepted_at,
+            last_seen_at: message.last_seen_at,
+            finished_at: Some(message.finished_at).filter(|at| *at != Timestamp::NEVER),
+            retry_at: Some(message.retry_at).filter(|at| *at != Timestamp::EPOCH),
+            attempts: message.attempts,
+            deliveries: message.deliveries,
+            last_error: message.rare.as_ref().and_then(|rare| rare.last_error.clone()),
+            grant: self.grant(slot).cloned(),
+        }
+    }
+}

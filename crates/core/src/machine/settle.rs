@@ -1,0 +1,52 @@
+//! Settlements: what a worker's verdict does, and that only the holder of the lease can give it.
+
+use super::arena::Slot;
+use super::{Effect, Machine, Turn};
+use crate::message::{DeadReason, GrantEnd};
+use crate::port::{Settled, Settlement, Verdict};
+
+impl<P: Clone> Machine<P> {
+    /// Settles one delivery; see [`crate::Store::work`].
+    pub fn settle(&mut self, turn: &mut Turn<'_, P>, settlement: &Settlement) -> Settled {
+        self.advance(turn);
+        let Some(slot) = self.find_uid(settlement.uid) else { return Settled::LeaseLost };
+        let Some(grant) = self.grant(slot) else { return Settled::LeaseLost };
+        if grant.lease.owner != settlement.owner || grant.lease.fence != settlement.fence {
+            return Settled::LeaseLost;
+        }
+        let kind = settlement.verdict.kind();
+        match grant.end {
+            None => {}
+            Some(GrantEnd::Settled(before, outcome)) if before == kind => return outcome,
+            Some(_) => return Settled::LeaseLost,
+        }
+        let outcome = self.judge(slot, grant.superseded, &settlement.verdict);
+        let error = match &settlement.verdict {
+            Verdict::Abandon { error, .. } | Verdict::Fail { error, .. } => error.as_ref(),
+            Verdict::Ack | Verdict::Release => None,
+        };
+        self.commit(turn.journal, slot, Effect::Settled { kind, outcome, error });
+        outcome
+    }
+
+    /// What a verdict under a current lease comes to.
+    fn judge(&self, slot: Slot, superseded: bool, verdict: &Verdict) -> Settled {
+        let message = &self.messages[slot];
+        let expired = message.is_processing() && message.expires() <= self.now;
+        match verdict {
+            Verdict::Ack | Verdict::Abandon { .. } | Verdict::Fail { .. } if superseded => {
+                Settled::Superseded
+            }
+            Verdict::Ack => Settled::Done,
+            Verdict::Fail { reason, .. } => Settled::Dead { reason: *reason },
+            Verdict::Abandon { .. } | Verdict::Release if expired => {
+                Settled::Dead { reason: DeadReason::Expired }
+            }
+            Verdict::Abandon { .. } if message.is_processing() && message.last_attempt() => {
+                Settled::Dead { reason: DeadReason::Exhausted }
+            }
+            Verdict::Abandon { delay, .. } => Settled::Retrying { at: self.now.after(delay.get()) },
+            Verdict::Release => Settled::Released,
+        }
+    }
+}

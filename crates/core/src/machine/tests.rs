@@ -1,0 +1,6 @@
+//! Properties of the machine as a whole: replay, eviction, restart, bounds.
+
+mod evict;
+mod replay;
+mod restart;
+mod world;

@@ -1,0 +1,94 @@
+//! The message: its content, the policies it is accepted under, and everything that can be read about it later.
+
+mod policy;
+mod snapshot;
+
+use crate::annotation::{Attributes, Trace};
+use crate::hash::{CallerHash, Fingerprint};
+use crate::id::{Shard, Uid};
+use crate::key::{Key, Namespace};
+use crate::payload::Payload;
+use crate::text::{Partition, Topic};
+use crate::time::Timestamp;
+
+pub use policy::{Divergence, Hold, Policy};
+pub use snapshot::{DeadReason, Grant, GrantEnd, Lease, Snapshot, State};
+
+/// What a handler gets to see. Generic over the payload handle: only sender and handler look into a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content<P = Payload> {
+    /// Chooses the handler.
+    pub topic: Topic,
+    /// The slice of the topic; with the topic it makes the lane in which order is kept.
+    pub shard: Shard,
+    /// Messages of one namespace with the same partition run one at a time, in order.
+    pub partition: Option<Partition>,
+    /// The bytes, or a handle to them.
+    pub payload: P,
+    /// How many bytes the payload has.
+    pub payload_bytes: u32,
+    /// Names and values beside the payload.
+    pub attributes: Attributes,
+    /// Not claimable before this moment of the sender's.
+    pub due: Option<Timestamp>,
+    /// Dead with reason `expired` from this moment of the sender's on, unless it is leased or finished.
+    pub expires: Option<Timestamp>,
+}
+
+impl<P> Content<P> {
+    /// The same content with another payload handle.
+    pub fn with_payload<Q>(self, payload: impl FnOnce(P) -> Q) -> Content<Q> {
+        Content {
+            topic: self.topic,
+            shard: self.shard,
+            partition: self.partition,
+            payload: payload(self.payload),
+            payload_bytes: self.payload_bytes,
+            attributes: self.attributes,
+            due: self.due,
+            expires: self.expires,
+        }
+    }
+}
+
+/// A message to be accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMessage<P = Payload> {
+    /// The uid it shall have if its key is new; drawn by the store if none is given.
+    pub uid: Option<Uid>,
+    /// What it is known by.
+    pub key: Key,
+    /// What its handler gets.
+    pub content: Content<P>,
+    /// Our hash of the content; two messages with one key and one fingerprint are the same.
+    pub fingerprint: Fingerprint,
+    /// A hash of the caller's own.
+    pub hash: Option<CallerHash>,
+    /// What caused it.
+    pub trace: Trace,
+    /// The rules it lives under, stored with it.
+    pub policy: Policy,
+}
+
+impl NewMessage {
+    /// A message ready at once, under its namespace's usual policy.
+    pub fn new(key: Key, topic: Topic, payload: Payload) -> Self {
+        let fingerprint = match key.namespace {
+            Namespace::Mailbox => Fingerprint::of_payload(&payload),
+            Namespace::Inbox | Namespace::Commands | Namespace::Ledger => Fingerprint::of(&topic, &payload),
+        };
+        let policy = Policy::of(key.namespace);
+        let payload_bytes = u32::try_from(payload.len()).expect("a payload is at most 64 MiB");
+        let content = Content {
+            topic,
+            shard: Shard::default(),
+            partition: None,
+            payload,
+            payload_bytes,
+            attributes: Attributes::default(),
+            due: None,
+            expires: None,
+        };
+        Self { uid: None, key, content, fingerprint, hash: None, trace: Trace::default(), policy }
+    }
+}

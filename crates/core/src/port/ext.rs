@@ -1,0 +1,46 @@
+//! Comforts for callers of the port.
+
+use async_trait::async_trait;
+
+use crate::error::Error;
+use crate::key::Ref;
+use crate::message::{NewMessage, Snapshot};
+use crate::port::{Accepted, Claim, Delivery, Operated, Order, Settled, Settlement, Store};
+
+/// Single-item and single-purpose forms of the calls of [`Store`].
+#[async_trait]
+pub trait StoreExt: Store {
+    /// [`Store::work`] without claims.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, Error> {
+        Ok(self.work(settlements, &[]).await?.settled)
+    }
+
+    /// [`Store::work`] with one claim and nothing to settle.
+    async fn claim(&self, claim: &Claim) -> Result<Vec<Delivery>, Error> {
+        Ok(one(self.work(&[], std::slice::from_ref(claim)).await?.deliveries))
+    }
+
+    /// [`Store::accept`] of one message.
+    async fn accept_one(&self, message: &NewMessage) -> Result<Accepted, Error> {
+        Ok(one(self.accept(std::slice::from_ref(message)).await?))
+    }
+
+    /// [`Store::operate`] with one order.
+    async fn operate_one(&self, order: &Order) -> Result<Operated, Error> {
+        Ok(one(self.operate(std::slice::from_ref(order)).await?))
+    }
+
+    /// [`Store::get`] of one message.
+    async fn get_one(&self, target: &Ref) -> Result<Option<Snapshot>, Error> {
+        Ok(one(self.get(std::slice::from_ref(target)).await?))
+    }
+}
+
+impl<S: Store + ?Sized> StoreExt for S {}
+
+fn one<T>(outcomes: Vec<T>) -> T {
+    let mut outcomes = outcomes.into_iter();
+    let first = outcomes.next().expect("a store gives one outcome per item");
+    assert!(outcomes.next().is_none(), "a store gives one outcome per item");
+    first
+}

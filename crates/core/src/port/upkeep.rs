@@ -1,0 +1,35 @@
+//! Upkeep: what time makes necessary, done in bounded pieces.
+
+use std::time::Duration;
+
+use crate::time::Timestamp;
+
+/// How much one call of upkeep may do, and what it may forget.
+///
+/// What is Done is forgotten when its key is no longer held and repeats of its settlement need no more answer. What is
+/// Seen or Dead stays unless a retention is given; Processing always stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Messages to forget at most.
+    pub items_max: u32,
+    /// Seen (and not leased) messages are forgotten so long after they came first.
+    pub seen_keep: Option<Duration>,
+    /// Dead messages are forgotten so long after they died.
+    pub dead_keep: Option<Duration>,
+}
+
+impl Budget {
+    /// A budget that forgets nothing Seen or Dead.
+    pub fn new(items_max: u32) -> Self {
+        Self { items_max, seen_keep: None, dead_keep: None }
+    }
+}
+
+/// What one call of upkeep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Upkept {
+    /// Leases ended, messages expired, messages forgotten.
+    pub done: u64,
+    /// When there is something to do again; not later than now if the budget ran out.
+    pub next_due: Option<Timestamp>,
+}

@@ -1,0 +1,281 @@
+//! Working: claims, deliveries, settlements, extensions.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::annotation::{LastError, Trace};
+use crate::error::Invalid;
+use crate::hash::{CallerHash, Fingerprint};
+use crate::id::{Fence, Number, Owner, RequestId, Uid};
+use crate::key::{Key, Namespace};
+use crate::limits::{CLAIM_MESSAGES_MAX, CLAIM_TOPICS_MAX};
+use crate::message::{Content, DeadReason, Lease};
+use crate::payload::Payload;
+use crate::text::Topic;
+use crate::time::{Span, Timestamp};
+
+/// The topics that a worker takes: all, or 1 to [`CLAIM_TOPICS_MAX`] of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topics(Option<Arc<[Topic]>>);
+
+impl Topics {
+    /// Every topic.
+    pub const ALL: Self = Self(None);
+
+    /// These topics; naming one twice is harmless.
+    pub fn only(topics: impl IntoIterator<Item = Topic>) -> Result<Self, Invalid> {
+        let mut topics: Vec<_> = topics.into_iter().collect();
+        topics.sort();
+        topics.dedup();
+        if topics.is_empty() {
+            return Err(Invalid::new("topics", "are none: name at least one, or take all"));
+        }
+        if topics.len() > CLAIM_TOPICS_MAX {
+            return Err(Invalid::too_many("topics", CLAIM_TOPICS_MAX, topics.len()));
+        }
+        Ok(Self(Some(topics.into())))
+    }
+
+    /// The named topics, sorted; none if every topic is meant.
+    pub fn named(&self) -> Option<&[Topic]> {
+        self.0.as_deref()
+    }
+
+    /// Whether `topic` is among them.
+    pub fn contains(&self, topic: &Topic) -> bool {
+        self.0.as_ref().is_none_or(|topics| topics.binary_search(topic).is_ok())
+    }
+}
+
+/// How many messages one claim takes at most: 1 to [`CLAIM_MESSAGES_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch(NonZeroU32);
+
+impl Batch {
+    /// One message.
+    pub const ONE: Self = Self(NonZeroU32::MIN);
+
+    /// Takes a count (IBX-041).
+    pub fn new(messages: u32) -> Result<Self, Invalid> {
+        let messages =
+            NonZeroU32::new(messages).ok_or(Invalid::new("batch size", "must be greater than zero"))?;
+        if messages.get() > CLAIM_MESSAGES_MAX {
+            let (limit, given) = (CLAIM_MESSAGES_MAX as usize, messages.get() as usize);
+            return Err(Invalid::too_many("batch", limit, given));
+        }
+        Ok(Self(messages))
+    }
+
+    /// The count.
+    pub fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// A wish for work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Where from.
+    pub namespace: Namespace,
+    /// Of which topics.
+    pub topics: Topics,
+    /// For whom.
+    pub owner: Owner,
+    /// Leased for how long.
+    pub lease: Span,
+    /// How many messages at most.
+    pub batch: Batch,
+    /// How many payload bytes at most; the first message is given whatever its size.
+    pub bytes_max: Option<u64>,
+    /// Makes a repeat of this claim safe.
+    pub request: Option<RequestId>,
+}
+
+impl Claim {
+    /// A claim of any topic, without a byte limit and a request id.
+    pub fn new(namespace: Namespace, owner: Owner, lease: Span, batch: Batch) -> Self {
+        Self { namespace, topics: Topics::ALL, owner, lease, batch, bytes_max: None, request: None }
+    }
+}
+
+/// A message in the hands of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery<P = Payload> {
+    /// The identity of the message.
+    pub uid: Uid,
+    /// Its place in its lane.
+    pub number: Number,
+    /// What it is known by.
+    pub key: Key,
+    /// What is to be handled.
+    pub content: Content<P>,
+    /// Our hash of the content.
+    pub fingerprint: Fingerprint,
+    /// The caller's hash.
+    pub hash: Option<CallerHash>,
+    /// What caused it.
+    pub trace: Trace,
+    /// When its key came first.
+    pub accepted_at: Timestamp,
+    /// When its key came last.
+    pub last_seen_at: Timestamp,
+    /// Deliveries before this one that ended badly.
+    pub attempts: u32,
+    /// Which delivery this is, from 1.
+    pub deliveries: u32,
+    /// Why the last one failed.
+    pub last_error: Option<LastError>,
+    /// The right to settle it.
+    pub lease: Lease,
+}
+
+impl<P> Delivery<P> {
+    /// The settlement of this delivery.
+    pub fn settle(&self, verdict: Verdict) -> Settlement {
+        Settlement { uid: self.uid, owner: self.lease.owner, fence: self.lease.fence, verdict }
+    }
+
+    /// Handled: the message becomes Done.
+    pub fn ack(&self) -> Settlement {
+        self.settle(Verdict::Ack)
+    }
+
+    /// Failed for now: an attempt is spent, and it comes again after `delay`.
+    pub fn abandon(&self, delay: Span, error: Option<LastError>) -> Settlement {
+        self.settle(Verdict::Abandon { delay, error })
+    }
+
+    /// Failed for good: the message becomes Dead.
+    pub fn fail(&self, error: Option<LastError>) -> Settlement {
+        self.settle(Verdict::Fail { reason: DeadReason::Failed, error })
+    }
+
+    /// Not tried: it comes again at once, and no attempt is spent.
+    pub fn release(&self) -> Settlement {
+        self.settle(Verdict::Release)
+    }
+
+    /// Asks for more time.
+    pub fn extend(&self, lease: Span) -> Extension {
+        Extension { uid: self.uid, owner: self.lease.owner, fence: self.lease.fence, lease }
+    }
+}
+
+/// How a delivery went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Handled: the message becomes Done.
+    Ack,
+    /// Failed for now: spends an attempt; Dead if that was the last one, or if it has expired (then none is spent).
+    Abandon {
+        /// Not claimable for so long.
+        delay: Span,
+        /// Why; the earlier error stays if none is given.
+        error: Option<LastError>,
+    },
+    /// Failed for good: the message becomes Dead. Spends no attempt.
+    Fail {
+        /// The reason to record.
+        reason: DeadReason,
+        /// Why; the earlier error stays if none is given.
+        error: Option<LastError>,
+    },
+    /// Not tried: ready at once, no attempt spent; Dead if it has expired. A key without content is just unleased.
+    Release,
+}
+
+impl Verdict {
+    /// Its kind.
+    pub fn kind(&self) -> VerdictKind {
+        match self {
+            Self::Ack => VerdictKind::Ack,
+            Self::Abandon { .. } => VerdictKind::Abandon,
+            Self::Fail { .. } => VerdictKind::Fail,
+            Self::Release => VerdictKind::Release,
+        }
+    }
+}
+
+/// A [`Verdict`] without its details.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum VerdictKind {
+    /// [`Verdict::Ack`].
+    Ack,
+    /// [`Verdict::Abandon`].
+    Abandon,
+    /// [`Verdict::Fail`].
+    Fail,
+    /// [`Verdict::Release`].
+    Release,
+}
+
+/// A verdict under a lease. Owner and fence are mandatory: a late worker must not overwrite the work of the next one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// The message.
+    pub uid: Uid,
+    /// Who settles.
+    pub owner: Owner,
+    /// Under which lease.
+    pub fence: Fence,
+    /// How it went.
+    pub verdict: Verdict,
+}
+
+/// What a settlement did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// The message is Done.
+    Done,
+    /// The content was replaced under the lease: whatever the verdict (but for a release), the lease has ended, no
+    /// attempt was spent, and the newer content is ready at once.
+    Superseded,
+    /// It comes again.
+    Retrying {
+        /// From this moment on.
+        at: Timestamp,
+    },
+    /// It is ready, or an unleased key.
+    Released,
+    /// The message is Dead.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+    },
+    /// The lease is not current, or never was; nothing changed.
+    LeaseLost,
+}
+
+/// What one call of `work` did: an outcome per settlement, a list of deliveries per claim.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Worked {
+    /// One per settlement, in order.
+    pub settled: Vec<Settled>,
+    /// One list per claim, in order.
+    pub deliveries: Vec<Vec<Delivery>>,
+}
+
+/// A wish for a longer lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extension {
+    /// The message.
+    pub uid: Uid,
+    /// Who holds it.
+    pub owner: Owner,
+    /// Under which lease.
+    pub fence: Fence,
+    /// From now on for how long.
+    pub lease: Span,
+}
+
+/// What became of the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extended {
+    /// It is current before this moment.
+    Until(Timestamp),
+    /// It is not current, or never was; nothing changed.
+    LeaseLost,
+}

@@ -1,0 +1,170 @@
+//! Store time: whole milliseconds since 1970. The core never reads a clock; it is told the time.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Invalid;
+use crate::limits::DURATION_MAX;
+
+/// A moment of store time, in milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+    /// Later than every moment that happens.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The moment `millis` milliseconds after [`Timestamp::EPOCH`].
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since [`Timestamp::EPOCH`].
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// This moment plus `duration`, rounded up to a millisecond, [`Timestamp::NEVER`] at most.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        let millis = duration.as_nanos().div_ceil(1_000_000);
+        Self(self.0.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NEVER { f.write_str("never") } else { write!(f, "{}ms", self.0) }
+    }
+}
+
+/// A duration that is greater than zero and at most [`DURATION_MAX`]: a lease, a retry delay.
+///
+/// Kept in milliseconds, rounded up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(Duration);
+
+impl Span {
+    /// Takes a duration for `field`, which the error names.
+    pub fn new(field: &'static str, duration: Duration) -> Result<Self, Invalid> {
+        if duration.is_zero() {
+            return Err(Invalid::new(field, "must be greater than zero"));
+        }
+        if duration > DURATION_MAX {
+            return Err(Invalid::new(field, "is longer than ten years"));
+        }
+        Ok(Self(Timestamp::EPOCH.after(duration).since(Timestamp::EPOCH)))
+    }
+
+    /// A lease (IBX-040).
+    pub fn lease(duration: Duration) -> Result<Self, Invalid> {
+        Self::new("lease", duration)
+    }
+
+    /// A retry delay (IBX-058).
+    pub fn delay(duration: Duration) -> Result<Self, Invalid> {
+        Self::new("delay", duration)
+    }
+
+    /// The duration.
+    pub fn get(self) -> Duration {
+        self.0
+    }
+}
+
+/// Tells the time of a store.
+pub trait Clock: Send + Sync {
+    /// The present moment; never earlier than an answer before.
+    fn now(&self) -> Timestamp;
+}
+
+/// Turns readings of the wall clock and of a monotonic clock into store time.
+///
+/// Starts at the later of the wall clock and the highest recorded moment, then runs with the monotonic clock and is
+/// drawn towards the wall clock by at most 1 %. It never goes back.
+#[derive(Debug, Clone)]
+pub struct Steady {
+    now_ms: f64,
+    elapsed_ms: f64,
+}
+
+impl Steady {
+    const PULL: f64 = 0.01;
+
+    /// Begins at the later of `wall` and `recorded`, with the monotonic clock at zero.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "milliseconds since 1970 stay below 2^53 for 285,000 years"
+    )]
+    pub fn start(wall: Timestamp, recorded: Timestamp) -> Self {
+        Self { now_ms: wall.max(recorded).as_millis() as f64, elapsed_ms: 0.0 }
+    }
+
+    /// Store time when the monotonic clock shows `elapsed` since the start and the wall clock shows `wall`.
+    #[expect(clippy::cast_precision_loss, reason = "as above")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole, positive milliseconds"
+    )]
+    pub fn now(&mut self, elapsed: Duration, wall: Timestamp) -> Timestamp {
+        let elapsed_ms = elapsed.as_secs_f64() * 1_000.0;
+        let step = (elapsed_ms - self.elapsed_ms).max(0.0);
+        self.elapsed_ms = self.elapsed_ms.max(elapsed_ms);
+        let gap = wall.as_millis() as f64 - (self.now_ms + step);
+        self.now_ms += step + gap.clamp(-Self::PULL * step, Self::PULL * step);
+        Timestamp::from_millis(self.now_ms as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::{any, prop, prop_assert, proptest};
+
+    use super::{Span, Steady, Timestamp};
+
+    /// Holds: IBX-040, IBX-058.
+    #[test]
+    fn leases_and_delays_are_greater_than_zero() {
+        assert_eq!(Span::lease(Duration::ZERO).unwrap_err().to_string(), "lease must be greater than zero");
+        assert_eq!(Span::delay(Duration::ZERO).unwrap_err().to_string(), "delay must be greater than zero");
+        assert_eq!(Span::delay(Duration::from_nanos(1)).unwrap().get(), Duration::from_millis(1));
+        assert!(Span::lease(Duration::from_secs(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn a_moment_after_forever_is_never() {
+        assert_eq!(Timestamp::from_millis(5).after(Duration::MAX), Timestamp::NEVER);
+    }
+
+    proptest! {
+        /// Holds: RULE-09.
+        #[test]
+        fn store_time_never_goes_back_and_keeps_the_pace(
+            start in 0u64..1 << 40,
+            recorded in 0u64..1 << 40,
+            readings in prop::collection::vec((0u64..100_000, any::<u32>()), 1..50),
+        ) {
+            let begin = Timestamp::from_millis(start).max(Timestamp::from_millis(recorded));
+            let mut clock = Steady::start(Timestamp::from_millis(start), Timestamp::from_millis(recorded));
+            let (mut elapsed, mut last) = (0, begin);
+            for (step, wall) in readings {
+                elapsed += step;
+                let now = clock.now(Duration::from_millis(elapsed), Timestamp::from_millis(u64::from(wall)));
+                prop_assert!(now >= last);
+                let hundredfold = (now.as_millis() - begin.as_millis()) * 100;
+                prop_assert!(hundredfold + 200 >= elapsed * 99 && hundredfold <= elapsed * 101 + 200);
+                last = now;
+            }
+        }
+    }
+}
