@@ -1,0 +1,99 @@
+//! The operating system's clock and entropy behind the traits of the core: the only place that reads them.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use oncebox_core::{Clock, Rng, Steady, Timestamp};
+
+/// Store time from the system's clocks: begins at the wall clock, runs with the monotonic one, never goes back.
+#[derive(Debug)]
+pub struct SystemClock {
+    started: Instant,
+    steady: Mutex<Steady>,
+}
+
+impl SystemClock {
+    /// A clock that begins at the later of the wall clock and `recorded`, the highest moment known from before.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub fn start(recorded: Timestamp) -> Self {
+        Self { started: Instant::now(), steady: Mutex::new(Steady::start(wall(), recorded)) }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::start(Timestamp::EPOCH)
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let elapsed = self.started.elapsed();
+        self.steady.lock().unwrap_or_else(PoisonError::into_inner).now(elapsed, wall())
+    }
+}
+
+/// The wall clock; a moment before 1970 counts as 1970.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+fn wall() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Random bits from the operating system, fetched in blocks.
+#[derive(Debug, Default)]
+pub struct SystemRng {
+    block: Vec<u64>,
+}
+
+impl SystemRng {
+    const BLOCK_WORDS: usize = 64;
+
+    /// Fetches the next block.
+    ///
+    /// # Panics
+    /// If the operating system has no entropy to give: nothing that needs ids can go on then.
+    fn refill(&mut self) {
+        let mut bytes = [0; Self::BLOCK_WORDS * 8];
+        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        let word = |chunk: &[u8; 8]| u64::from_le_bytes(*chunk);
+        self.block = bytes.as_chunks::<8>().0.iter().map(word).collect();
+    }
+}
+
+impl Rng for SystemRng {
+    fn next_u64(&mut self) -> u64 {
+        if self.block.is_empty() {
+            self.refill();
+        }
+        self.block.pop().expect("a fresh block has words")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use oncebox_core::{Clock, IdSource, Rng, Timestamp};
+
+    use super::{SystemClock, SystemRng};
+
+    /// Holds: RULE-09.
+    #[test]
+    fn the_clock_begins_at_the_recorded_moment_if_that_is_later() {
+        let far = Timestamp::from_millis(1 << 50);
+        assert!(SystemClock::start(far).now() >= far);
+        let clock = SystemClock::default();
+        let first = clock.now();
+        assert!(first > Timestamp::from_millis(1_600_000_000_000) && clock.now() >= first);
+    }
+
+    #[test]
+    fn random_words_and_uids_do_not_repeat() {
+        let mut rng = SystemRng::default();
+        let words: HashSet<_> = (0..1_000).map(|_| rng.next_u64()).collect();
+        assert_eq!(words.len(), 1_000);
+        let uids: HashSet<_> = (0..1_000).map(|_| rng.next_uid(Timestamp::EPOCH)).collect();
+        assert_eq!(uids.len(), 1_000);
+    }
+}
