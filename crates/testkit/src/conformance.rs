@@ -1,0 +1,45 @@
+//! The conformance suite: one case per fact that every store keeps, each on a fresh store.
+
+pub(crate) mod kit;
+mod list;
+
+pub mod attempts;
+pub mod begin;
+pub mod calls;
+pub mod claims;
+pub mod concurrency;
+pub mod divergence;
+pub mod erasure;
+pub mod expiry;
+pub mod holds;
+pub mod intake;
+pub mod leases;
+pub mod namespaces;
+pub mod order;
+pub mod orders;
+pub mod partitions;
+pub mod reading;
+pub mod repeats;
+pub mod settlements;
+pub mod sightings;
+pub mod upkeep;
+pub mod wakeups;
+
+#[cfg(test)]
+mod tests {
+    /// What follows `start` in the lines that begin with it, up to `end`.
+    fn names<'a>(text: &'a str, start: &str, end: char) -> Vec<&'a str> {
+        let rests = text.lines().filter_map(|line| line.strip_prefix(start));
+        rests.filter_map(|rest| rest.split(end).next()).collect()
+    }
+
+    #[test]
+    fn every_case_is_in_the_list() {
+        let listed = crate::conformance!(@cases sources ());
+        let groups: Vec<_> = listed.iter().map(|(group, ..)| *group).collect();
+        assert_eq!(names(include_str!("conformance.rs"), "pub mod ", ';'), groups);
+        for (group, source, cases) in listed {
+            assert_eq!(names(source, "pub async fn ", '('), cases, "{group}");
+        }
+    }
+}

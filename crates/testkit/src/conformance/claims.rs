@@ -1,0 +1,187 @@
+//! Claims: what may be taken, how much of it, and what a worker gets with it.
+
+use oncebox_core::{Accepted, Claim, Namespace, NewMessage, Timestamp};
+
+use super::kit::{
+    Draft, LEASE, TICK, claim, claim_in, claim_of, days, ids, key_in, mail, message, message_for, owner,
+    seconds, span,
+};
+use crate::fixture::{Fixture, TestResult};
+
+fn messages(count: u32) -> Vec<NewMessage> {
+    (1..=count).map(|number| message(&number.to_string())).collect()
+}
+
+/// Where nothing is ready, a claim is empty.
+/// Holds: IBX-037.
+/// Replays I-T1.
+pub async fn a_claim_on_an_empty_store_is_empty(fixture: Fixture) -> TestResult {
+    assert_eq!(fixture.claim(&claim(10)).await?, []);
+    Ok(())
+}
+
+/// A claimed message is leased to its owner from now on, for as long as the claim said.
+/// Holds: IBX-034, IBX-035, IBX-036, MBX-C-3.
+/// Replays I-T2, I-T9.
+pub async fn a_claim_leases_the_message_to_its_owner(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    fixture.pass(seconds(5)).await;
+    let claim = Claim { owner: owner(7), lease: span(seconds(90)), ..claim(10) };
+    let delivery = fixture.take_by(&claim).await?;
+    assert_eq!((delivery.key.id.as_str(), delivery.attempts, delivery.deliveries), ("1", 0, 1));
+    assert_eq!(delivery.lease.owner, owner(7));
+    assert_eq!(delivery.lease.until, fixture.now().await.after(seconds(90)));
+    let stored = fixture.read(delivery.uid).await?;
+    assert_eq!((stored.lease(), stored.deliveries), (Some(&delivery.lease), 1));
+    Ok(())
+}
+
+/// A leased message is not claimed again, not even by its owner.
+/// Holds: IBX-033, IBX-106.
+pub async fn a_leased_message_is_not_claimed_again(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    fixture.take().await?;
+    fixture.pass_nearly(LEASE).await;
+    assert_eq!(fixture.claim(&claim(10)).await?, []);
+    assert_eq!(fixture.claim(&Claim { owner: owner(2), ..claim(10) }).await?, []);
+    Ok(())
+}
+
+/// A message is claimable from its due time on, to the millisecond.
+/// Holds: IBX-023, IBX-032, RULE-09.
+/// Replays I-T3, I-T59, L-T19, L-T20, L-T40.
+pub async fn a_message_is_claimable_exactly_when_it_is_due(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").due(fixture.now().await.after(seconds(300)))).await?;
+    fixture.pass_nearly(seconds(300)).await;
+    fixture.expect_claimable(&[]).await?;
+    fixture.pass(TICK).await;
+    fixture.expect_claimable(&["1"]).await
+}
+
+/// A message without a due time, or with one that has passed, is claimable at once.
+/// Holds: IBX-024.
+pub async fn a_past_due_time_is_due(fixture: Fixture) -> TestResult {
+    fixture.pass(days(1)).await;
+    let now = fixture.now().await;
+    let past = Timestamp::from_millis(now.as_millis() - 1);
+    fixture.accept_all(&[message("1").due(past), message("2").due(now), message("3")]).await?;
+    fixture.expect_claimable(&["1", "2", "3"]).await
+}
+
+/// What is Done or Dead is not claimed, however much time passes.
+/// Holds: IBX-038, IBX-047, IBX-064.
+/// Replays I-T4, I-T6, L-T39, L-T44.
+pub async fn finished_messages_are_not_claimed(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&messages(2)).await?;
+    let done = fixture.take().await?;
+    let dead = fixture.take().await?;
+    fixture.settle(done.ack()).await?;
+    fixture.settle(dead.fail(None)).await?;
+    fixture.expect_claimable(&[]).await?;
+    fixture.pass(days(400)).await;
+    fixture.expect_claimable(&[]).await
+}
+
+/// A claim takes no more than its batch, and the rest is for the next one.
+/// Holds: IBX-030, IBX-039.
+/// Replays L-T18, L-T41.
+pub async fn a_claim_takes_no_more_than_its_batch(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&messages(5)).await?;
+    for expected in [&["1", "2"][..], &["3", "4"], &["5"], &[]] {
+        assert_eq!(ids(&fixture.claim(&claim(2)).await?), expected);
+    }
+    Ok(())
+}
+
+/// A claim is short only when nothing more is claimable, however many lanes the work is spread over.
+/// Holds: IBX-030, RULE-11.
+/// Replays L-T17.
+pub async fn a_claim_is_short_only_when_nothing_is_left(fixture: Fixture) -> TestResult {
+    for number in 0..30 {
+        fixture
+            .accept(&message(&number.to_string()).topic(&format!("topic {}", number % 7)).shard(number % 3))
+            .await?;
+    }
+    assert_eq!(fixture.claim(&claim(20)).await?.len(), 20);
+    assert_eq!(fixture.claim(&claim(20)).await?.len(), 10);
+    Ok(())
+}
+
+/// A claim takes only messages of the topics it names.
+/// Holds: RULE-11.
+pub async fn a_claim_takes_only_its_topics(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1").topic("a"), message("2").topic("b"), message("3").topic("c")]).await?;
+    fixture.expect_claimable_by(&claim_of(&["b"], 10), &["2"]).await?;
+    fixture.expect_claimable_by(&claim_of(&["d"], 10), &[]).await?;
+    let deliveries = fixture.claim(&claim_of(&["a", "c", "a"], 10)).await?;
+    let mut found = ids(&deliveries);
+    found.sort_unstable();
+    assert_eq!(found, ["1", "3"]);
+    Ok(())
+}
+
+/// Topics are compared byte by byte: `Order.Created` is not `order.created`.
+/// Holds: IBX-021.
+pub async fn topics_differ_by_case(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1").topic("Order.Created"), message("2").topic("order.created")]).await?;
+    fixture.expect_claimable_by(&claim_of(&["order.created"], 10), &["2"]).await?;
+    fixture.expect_claimable_by(&claim_of(&["Order.Created"], 10), &["1"]).await
+}
+
+/// A claim takes messages while their payloads together stay within its bytes, the limit included.
+/// Holds: MBX-C-1, RULE-11.
+pub async fn a_claim_stays_within_its_bytes(fixture: Fixture) -> TestResult {
+    for id in ["1", "2", "3"] {
+        fixture.accept(&message(id).payload("ten bytes!")).await?;
+    }
+    fixture.expect_claimable_by(&Claim { bytes_max: Some(19), ..claim(10) }, &["1"]).await?;
+    fixture.expect_claimable_by(&Claim { bytes_max: Some(20), ..claim(10) }, &["1", "2"]).await?;
+    fixture.expect_claimable_by(&Claim { bytes_max: Some(30), ..claim(10) }, &["1", "2", "3"]).await
+}
+
+/// The first message of a claim is given whatever its size, and then nothing that does not fit.
+/// Holds: MBX-C-1, RULE-11.
+pub async fn the_first_message_is_given_whatever_its_size(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1").payload("ten bytes!"), message("2").payload("ten bytes!")]).await?;
+    fixture.expect_claimable_by(&Claim { bytes_max: Some(1), ..claim(10) }, &["1"]).await
+}
+
+/// A lane whose next message does not fit waits, and the other lanes go on.
+/// Holds: RULE-11.
+pub async fn a_message_that_does_not_fit_stops_only_its_lane(fixture: Fixture) -> TestResult {
+    for (id, topic, bytes) in [("1", "a", 10), ("2", "a", 100), ("3", "a", 1), ("4", "b", 10), ("5", "b", 10)]
+    {
+        fixture.accept(&message(id).content(topic, &vec![0; bytes])).await?;
+    }
+    let deliveries = fixture.claim(&Claim { bytes_max: Some(40), ..claim(10) }).await?;
+    let mut found = ids(&deliveries);
+    found.sort_unstable();
+    assert_eq!(found, ["1", "4", "5"]);
+    Ok(())
+}
+
+/// A claim never crosses its namespace.
+/// Holds: RULE-02.
+pub async fn a_claim_stays_in_its_namespace(fixture: Fixture) -> TestResult {
+    for namespace in Namespace::ALL {
+        fixture.accept(&message_for(key_in(namespace, "shop", "1"))).await?;
+    }
+    for namespace in Namespace::ALL {
+        let delivery = fixture.take_by(&claim_in(namespace, 10)).await?;
+        assert_eq!(delivery.key.namespace, namespace);
+    }
+    Ok(())
+}
+
+/// However often a message is sent, it is delivered once.
+/// Holds: IBX-014, MBX-G-2, MBX-I-2.
+pub async fn many_duplicates_are_one_delivery(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&mail("1")).await?;
+    for _ in 0..20 {
+        let again = fixture.again(&mail("1")).await?;
+        assert_eq!(again, Accepted::Duplicate { receipt: receipt.clone(), diverged: false });
+    }
+    let delivery = fixture.take_by(&claim_in(Namespace::Mailbox, 10)).await?;
+    assert_eq!((delivery.uid, delivery.deliveries), (receipt.uid, 1));
+    Ok(())
+}

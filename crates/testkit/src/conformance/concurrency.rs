@@ -1,0 +1,240 @@
+//! Concurrency: facts that hold however calls of several threads fall together.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use oncebox_core::{
+    Accepted, Begin, Begun, Claim, Delivery, Observed, Policy, RequestId, Settled, StoreExt, Uid,
+};
+
+use super::kit::{Checked, Draft, LEASE, claim, key, message, owner, race, sighting, span};
+use crate::fixture::{Fixture, TestResult};
+
+const RACERS: u128 = 16;
+
+/// Of sixteen senders of one message, one is told that it is new, all get the same receipt, and one message is there.
+/// Holds: IBX-014, IBX-105, MBX-I-2.
+pub async fn one_of_many_senders_is_first(fixture: Fixture) -> TestResult {
+    let tasks = (0..RACERS).map(|_| {
+        let store = fixture.store.clone();
+        async move { Ok(store.accept_one(&message("1")).await?) }
+    });
+    let answers: Vec<Accepted> = race(tasks.collect()).await?;
+    let new = answers.iter().filter(|answer| matches!(answer, Accepted::New { .. })).count();
+    let receipts: Vec<_> = answers.iter().filter_map(Accepted::receipt).collect();
+    assert_eq!((new, receipts.len()), (1, answers.len()));
+    assert!(receipts.windows(2).all(|pair| pair[0] == pair[1]), "{receipts:?}");
+    assert_eq!(fixture.claim(&claim(100)).await?.len(), 1);
+    Ok(())
+}
+
+/// Of sixteen who see a key at once, one sees it first, and nobody is told that it is processed.
+/// Holds: IBX-002, IBX-006, IBX-105.
+pub async fn one_of_many_sightings_is_first(fixture: Fixture) -> TestResult {
+    let tasks = (0..RACERS).map(|_| {
+        let store = fixture.store.clone();
+        async move { Ok(store.observe(&[sighting(key("1"))]).await?) }
+    });
+    let answers: Vec<Observed> = race(tasks.collect()).await?.concat();
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Observed::First(_))).count(), 1);
+    assert!(!answers.iter().any(Observed::is_processed));
+    Ok(())
+}
+
+/// Of sixteen who want to process a key, one gets it and the others find it busy.
+/// Holds: LDG-05, RULE-16.
+pub async fn one_of_many_begins_acquires(fixture: Fixture) -> TestResult {
+    let tasks = (1..=RACERS).map(|number| {
+        let store = fixture.store.clone();
+        let hold = Policy::LEDGER.hold;
+        let begin = Begin { key: key("1"), owner: owner(number), lease: span(LEASE), hold };
+        async move { Ok(store.begin(&[begin]).await?) }
+    });
+    let answers: Vec<Begun> = race(tasks.collect()).await?.concat();
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Begun::Acquired { .. })).count(), 1);
+    assert_eq!(
+        answers.iter().filter(|answer| matches!(answer, Begun::Busy { .. })).count(),
+        answers.len() - 1
+    );
+    Ok(())
+}
+
+/// Of several workers that claim one message, exactly one gets it.
+/// Holds: IBX-030, IBX-105, IBX-106, CMD-20.
+/// Replays I-T10.
+pub async fn one_of_many_workers_gets_a_message(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let tasks = (1..=RACERS).map(|number| {
+        let store = fixture.store.clone();
+        async move { Ok(store.claim(&Claim { owner: owner(number), ..claim(1) }).await?) }
+    });
+    assert_eq!(race(tasks.collect()).await?.concat().len(), 1);
+    Ok(())
+}
+
+/// Two workers with batches of four share eight messages: all of them, none twice, each under its own lease.
+/// Holds: IBX-039, IBX-105, IBX-106, CMD-20.
+/// Replays L-T46.
+pub async fn two_workers_share_the_work(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3", "4", "5", "6", "7", "8"].map(message)).await?;
+    let tasks = [1, 2].map(|number| {
+        let store = fixture.store.clone();
+        async move { Ok(store.claim(&Claim { owner: owner(number), ..claim(4) }).await?) }
+    });
+    let batches = race(tasks.into()).await?;
+    for (batch, number) in batches.iter().zip([1, 2]) {
+        assert_eq!(batch.len(), 4);
+        assert!(batch.iter().all(|delivery| delivery.lease.owner == owner(number)));
+    }
+    let uids: BTreeSet<Uid> = batches.concat().iter().map(|delivery| delivery.uid).collect();
+    assert_eq!(uids.len(), 8);
+    Ok(())
+}
+
+/// Many workers empty a store together: every message is handled once, and every acknowledgement counts.
+/// Holds: IBX-105, IBX-106, CMD-20.
+/// Replays I-T36.
+pub async fn many_workers_handle_each_message_once(fixture: Fixture) -> TestResult {
+    for number in 0..100 {
+        fixture.accept(&message(&number.to_string()).shard(number % 4)).await?;
+    }
+    let tasks = (1..=8).map(|number| {
+        let store = fixture.store.clone();
+        async move {
+            let mut handled = Vec::new();
+            loop {
+                let deliveries = store.claim(&Claim { owner: owner(number), ..claim(3) }).await?;
+                if deliveries.is_empty() {
+                    return Ok(handled);
+                }
+                let acks: Vec<_> = deliveries.iter().map(Delivery::ack).collect();
+                assert!(store.settle(&acks).await?.iter().all(|settled| *settled == Settled::Done));
+                handled.extend(deliveries.into_iter().map(|delivery| delivery.uid));
+            }
+        }
+    });
+    let handled: Vec<Uid> = race(tasks.collect()).await?.concat();
+    assert_eq!((handled.len(), handled.into_iter().collect::<BTreeSet<_>>().len()), (100, 100));
+    Ok(())
+}
+
+/// However many workers there are, a partition's messages are handled one at a time and in order.
+/// Holds: RULE-11, RULE-23.
+pub async fn many_workers_keep_a_partition_in_order(fixture: Fixture) -> TestResult {
+    for number in 0..40 {
+        fixture.accept(&message(&number.to_string()).partition("p").shard(number % 3)).await?;
+    }
+    let in_flight = Arc::new(AtomicUsize::new(0));
+    let handled = Arc::new(Mutex::new(Vec::new()));
+    let tasks = (1..=6).map(|number| {
+        let (store, in_flight, handled) = (fixture.store.clone(), in_flight.clone(), handled.clone());
+        async move {
+            while handled.lock().unwrap_or_else(PoisonError::into_inner).len() < 40 {
+                for delivery in store.claim(&Claim { owner: owner(number), ..claim(5) }).await? {
+                    assert_eq!(in_flight.fetch_add(1, Ordering::SeqCst), 0, "two messages in flight");
+                    handled.lock().unwrap_or_else(PoisonError::into_inner).push(delivery.number);
+                    in_flight.fetch_sub(1, Ordering::SeqCst);
+                    store.settle(&[delivery.ack()]).await?;
+                }
+                tokio::task::yield_now().await;
+            }
+            Checked::Ok(())
+        }
+    });
+    race(tasks.collect()).await?;
+    let handled = handled.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(handled.len() == 40 && handled.is_sorted(), "{handled:?}");
+    Ok(())
+}
+
+/// An acknowledgement that meets the end of its lease counts, or the message is taken over; never both, never neither.
+/// Holds: CMD-20, MBX-G-3, MBX-I-3, RULE-05.
+pub async fn an_ack_and_a_takeover_exclude_each_other(fixture: Fixture) -> TestResult {
+    for round in 0..20 {
+        fixture.accept(&message(&round.to_string())).await?;
+        let delivery = fixture.take().await?;
+        let (worker, rival, time) = (fixture.store.clone(), fixture.store.clone(), fixture.time.clone());
+        let ack = delivery.ack();
+        let tasks: Vec<Pin<Box<dyn Future<Output = Checked<bool>> + Send>>> = vec![
+            Box::pin(async move { Ok(worker.settle(&[ack]).await? == [Settled::Done]) }),
+            Box::pin(async move {
+                time.advance(LEASE).await;
+                let taken = rival.claim(&Claim { owner: owner(2), ..claim(1) }).await?;
+                Ok(!taken.is_empty() && rival.settle(&[taken[0].ack()]).await? == [Settled::Done])
+            }),
+        ];
+        let answers = race(tasks).await?;
+        assert_ne!(answers[0], answers[1], "acknowledged and taken over: {answers:?}");
+    }
+    Ok(())
+}
+
+/// A claim and its repeat that arrive together get the same deliveries.
+/// Holds: RULE-06.
+pub async fn a_claim_and_its_repeat_get_the_same(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3", "4", "5", "6"].map(message)).await?;
+    let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(2) };
+    let tasks = (0..4).map(|_| {
+        let (store, request) = (fixture.store.clone(), request.clone());
+        async move { Ok(store.claim(&request).await?) }
+    });
+    let answers = race(tasks.collect()).await?;
+    assert!(answers.iter().all(|answer| answer.len() == 2 && *answer == answers[0]), "{answers:?}");
+    Ok(())
+}
+
+/// Calls that name the same keys in opposite orders do not block each other for good; each key is new once.
+/// Holds: IBX-104, IBX-105, RULE-13.
+pub async fn opposite_orders_of_keys_do_not_deadlock(fixture: Fixture) -> TestResult {
+    let forward: Vec<_> = (0..50).map(|number| message(&number.to_string())).collect();
+    let backward: Vec<_> = forward.iter().rev().cloned().collect();
+    let tasks = (0..8).map(|number| {
+        let messages = if number % 2 == 0 { forward.clone() } else { backward.clone() };
+        let store = fixture.store.clone();
+        async move {
+            loop {
+                match store.accept(&messages).await {
+                    Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                    answer => return Ok(answer?),
+                }
+            }
+        }
+    });
+    let answers: Vec<Accepted> = race(tasks.collect()).await?.concat();
+    assert!(answers.iter().filter(|answer| matches!(answer, Accepted::New { .. })).count() <= 50);
+    let uids: BTreeSet<_> =
+        answers.iter().filter_map(|answer| answer.receipt().map(|receipt| receipt.uid)).collect();
+    assert_eq!(uids.len(), 50);
+    Ok(())
+}
+
+/// Where calls are atomic, nobody sees half of one.
+/// Holds: IBX-102, RULE-13.
+pub async fn nobody_sees_half_a_call(fixture: Fixture) -> TestResult {
+    if !fixture.store.capabilities().atomic_calls {
+        return Ok(());
+    }
+    let pairs: Vec<_> = (0..40).map(|number| [format!("{number} a"), format!("{number} b")]).collect();
+    let (writer, reader, read) = (fixture.store.clone(), fixture.store.clone(), pairs.clone());
+    let tasks: Vec<Pin<Box<dyn Future<Output = Checked<()>> + Send>>> = vec![
+        Box::pin(async move {
+            for [first, second] in pairs {
+                writer.accept(&[message(&first), message(&second)]).await?;
+            }
+            Ok(())
+        }),
+        Box::pin(async move {
+            for [first, second] in read {
+                while reader.get_one(&key(&first).into()).await?.is_none() {
+                    tokio::task::yield_now().await;
+                }
+                assert!(reader.get_one(&key(&second).into()).await?.is_some(), "only half of the call shows");
+            }
+            Ok(())
+        }),
+    ];
+    race(tasks).await?;
+    Ok(())
+}

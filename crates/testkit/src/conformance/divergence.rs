@@ -1,0 +1,208 @@
+//! The same key with other content: replace, keep the first, or refuse.
+
+use oncebox_core::{
+    Accepted, Action, AttemptCount, Attributes, DeadReason, Divergence, Settled, Sighting, State, Verdict,
+};
+
+use super::kit::{
+    Draft, claim, claim_of, command, days, error, hash, key, mail, message, seconds, sighting, span,
+};
+use crate::fixture::{Fixture, TestResult};
+
+/// `Replace` writes everything about the content anew.
+/// Holds: IBX-029, RULE-08.
+pub async fn replace_writes_the_newest_content(fixture: Fixture) -> TestResult {
+    let now = fixture.now().await;
+    let receipt =
+        fixture.accept(&message("1").hash(hash("sha256", 1)).partition("p").due(now.after(days(9)))).await?;
+    let newest = message("1").content("invoices", b"second").hash(hash("sha256", 2)).shard(3).partition("q");
+    let newest = newest.due(now).expires(now.after(days(2)));
+    let attributes = Attributes::new([("version", "2")])?;
+    let newest = newest.change(|message| message.content.attributes = attributes);
+    assert_eq!(fixture.again(&newest).await?, Accepted::Replaced(receipt));
+    let delivery = fixture.take().await?;
+    assert_eq!((delivery.content, delivery.fingerprint), (newest.content, newest.fingerprint));
+    assert_eq!(delivery.hash, newest.hash);
+    Ok(())
+}
+
+/// `Replace` keeps uid, number, attempts, retry time, trace, policy and the moment the key came first.
+/// Holds: RULE-08.
+pub async fn replace_keeps_the_place_and_the_past(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").correlation("first").attempts_max(7)).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.abandon(span(seconds(60)), error("boom"))).await?;
+    let before = fixture.read(delivery.uid).await?;
+    fixture.pass(seconds(5)).await;
+    let newest = message("1").payload("second").uid(99).correlation("second").attempts_max(1);
+    fixture.again(&newest).await?;
+    let mut after = fixture.read(delivery.uid).await?;
+    assert_eq!(after.content.as_ref(), Some(&newest.content));
+    assert_eq!(after.last_seen_at, fixture.now().await);
+    (after.content, after.fingerprint) = (before.content.clone(), before.fingerprint);
+    after.last_seen_at = before.last_seen_at;
+    assert_eq!(after, before);
+    Ok(())
+}
+
+/// A replaced message waits out its retry time, and comes in its old place among the others.
+/// Holds: RULE-08, RULE-11.
+pub async fn a_replaced_message_keeps_its_place_and_retry_time(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.abandon(span(seconds(60)), None)).await?;
+    fixture.again(&message("1").payload("second")).await?;
+    fixture.expect_claimable(&["2"]).await?;
+    fixture.pass(seconds(60)).await;
+    fixture.expect_claimable(&["1", "2"]).await
+}
+
+/// A replaced message takes its number along when its topic changes.
+/// Holds: IBX-029, RULE-08, RULE-11.
+pub async fn a_replaced_message_moves_to_the_lane_of_its_topic(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1").topic("a"), message("2").topic("b")]).await?;
+    fixture.again(&message("1").topic("b")).await?;
+    fixture.expect_claimable_by(&claim_of(&["a"], 10), &[]).await?;
+    fixture.expect_claimable_by(&claim_of(&["b"], 10), &["1", "2"]).await
+}
+
+/// Equal content under `Replace` is a duplicate, yet a new due time counts.
+/// Holds: IBX-029, RULE-08.
+pub async fn equal_content_can_change_its_due_time(fixture: Fixture) -> TestResult {
+    let later = fixture.now().await.after(days(1));
+    let receipt = fixture.accept(&message("1").due(later)).await?;
+    let again = fixture.again(&message("1")).await?;
+    assert_eq!(again, Accepted::Duplicate { receipt, diverged: false });
+    fixture.expect_claimable(&["1"]).await?;
+    fixture.again(&message("1").due(later)).await?;
+    fixture.expect_claimable(&[]).await
+}
+
+/// A Dead message takes the newer content and stays Dead; its receipt says so.
+/// Holds: IBX-029, RULE-08.
+pub async fn a_replaced_dead_message_stays_dead(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.fail(error("boom"))).await?;
+    let again = fixture.again(&message("1").payload("second")).await?;
+    assert!(matches!(again, Accepted::Replaced(receipt) if receipt.state == State::Dead));
+    assert_eq!(fixture.claim(&claim(10)).await?, []);
+    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    assert_eq!(fixture.take().await?.content.payload.as_bytes(), b"second");
+    Ok(())
+}
+
+/// `KeepFirst` answers a duplicate that diverged, and the first content is delivered.
+/// Holds: CMD-04, CMD-12, RULE-08.
+/// Replays L-T5, L-T36.
+pub async fn keep_first_delivers_the_first_content(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&command("acme", "1")).await?;
+    let before = fixture.read(receipt.uid).await?;
+    let again = fixture.again(&command("acme", "1").payload("second").hash(hash("sha256", 2))).await?;
+    assert_eq!(again, Accepted::Duplicate { receipt, diverged: true });
+    assert_eq!(fixture.read(before.uid).await?, before);
+    Ok(())
+}
+
+/// `Conflict` refuses other content with the first receipt, and takes equal content as a duplicate.
+/// Holds: CMD-12, MBX-I-2, RULE-08.
+pub async fn conflict_refuses_other_content(fixture: Fixture) -> TestResult {
+    for first in [mail("1"), command("acme", "1").divergence(Divergence::Conflict)] {
+        let receipt = fixture.accept(&first).await?;
+        let before = fixture.read(receipt.uid).await?;
+        let other = first.clone().payload("second");
+        assert_eq!(fixture.again(&other).await?, Accepted::Conflict(receipt.clone()));
+        assert_eq!(fixture.again(&first).await?, Accepted::Duplicate { receipt, diverged: false });
+        assert_eq!(fixture.read(before.uid).await?, before);
+    }
+    Ok(())
+}
+
+/// The policy of the message that comes decides, not that of the stored one.
+/// Holds: RULE-08.
+pub async fn the_policy_of_the_newcomer_decides(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&message("1").divergence(Divergence::Conflict)).await?;
+    let newcomer = message("1").payload("second").divergence(Divergence::Replace);
+    assert_eq!(fixture.again(&newcomer).await?, Accepted::Replaced(receipt.clone()));
+    let newcomer = message("1").payload("third").divergence(Divergence::Conflict);
+    assert_eq!(fixture.again(&newcomer).await?, Accepted::Conflict(receipt));
+    Ok(())
+}
+
+/// The caller's hash alone can tell that content differs, but only against a hash of the same algorithm.
+/// Holds: IBX-008, RULE-08, RULE-23.
+pub async fn a_contradicting_hash_diverges(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&command("acme", "1").hash(hash("sha256", 1))).await?;
+    for (again, diverged) in
+        [(hash("sha256", 2), true), (hash("sha256", 1), false), (hash("blake2", 2), false)]
+    {
+        let answer = fixture.again(&command("acme", "1").hash(again)).await?;
+        assert_eq!(answer, Accepted::Duplicate { receipt: receipt.clone(), diverged });
+    }
+    Ok(())
+}
+
+/// Content that contradicts the hash of an earlier sighting is new, is said to diverge, and brings its own hash.
+/// Holds: IBX-008, RULE-08.
+pub async fn content_may_diverge_from_its_sighting(fixture: Fixture) -> TestResult {
+    fixture.sight(Sighting { hash: Some(hash("sha256", 1)), ..sighting(key("1")) }).await?;
+    let accepted = fixture.again(&message("1").hash(hash("sha256", 2))).await?;
+    assert!(matches!(accepted, Accepted::New { diverged: true, .. }), "{accepted:?}");
+    assert_eq!(fixture.take().await?.hash, Some(hash("sha256", 2)));
+    Ok(())
+}
+
+/// `Replace` without a hash keeps the earlier hash for equal content, and drops it for other content.
+/// Holds: IBX-029, RULE-08.
+pub async fn replace_drops_a_hash_that_no_longer_fits(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&message("1").hash(hash("sha256", 1))).await?;
+    fixture.again(&message("1")).await?;
+    assert_eq!(fixture.read(receipt.uid).await?.hash, Some(hash("sha256", 1)));
+    fixture.again(&message("1").payload("second")).await?;
+    assert_eq!(fixture.read(receipt.uid).await?.hash, None);
+    Ok(())
+}
+
+/// Newer content under a lease is never lost: whatever the verdict, it is ready at once and no attempt is spent.
+/// Holds: RULE-08.
+pub async fn newer_content_under_a_lease_supersedes_it(fixture: Fixture) -> TestResult {
+    let abandon = Verdict::Abandon { delay: span(seconds(60)), error: None };
+    let fail = Verdict::Fail { reason: DeadReason::Failed, error: None };
+    for (round, verdict) in [Verdict::Ack, abandon, fail].into_iter().enumerate() {
+        fixture.again(&message("1").payload(format!("content {round}"))).await?;
+        let delivery = fixture.take().await?;
+        fixture.again(&message("1").payload(format!("newer {round}"))).await?;
+        assert_eq!(fixture.claim(&claim(10)).await?, []);
+        assert_eq!(fixture.settle(delivery.settle(verdict)).await?, Settled::Superseded);
+        let stored = fixture.read(delivery.uid).await?;
+        assert_eq!((stored.state, stored.attempts, stored.retry_at), (State::Processing, 0, None));
+        let next = fixture.take().await?;
+        assert_eq!(next.content.payload.as_bytes(), format!("newer {round}").as_bytes());
+        fixture.settle(next.release()).await?;
+    }
+    Ok(())
+}
+
+/// A release under a superseded lease is a release.
+/// Holds: RULE-07, RULE-08.
+pub async fn a_superseded_delivery_can_be_released(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.again(&message("1").payload("second")).await?;
+    assert_eq!(fixture.settle(delivery.release()).await?, Settled::Released);
+    assert_eq!(fixture.take().await?.content.payload.as_bytes(), b"second");
+    Ok(())
+}
+
+/// Equal content, and content that is not written, leave a lease as it is.
+/// Holds: RULE-08.
+pub async fn a_lease_is_superseded_only_by_other_content(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.again(&message("1")).await?;
+    for divergence in [Divergence::KeepFirst, Divergence::Conflict] {
+        fixture.again(&message("1").payload("second").divergence(divergence)).await?;
+    }
+    assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
+    Ok(())
+}

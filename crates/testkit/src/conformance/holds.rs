@@ -1,0 +1,194 @@
+//! How long a key is held, to the millisecond, and what happens when the hold lapses.
+
+use oncebox_core::{
+    Accepted, Action, Begun, Claim, Hold, Namespace, Observed, Operated, Policy, Settled, State,
+};
+
+use super::kit::{
+    Draft, TICK, claim_in, command, days, key, key_in, mail, message, owner, seconds, sighting, span,
+};
+use crate::fixture::{Fixture, TestResult};
+
+/// A key is held for as long as its message is unfinished or Dead, however long that is.
+/// Holds: RULE-03.
+pub async fn an_unfinished_or_dead_message_holds_its_key(fixture: Fixture) -> TestResult {
+    let processing = fixture.accept(&message("1")).await?;
+    fixture.accept(&message("2")).await?;
+    let dead = fixture.change(key("2"), Action::Cancel).await?;
+    let seen = fixture.sight(sighting(key("3"))).await?;
+    fixture.pass(days(400)).await;
+    for (id, receipt) in [("1", &processing), ("2", &dead)] {
+        let again = fixture.again(&message(id)).await?;
+        assert_eq!(again, Accepted::Duplicate { receipt: receipt.clone(), diverged: false });
+    }
+    let again = fixture.observe(sighting(key("3"))).await?;
+    assert_eq!(again, Observed::Again { receipt: seen, diverged: false });
+    Ok(())
+}
+
+/// Inbox and commands hold the key of a Done message for 30 days, not a millisecond less or more.
+/// Holds: IBX-100, RULE-03.
+pub async fn a_done_message_holds_its_key_for_30_days(fixture: Fixture) -> TestResult {
+    for sent in [message("1"), command("acme", "1")] {
+        fixture.accept(&sent).await?;
+        fixture.pass(days(3)).await;
+        let delivery = fixture.take_by(&claim_in(sent.key.namespace, 1)).await?;
+        fixture.settle(delivery.ack()).await?;
+        fixture.pass_nearly(days(30)).await;
+        let again = fixture.again(&sent).await?;
+        assert!(matches!(again, Accepted::Duplicate { receipt, .. } if receipt.uid == delivery.uid));
+        fixture.pass(TICK).await;
+        assert_ne!(fixture.accept(&sent).await?.uid, delivery.uid);
+    }
+    Ok(())
+}
+
+/// A key is held for the window from its acceptance or for the time after Done, whichever ends later.
+/// Holds: RULE-03.
+pub async fn the_later_end_of_window_and_keep_counts(fixture: Fixture) -> TestResult {
+    for (id, window, keep) in [("1", 100, 10), ("2", 10, 70)] {
+        let sent = message(id).hold(seconds(window), Some(seconds(keep)));
+        fixture.accept(&sent).await?;
+        fixture.pass(seconds(30)).await;
+        let delivery = fixture.take().await?;
+        fixture.settle(delivery.ack()).await?;
+        fixture.pass_nearly(seconds(70)).await;
+        assert!(matches!(fixture.again(&sent).await?, Accepted::Duplicate { .. }));
+        fixture.pass(TICK).await;
+        fixture.accept(&sent).await?;
+        fixture.change(key(id), Action::Cancel).await?;
+    }
+    Ok(())
+}
+
+/// The ledger holds a key for 7 days from when it was first processed; marking it again does not move that.
+/// Holds: LDG-06, LDG-11, RULE-03.
+pub async fn the_ledger_holds_a_key_for_7_days(fixture: Fixture) -> TestResult {
+    let key = key_in(Namespace::Ledger, "bus", "1");
+    let mark = Action::MarkProcessed { hold: Policy::LEDGER.hold };
+    let done = fixture.change(key.clone(), mark.clone()).await?;
+    assert_eq!(done.dedup_until, fixture.now().await.after(days(7)));
+    fixture.pass(days(3)).await;
+    assert_eq!(fixture.order(key.clone(), mark).await?, Operated::Unchanged(done.clone()));
+    fixture.pass_nearly(days(4)).await;
+    assert_eq!(fixture.try_begin(&key, owner(1)).await?, Begun::Processed(done.clone()));
+    fixture.pass(TICK).await;
+    let (uid, _) = fixture.begin(&key).await?;
+    assert_ne!(uid, done.uid);
+    Ok(())
+}
+
+/// A ledger key can be held for 30 days, if whoever records it says so.
+/// Holds: LDG-11, RULE-03.
+pub async fn the_ledger_can_hold_a_key_for_30_days(fixture: Fixture) -> TestResult {
+    let key = key_in(Namespace::Ledger, "bus", "1");
+    let hold = Hold { keep: Some(days(30)), ..Policy::LEDGER.hold };
+    fixture.change(key.clone(), Action::MarkProcessed { hold }).await?;
+    fixture.pass_nearly(days(30)).await;
+    assert!(matches!(fixture.try_begin(&key, owner(1)).await?, Begun::Processed(_)));
+    fixture.pass(TICK).await;
+    fixture.begin(&key).await?;
+    Ok(())
+}
+
+/// The mailbox holds a key for 300 s from acceptance and nothing else: then it is free, even if unfinished.
+/// Holds: MBX-C-2, MBX-G-8, MBX-I-13, RULE-03.
+pub async fn the_mailbox_holds_a_key_for_300_seconds(fixture: Fixture) -> TestResult {
+    let first = fixture.accept(&mail("1")).await?;
+    assert_eq!(first.dedup_until, first.accepted_at.after(seconds(300)));
+    fixture.pass_nearly(seconds(300)).await;
+    let again = fixture.again(&mail("1")).await?;
+    assert_eq!(again, Accepted::Duplicate { receipt: first.clone(), diverged: false });
+    fixture.pass(TICK).await;
+    let second = fixture.accept(&mail("1").payload("second")).await?;
+    assert_ne!(second.uid, first.uid);
+    assert_eq!(second.accepted_at, fixture.now().await);
+    Ok(())
+}
+
+/// Neither sightings nor duplicates nor the acknowledgement move the end of the mailbox's window.
+/// Holds: MBX-I-13, RULE-03.
+pub async fn duplicates_do_not_move_the_window(fixture: Fixture) -> TestResult {
+    let done = fixture.finish(&mail("1")).await?;
+    let first = fixture.read(done.uid).await?.receipt();
+    fixture.pass(seconds(200)).await;
+    let again = fixture.again(&mail("1")).await?;
+    assert_eq!(again, Accepted::Duplicate { receipt: first.clone(), diverged: false });
+    fixture.observe(sighting(mail("1").key)).await?;
+    fixture.pass(seconds(100)).await;
+    assert_ne!(fixture.accept(&mail("1")).await?.uid, first.uid);
+    Ok(())
+}
+
+/// A message whose key was taken over lives on under its uid: both are delivered, each is settled on its own.
+/// Holds: RULE-02.
+pub async fn a_message_lives_on_without_its_key(fixture: Fixture) -> TestResult {
+    fixture.accept(&mail("1")).await?;
+    let long = Claim { lease: span(seconds(600)), ..claim_in(Namespace::Mailbox, 1) };
+    let older = fixture.take_by(&long).await?;
+    fixture.pass(seconds(300)).await;
+    let newer = fixture.accept(&mail("1")).await?;
+    assert!(!fixture.read(older.uid).await?.keyed);
+    assert_eq!(fixture.settle(older.ack()).await?, Settled::Done);
+    let held = fixture.read(mail("1").key).await?;
+    assert_eq!((held.uid, held.state, held.keyed), (newer.uid, State::Processing, true));
+    assert_eq!(fixture.take_by(&claim_in(Namespace::Mailbox, 10)).await?.uid, newer.uid);
+    Ok(())
+}
+
+/// Calls by key do not find a message whose hold is over; calls by uid do.
+/// Holds: RULE-02, RULE-03.
+pub async fn a_lapsed_key_finds_nothing(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&mail("1")).await?;
+    fixture.pass(seconds(300)).await;
+    assert_eq!(fixture.find(mail("1").key).await?, None);
+    assert_eq!(fixture.order(mail("1").key, Action::Cancel).await?, Operated::Unknown);
+    assert_eq!(fixture.read(receipt.uid).await?.state, State::Processing);
+    Ok(())
+}
+
+/// A lapsed key that is sighted, begun or marked processed is a new one.
+/// Holds: LDG-06, RULE-02, RULE-03.
+pub async fn a_lapsed_key_can_be_taken_by_any_call(fixture: Fixture) -> TestResult {
+    for id in ["1", "2", "3"] {
+        fixture.accept(&mail(id)).await?;
+    }
+    fixture.pass(seconds(300)).await;
+    let sighted = fixture.sight(sighting(mail("1").key)).await?.uid;
+    let (begun, _) = fixture.begin(&mail("2").key).await?;
+    let marked =
+        fixture.change(mail("3").key, Action::MarkProcessed { hold: Policy::LEDGER.hold }).await?.uid;
+    for (id, uid) in [("1", sighted), ("2", begun), ("3", marked)] {
+        assert_eq!(fixture.read(mail(id).key).await?.uid, uid);
+    }
+    assert_eq!(fixture.claim(&claim_in(Namespace::Mailbox, 10)).await?.len(), 3);
+    Ok(())
+}
+
+/// How long a key is held is decided when it comes first; whoever comes later changes nothing about it.
+/// Holds: RULE-03, RULE-08.
+pub async fn the_first_message_decides_the_hold(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").hold(seconds(60), None)).await?;
+    fixture.again(&message("1").payload("second").hold(days(9), Some(days(9)))).await?;
+    fixture.observe(sighting(key("1"))).await?;
+    fixture.pass_nearly(seconds(60)).await;
+    assert!(matches!(fixture.again(&message("1")).await?, Accepted::Replaced(_)));
+    fixture.pass(TICK).await;
+    fixture.accept(&message("1")).await?;
+    Ok(())
+}
+
+/// A receipt says until when duplicates are known at least, and exactly once the message is Done.
+/// Holds: CMD-04, RULE-03.
+pub async fn a_receipt_says_how_long_its_key_is_held(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&message("1")).await?;
+    assert_eq!(receipt.dedup_until, receipt.accepted_at.after(days(30)));
+    fixture.pass(days(2)).await;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.ack()).await?;
+    let done_at = fixture.now().await;
+    fixture.pass(days(1)).await;
+    let again = fixture.again(&message("1")).await?;
+    assert_eq!(again.receipt().map(|receipt| receipt.dedup_until), Some(done_at.after(days(30))));
+    Ok(())
+}

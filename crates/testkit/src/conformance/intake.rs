@@ -1,0 +1,206 @@
+//! Taking in: what `accept` makes of new, known and finished keys.
+
+use std::collections::BTreeSet;
+
+use oncebox_core::{Accepted, Action, Attributes, Divergence, Namespace, State, Trace};
+
+use super::kit::{Draft, claim, days, hash, key, key_in, message, message_for, seconds, sighting};
+use crate::fixture::{Fixture, TestResult};
+
+/// A new message is Processing, without attempts, first and last seen at the store's time.
+/// Holds: IBX-025, IBX-027, RULE-04, RULE-09.
+/// Replays L-T1.
+pub async fn a_new_message_is_processing_without_attempts(fixture: Fixture) -> TestResult {
+    fixture.pass(days(1)).await;
+    let now = fixture.now().await;
+    let receipt = fixture.accept(&message("1")).await?;
+    assert_eq!((receipt.state, receipt.accepted_at), (State::Processing, now));
+    let stored = fixture.read(receipt.uid).await?;
+    assert_eq!((stored.state, stored.keyed), (State::Processing, true));
+    assert_eq!((stored.attempts, stored.deliveries, stored.retry_at), (0, 0, None));
+    assert_eq!((stored.accepted_at, stored.last_seen_at, stored.finished_at), (now, now, None));
+    Ok(())
+}
+
+/// Everything that was sent is there to read and is delivered, unchanged.
+/// Holds: IBX-022, IBX-036, MBX-C-1.
+/// Replays I-T7, L-T14, L-T38.
+pub async fn everything_sent_is_kept_and_delivered(fixture: Fixture) -> TestResult {
+    let now = fixture.now().await;
+    let trace = Trace::default().with_correlation("story")?.with_causation("cause")?.with_tenant("acme")?;
+    let attributes = Attributes::new([("content-type", "application/json"), ("empty", "")])?;
+    let sent = message("1").uid(77).shard(7).partition("customer-9").due(now).expires(now.after(days(1)));
+    let sent = sent.hash(hash("sha256", 9)).attempts_max(3).hold(seconds(60), None).change(|message| {
+        message.trace = trace;
+        message.content.attributes = attributes;
+        message.policy.keep_finished = true;
+    });
+    let receipt = fixture.accept(&sent).await?;
+    let stored = fixture.read(receipt.uid).await?;
+    assert_eq!((Some(stored.uid), &stored.key, &stored.policy), (sent.uid, &sent.key, &sent.policy));
+    assert_eq!((stored.content.as_ref(), stored.fingerprint), (Some(&sent.content), Some(sent.fingerprint)));
+    assert_eq!((&stored.hash, &stored.trace, &receipt.trace), (&sent.hash, &sent.trace, &sent.trace));
+    let delivery = fixture.take().await?;
+    assert_eq!((Some(delivery.uid), &delivery.key, delivery.number), (sent.uid, &sent.key, stored.number));
+    assert_eq!((&delivery.content, delivery.fingerprint), (&sent.content, sent.fingerprint));
+    assert_eq!((&delivery.hash, &delivery.trace), (&sent.hash, &sent.trace));
+    assert_eq!((delivery.accepted_at, delivery.last_seen_at, delivery.last_error), (now, now, None));
+    Ok(())
+}
+
+/// A payload is any bytes, and is kept byte by byte.
+/// Holds: IBX-022.
+pub async fn a_payload_is_kept_byte_by_byte(fixture: Fixture) -> TestResult {
+    let bytes: Vec<u8> = (0..=255).chain(0..=255).collect();
+    fixture.accept(&message("1").payload(&bytes)).await?;
+    let content = fixture.take().await?.content;
+    assert_eq!((content.payload.as_bytes(), content.payload_bytes), (&*bytes, 512));
+    Ok(())
+}
+
+/// A payload of a megabyte is kept byte by byte.
+/// Holds: IBX-022, IBX-118.
+pub async fn a_large_payload_is_kept(fixture: Fixture) -> TestResult {
+    let bytes: Vec<u8> = (0..1 << 20).map(|place: u32| (place % 251) as u8).collect();
+    fixture.accept(&message("1").payload(&bytes)).await?;
+    assert!(fixture.take().await?.content.payload.as_bytes() == bytes, "the payload came back changed");
+    Ok(())
+}
+
+/// An empty payload is a payload.
+/// Holds: IBX-019.
+pub async fn an_empty_payload_is_accepted(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").payload("")).await?;
+    assert!(fixture.take().await?.content.payload.is_empty());
+    Ok(())
+}
+
+/// The longest source, id and topic that the inbox takes are kept, also in four-byte characters.
+/// Holds: IBX-011, IBX-012, IBX-020, RULE-19.
+pub async fn the_longest_texts_are_kept(fixture: Fixture) -> TestResult {
+    let text = "🦀".repeat(255);
+    let longest = message_for(key_in(Namespace::Inbox, &text, &text)).topic(&text);
+    fixture.accept(&longest).await?;
+    let delivery = fixture.take().await?;
+    assert_eq!((delivery.key, delivery.content), (longest.key, longest.content));
+    Ok(())
+}
+
+/// The same message again is a duplicate, and every field of its receipt is the first one's.
+/// Holds: IBX-014, CMD-04, MBX-I-2, RULE-02.
+/// Replays L-T37.
+pub async fn the_same_message_again_is_a_duplicate(fixture: Fixture) -> TestResult {
+    for namespace in Namespace::ALL {
+        let first =
+            message_for(key_in(namespace, "shop", "1")).uid(1 + namespace as u128).correlation("first");
+        let receipt = fixture.accept(&first).await?;
+        fixture.pass(seconds(5)).await;
+        let again = fixture.again(&first.uid(99).correlation("second")).await?;
+        assert_eq!(again, Accepted::Duplicate { receipt, diverged: false });
+    }
+    Ok(())
+}
+
+/// A duplicate moves when the message was seen last, not when it came first.
+/// Holds: IBX-026.
+pub async fn a_duplicate_moves_when_it_was_seen_last(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&message("1")).await?;
+    fixture.pass(seconds(5)).await;
+    fixture.again(&message("1")).await?;
+    let stored = fixture.read(receipt.uid).await?;
+    assert_eq!((stored.accepted_at, stored.last_seen_at), (receipt.accepted_at, fixture.now().await));
+    Ok(())
+}
+
+/// Content for a sighted key makes it Processing under its first uid and time, in the place of a new message.
+/// Holds: IBX-029, RULE-04.
+pub async fn content_makes_a_sighted_key_processing(fixture: Fixture) -> TestResult {
+    let seen = fixture.sight(sighting(key("1"))).await?;
+    fixture.pass(seconds(5)).await;
+    fixture.accept(&message("2")).await?;
+    let receipt = fixture.accept(&message("1").correlation("story")).await?;
+    assert_eq!((receipt.uid, receipt.accepted_at), (seen.uid, seen.accepted_at));
+    assert_eq!((receipt.state, receipt.trace.correlation()), (State::Processing, Some("story")));
+    fixture.expect_claimable(&["2", "1"]).await
+}
+
+/// A key that was marked Processing without content becomes claimable when its content comes.
+/// Holds: IBX-029, RULE-04.
+pub async fn content_makes_a_marked_key_claimable(fixture: Fixture) -> TestResult {
+    fixture.sight(sighting(key("1"))).await?;
+    fixture.change(key("1"), Action::MarkProcessing).await?;
+    assert_eq!(fixture.claim(&claim(10)).await?, []);
+    fixture.accept(&message("1")).await?;
+    fixture.expect_claimable(&["1"]).await
+}
+
+/// Content for a Dead key is taken in and stays Dead until somebody redrives it.
+/// Holds: IBX-029, RULE-08.
+pub async fn content_does_not_wake_a_dead_key(fixture: Fixture) -> TestResult {
+    fixture.sight(sighting(key("1"))).await?;
+    fixture.change(key("1"), Action::Cancel).await?;
+    assert_eq!(fixture.accept(&message("1")).await?.state, State::Dead);
+    assert_eq!(fixture.claim(&claim(10)).await?, []);
+    fixture.change(key("1"), Action::MarkProcessing).await?;
+    fixture.expect_claimable(&["1"]).await
+}
+
+/// The content brings its policy along: a sighted key lives under the rules of its message.
+/// Holds: RULE-04, RULE-07.
+pub async fn content_brings_its_policy(fixture: Fixture) -> TestResult {
+    let seen = fixture.sight(sighting(key("1"))).await?;
+    assert_eq!(fixture.read(seen.uid).await?.policy.attempts_max, None);
+    let sent = message("1").attempts_max(2).hold(seconds(9), None);
+    let receipt = fixture.accept(&sent).await?;
+    assert_eq!(fixture.read(seen.uid).await?.policy, sent.policy);
+    assert_eq!(receipt.dedup_until, seen.accepted_at.after(seconds(9)));
+    Ok(())
+}
+
+/// A Done message stays as it is, whatever comes under its key and under whichever policy.
+/// Holds: IBX-028, RULE-08, RULE-14.
+pub async fn a_done_message_stays_as_it_is(fixture: Fixture) -> TestResult {
+    let done = fixture.finish(&message("1")).await?;
+    let before = fixture.read(done.uid).await?;
+    fixture.pass(seconds(5)).await;
+    for divergence in [Divergence::Replace, Divergence::KeepFirst] {
+        let other = message("1").payload("other").hash(hash("sha256", 1)).divergence(divergence);
+        let again = fixture.again(&other).await?;
+        assert_eq!(again, Accepted::Duplicate { receipt: before.receipt(), diverged: true });
+    }
+    let other = message("1").payload("other").divergence(Divergence::Conflict);
+    assert_eq!(fixture.again(&other).await?, Accepted::Conflict(before.receipt()));
+    assert_eq!(
+        fixture.again(&message("1")).await?,
+        Accepted::Duplicate { receipt: before.receipt(), diverged: false }
+    );
+    assert_eq!(fixture.read(done.uid).await?, before);
+    assert_eq!(fixture.claim(&claim(10)).await?, []);
+    Ok(())
+}
+
+/// A uid that another message has is refused; nothing is taken in and the key stays free.
+/// Holds: RULE-02.
+/// Replays L-T37.
+pub async fn a_taken_uid_is_refused(fixture: Fixture) -> TestResult {
+    let first = fixture.accept(&message("1").uid(7)).await?;
+    let before = fixture.read(first.uid).await?;
+    let refused = fixture.again(&message("2").uid(7).payload("other")).await?;
+    assert_eq!(refused, Accepted::UidTaken(first));
+    assert_eq!(fixture.read(before.uid).await?, before);
+    assert_eq!(fixture.find(key("2")).await?, None);
+    fixture.accept(&message("2").uid(8)).await?;
+    Ok(())
+}
+
+/// The uids that the store draws are all different.
+/// Holds: RULE-02.
+pub async fn drawn_uids_are_all_different(fixture: Fixture) -> TestResult {
+    let mut uids = BTreeSet::new();
+    for number in 0..100 {
+        uids.insert(fixture.accept(&message(&number.to_string())).await?.uid);
+        uids.insert(fixture.sight(sighting(key(&format!("seen {number}")))).await?.uid);
+    }
+    assert_eq!(uids.len(), 200);
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Leases: their end, their fences, and extensions.
+
+use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
+use oncebox_core::{Action, Claim, Extended, Extension, Fence, GrantEnd, Namespace, Settled, Uid};
+
+use super::kit::{Draft, LEASE, TICK, claim, claim_in, key, mail, message, owner, seconds, span};
+use crate::fixture::{Fixture, TestResult};
+
+/// A lease is current before its end and not at it.
+/// Holds: MBX-C-3, MBX-I-3, RULE-05.
+pub async fn a_lease_is_current_before_its_end_and_not_at_it(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let (first, second) = (fixture.take().await?, fixture.take().await?);
+    fixture.pass_nearly(LEASE).await;
+    assert_eq!(fixture.settle(first.ack()).await?, Settled::Done);
+    fixture.pass(TICK).await;
+    assert_eq!(fixture.settle(second.ack()).await?, Settled::LeaseLost);
+    Ok(())
+}
+
+/// A message whose lease has ended is ready at once for anybody, without upkeep; the crash counts as an attempt.
+/// Holds: IBX-033, IBX-069, IBX-070, CMD-20, MBX-C-3, MBX-G-3, MBX-I-1, MBX-I-3, RULE-07.
+/// Replays L-T23, L-T45.
+pub async fn a_lapsed_message_is_taken_over(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let lost = fixture.take().await?;
+    fixture.pass(LEASE).await;
+    let next = fixture.take_by(&Claim { owner: owner(2), ..claim(1) }).await?;
+    assert_eq!((next.uid, next.lease.owner), (lost.uid, owner(2)));
+    assert_eq!((next.attempts, next.deliveries), (1, 2));
+    assert!(next.lease.fence > lost.lease.fence);
+    Ok(())
+}
+
+/// A slow worker must not overwrite the work of the one that took over, be it another worker or itself.
+/// Holds: IBX-045, IBX-046, CMD-20, RULE-05, RULE-17.
+pub async fn a_taken_over_lease_cannot_settle(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let lost = fixture.take().await?;
+    fixture.pass(LEASE).await;
+    let current = fixture.take().await?;
+    let before = fixture.read(lost.uid).await?;
+    for late in [lost.ack(), lost.fail(None), lost.release(), lost.abandon(span(TICK), None)] {
+        assert_eq!(fixture.settle(late).await?, Settled::LeaseLost);
+    }
+    assert_eq!(fixture.extend(lost.extend(span(LEASE))).await?, Extended::LeaseLost);
+    assert_eq!(fixture.read(lost.uid).await?, before);
+    assert_eq!(fixture.settle(current.ack()).await?, Settled::Done);
+    Ok(())
+}
+
+/// The end of a lease shows in what is read at that instant, whoever has looked.
+/// Holds: IBX-069, RULE-05.
+pub async fn the_end_of_a_lease_shows_when_it_is_read(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.pass_nearly(LEASE).await;
+    let before = fixture.read(delivery.uid).await?;
+    assert_eq!((before.lease(), before.attempts), (Some(&delivery.lease), 0));
+    fixture.pass(TICK).await;
+    let after = fixture.read(delivery.uid).await?;
+    assert_eq!((after.lease(), after.attempts), (None, 1));
+    assert_eq!(after.grant.as_ref().and_then(|grant| grant.end), Some(GrantEnd::Lost));
+    Ok(())
+}
+
+/// The fences of a message strictly increase, however its leases end.
+/// Holds: RULE-05.
+pub async fn fences_strictly_increase(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").attempts_max(100)).await?;
+    let mut fences = Vec::new();
+    for round in 0..8 {
+        let delivery = fixture.take().await?;
+        fences.push(delivery.lease.fence);
+        match round % 3 {
+            0 => fixture.settle(delivery.release()).await.map(drop)?,
+            1 => fixture.change(delivery.uid, Action::MarkProcessing).await.map(drop)?,
+            _ => fixture.pass(LEASE).await,
+        }
+    }
+    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
+    Ok(())
+}
+
+/// A fence is not given out again after an erase, not even to a message with the same uid.
+/// Holds: RULE-05.
+pub async fn a_fence_is_not_reused_after_an_erase(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").uid(7)).await?;
+    let erased = fixture.take().await?;
+    fixture.change(key("1"), Action::Erase).await?;
+    fixture.accept(&message("1").uid(7)).await?;
+    let current = fixture.take().await?;
+    assert_eq!(current.uid, erased.uid);
+    assert!(current.lease.fence > erased.lease.fence);
+    assert_eq!(fixture.settle(erased.ack()).await?, Settled::LeaseLost);
+    Ok(())
+}
+
+/// An extension moves the end of a lease to so long from now, and the lease is current until then.
+/// Holds: RULE-05.
+pub async fn an_extension_moves_the_end_of_a_lease(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.pass(seconds(20)).await;
+    let until = fixture.now().await.after(LEASE);
+    assert_eq!(fixture.extend(delivery.extend(span(LEASE))).await?, Extended::Until(until));
+    fixture.pass_nearly(LEASE).await;
+    assert_eq!(fixture.claim(&claim(1)).await?, []);
+    let lease = fixture.read(delivery.uid).await?.lease().copied();
+    assert_eq!(lease.map(|lease| (lease.fence, lease.until)), Some((delivery.lease.fence, until)));
+    fixture.pass(TICK).await;
+    assert_eq!(fixture.take().await?.attempts, 1);
+    Ok(())
+}
+
+/// An extension never makes a lease end earlier.
+/// Holds: RULE-05.
+pub async fn an_extension_never_shortens_a_lease(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    let extended = fixture.extend(delivery.extend(span(seconds(1)))).await?;
+    assert_eq!(extended, Extended::Until(delivery.lease.until));
+    fixture.pass_nearly(LEASE).await;
+    assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
+    Ok(())
+}
+
+/// A lease that has ended, that was settled, that somebody else holds or that never was is not extended.
+/// Holds: RULE-05, RULE-17.
+pub async fn only_a_current_lease_is_extended(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let (settled, lapsed) = (fixture.take().await?, fixture.take().await?);
+    let extension = lapsed.extend(span(seconds(90)));
+    let foreign = Extension { owner: owner(2), ..extension };
+    let unknown = Extension { uid: Uid::from_u128(404), ..extension };
+    let unborn = Extension { fence: Fence::new(lapsed.lease.fence.get() + 1)?, ..extension };
+    assert_eq!(fixture.store.extend(&[foreign, unknown, unborn]).await?, [Extended::LeaseLost; 3]);
+    assert_eq!(fixture.read(lapsed.uid).await?.lease(), Some(&lapsed.lease));
+    fixture.settle(settled.release()).await?;
+    assert_eq!(fixture.extend(settled.extend(span(LEASE))).await?, Extended::LeaseLost);
+    fixture.pass(LEASE).await;
+    assert_eq!(fixture.extend(extension).await?, Extended::LeaseLost);
+    Ok(())
+}
+
+/// A mailbox delivery is held for ten times the lease it was claimed with, and not a millisecond longer.
+/// Holds: MBX-P-9, RULE-12.
+pub async fn a_mailbox_delivery_is_held_for_ten_leases_at_most(fixture: Fixture) -> TestResult {
+    fixture.accept(&mail("1")).await?;
+    let delivery = fixture.take_by(&claim_in(Namespace::Mailbox, 1)).await?;
+    let limit = fixture.now().await.after(LEASE * MAILBOX_EXTEND_FACTOR);
+    fixture.pass(seconds(10)).await;
+    assert_eq!(fixture.extend(delivery.extend(span(LEASE * 20))).await?, Extended::Until(limit));
+    fixture.pass_nearly(LEASE * (MAILBOX_EXTEND_FACTOR - 1) + seconds(20)).await;
+    assert_eq!(fixture.extend(delivery.extend(span(LEASE))).await?, Extended::Until(limit));
+    fixture.pass(TICK).await;
+    assert_eq!(fixture.settle(delivery.ack()).await?, Settled::LeaseLost);
+    Ok(())
+}
+
+/// Outside the mailbox a lease is extended for as long as its owner asks.
+/// Holds: RULE-05, RULE-12.
+pub async fn an_inbox_delivery_is_held_as_long_as_it_takes(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    for _ in 0..2 * MAILBOX_EXTEND_FACTOR {
+        fixture.pass_nearly(LEASE).await;
+        let until = fixture.now().await.after(LEASE);
+        assert_eq!(fixture.extend(delivery.extend(span(LEASE))).await?, Extended::Until(until));
+    }
+    assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
+    Ok(())
+}

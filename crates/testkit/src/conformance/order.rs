@@ -1,0 +1,122 @@
+//! Order: inside a lane by number; between lanes in turn.
+
+use std::collections::BTreeMap;
+
+use oncebox_core::{Action, AttemptCount, Shard, Topic};
+
+use super::kit::{Draft, LEASE, claim, ids, message, seconds, span};
+use crate::fixture::{Fixture, TestResult};
+
+/// A lane gives its messages in the order in which they were accepted.
+/// Holds: MBX-I-14, RULE-11.
+/// Replays L-T41.
+pub async fn a_lane_gives_messages_in_order_of_acceptance(fixture: Fixture) -> TestResult {
+    let sent = ["9", "3", "z", "1", "a", "7", "5"];
+    for id in sent {
+        fixture.accept(&message(id)).await?;
+        fixture.pass(seconds(1)).await;
+    }
+    let mut found = Vec::new();
+    while let Some(delivery) = fixture.claim(&claim(1)).await?.pop() {
+        found.push(delivery.key.id.as_str().to_owned());
+    }
+    assert_eq!(found, sent);
+    Ok(())
+}
+
+/// Each topic and shard keeps its own order inside one claim.
+/// Holds: MBX-I-14, RULE-11.
+pub async fn every_lane_keeps_its_own_order(fixture: Fixture) -> TestResult {
+    for number in 0..40 {
+        let topic = ["a", "b"][usize::from(number % 2)];
+        fixture.accept(&message(&number.to_string()).topic(topic).shard(number % 5)).await?;
+    }
+    let mut lanes: BTreeMap<(Topic, Shard), Vec<_>> = BTreeMap::new();
+    for delivery in fixture.claim(&claim(100)).await? {
+        lanes.entry((delivery.content.topic, delivery.content.shard)).or_default().push(delivery.number);
+    }
+    assert_eq!(lanes.len(), 10);
+    for (lane, numbers) in lanes {
+        assert_eq!(numbers.len(), 4, "{lane:?}");
+        assert!(numbers.is_sorted(), "{lane:?}: {numbers:?}");
+    }
+    Ok(())
+}
+
+/// A lane full of work does not starve another one.
+/// Holds: RULE-11.
+pub async fn lanes_take_turns(fixture: Fixture) -> TestResult {
+    for number in 0..50 {
+        fixture.accept(&message(&number.to_string()).topic("busy")).await?;
+    }
+    fixture.accept(&message("rare").topic("quiet")).await?;
+    for _ in 0..25 {
+        if ids(&fixture.claim(&claim(1)).await?) == ["rare"] {
+            return Ok(());
+        }
+    }
+    Err("the quiet lane had no turn while the busy one had 25".into())
+}
+
+/// A released message comes again in its old place.
+/// Holds: RULE-11.
+pub async fn a_released_message_keeps_its_place(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.release()).await?;
+    fixture.expect_claimable(&["1", "2"]).await
+}
+
+/// An abandoned message lets others pass while it waits, then comes again in its old place.
+/// Holds: RULE-11.
+pub async fn an_abandoned_message_keeps_its_place(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.abandon(span(seconds(10)), None)).await?;
+    fixture.accept(&message("3")).await?;
+    fixture.expect_claimable(&["2", "3"]).await?;
+    fixture.pass(seconds(10)).await;
+    fixture.expect_claimable(&["1", "2", "3"]).await
+}
+
+/// A message whose lease ended comes again in its old place.
+/// Holds: RULE-11.
+pub async fn a_lapsed_message_keeps_its_place(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    fixture.take().await?;
+    fixture.expect_claimable(&["2"]).await?;
+    fixture.pass(LEASE).await;
+    fixture.expect_claimable(&["1", "2"]).await
+}
+
+/// A message that becomes due takes the place of its number.
+/// Holds: IBX-023, RULE-11.
+pub async fn a_message_that_becomes_due_takes_its_place(fixture: Fixture) -> TestResult {
+    let due = fixture.now().await.after(seconds(10));
+    fixture.accept_all(&[message("1"), message("2").due(due), message("3")]).await?;
+    fixture.expect_claimable(&["1", "3"]).await?;
+    fixture.pass(seconds(10)).await;
+    fixture.expect_claimable(&["1", "2", "3"]).await
+}
+
+/// A redriven message goes behind those that wait already, and its number says so.
+/// Holds: RULE-11.
+pub async fn a_redriven_message_goes_to_the_end(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.fail(None)).await?;
+    fixture.accept(&message("3")).await?;
+    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    assert!(fixture.read(delivery.uid).await?.number > delivery.number);
+    fixture.expect_claimable(&["2", "3", "1"]).await
+}
+
+/// A message that is marked Processing again keeps its place.
+/// Holds: RULE-04, RULE-11.
+pub async fn a_message_marked_processing_keeps_its_place(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.fail(None)).await?;
+    fixture.change(delivery.uid, Action::MarkProcessing).await?;
+    fixture.expect_claimable(&["1", "2"]).await
+}

@@ -1,0 +1,231 @@
+//! Orders: marks, redrive, cancel and erase; none of them needs a lease.
+
+use oncebox_core::{
+    Action, AttemptCount, DeadReason, GrantEnd, Namespace, Operated, Policy, Settled, State, Uid,
+};
+
+use super::kit::{Draft, LEASE, TICK, claim, claim_in, error, key, mail, message, seconds, sighting, span};
+use crate::fixture::{Fixture, TestResult};
+
+const PROCESSED: Action = Action::MarkProcessed { hold: Policy::INBOX.hold };
+const REDRIVE: Action = Action::Redrive { attempts: AttemptCount::Reset };
+const DEAD: Action = Action::MarkDead { error: None };
+
+/// A sighted key that is marked Processing is Processing, and still has nothing to deliver.
+/// Holds: RULE-04.
+/// Replays I-T20.
+pub async fn mark_processing_moves_a_seen_key(fixture: Fixture) -> TestResult {
+    let seen = fixture.sight(sighting(key("1"))).await?;
+    let marked = fixture.change(key("1"), Action::MarkProcessing).await?;
+    assert_eq!((marked.uid, marked.state), (seen.uid, State::Processing));
+    assert_eq!(fixture.claim(&claim(10)).await?, []);
+    Ok(())
+}
+
+/// A key that came by, was marked Processing and then processed is Done now, and processed when it comes again.
+/// Holds: IBX-003, LDG-06.
+/// Replays I-T18, I-T19, I-T26.
+pub async fn mark_processed_makes_a_key_done(fixture: Fixture) -> TestResult {
+    fixture.sight(sighting(key("1"))).await?;
+    fixture.change(key("1"), Action::MarkProcessing).await?;
+    fixture.pass(seconds(5)).await;
+    assert_eq!(fixture.change(key("1"), PROCESSED).await?.state, State::Done);
+    assert_eq!(fixture.read(key("1")).await?.finished_at, Some(fixture.now().await));
+    assert!(fixture.observe(sighting(key("1"))).await?.is_processed());
+    Ok(())
+}
+
+/// A message in any state is Done once it is marked processed, and is not claimed any more.
+/// Holds: LDG-06, RULE-04, RULE-14.
+pub async fn mark_processed_works_on_every_state(fixture: Fixture) -> TestResult {
+    fixture.sight(sighting(key("seen"))).await?;
+    fixture.accept_all(&[message("dead"), message("waiting")]).await?;
+    fixture.change(key("dead"), Action::Cancel).await?;
+    for id in ["seen", "dead", "waiting"] {
+        fixture.change(key(id), PROCESSED).await?;
+        let done = fixture.read(key(id)).await?;
+        assert_eq!((done.state, done.dead, done.content), (State::Done, None, None));
+    }
+    fixture.expect_claimable(&[]).await
+}
+
+/// An unknown key that is marked processed is recorded as Done; an unknown uid is not.
+/// Holds: LDG-06, RULE-04.
+pub async fn mark_processed_records_an_unknown_key(fixture: Fixture) -> TestResult {
+    let done = fixture.change(key("1"), PROCESSED).await?;
+    assert_eq!((done.state, done.accepted_at), (State::Done, fixture.now().await));
+    assert!(fixture.observe(sighting(key("1"))).await?.is_processed());
+    assert_eq!(fixture.order(Uid::from_u128(404), PROCESSED).await?, Operated::Unknown);
+    Ok(())
+}
+
+/// No other order does anything about a key or uid that nobody knows.
+/// Holds: RULE-04.
+pub async fn other_orders_record_nothing(fixture: Fixture) -> TestResult {
+    for action in [Action::MarkProcessing, DEAD, REDRIVE, Action::Cancel, Action::Erase] {
+        assert_eq!(fixture.order(key("1"), action.clone()).await?, Operated::Unknown);
+        assert_eq!(fixture.order(Uid::from_u128(404), action).await?, Operated::Unknown);
+    }
+    fixture.sight(sighting(key("1"))).await?;
+    Ok(())
+}
+
+/// A message that is marked dead is Dead now, with the error given; a second mark changes nothing.
+/// Holds: RULE-04, MBX-I-4.
+/// Replays I-T21, I-T27.
+pub async fn mark_dead_makes_a_message_dead(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    fixture.sight(sighting(key("2"))).await?;
+    for id in ["1", "2"] {
+        let receipt = fixture.change(key(id), Action::MarkDead { error: error("by hand") }).await?;
+        let dead = fixture.read(key(id)).await?;
+        assert_eq!((dead.state, dead.dead), (State::Dead, Some(DeadReason::Failed)));
+        assert_eq!((dead.finished_at, &dead.last_error), (Some(fixture.now().await), &error("by hand")));
+        let again = fixture.order(key(id), Action::MarkDead { error: error("again") }).await?;
+        assert_eq!(again, Operated::Unchanged(receipt));
+        assert_eq!(fixture.read(key(id)).await?, dead);
+    }
+    fixture.expect_claimable(&[]).await
+}
+
+/// No order but an erase changes a Done message.
+/// Holds: RULE-04.
+pub async fn a_done_message_ignores_orders(fixture: Fixture) -> TestResult {
+    let done = fixture.finish(&message("1")).await?;
+    let before = fixture.read(done.uid).await?;
+    fixture.pass(seconds(5)).await;
+    for action in [Action::MarkProcessing, PROCESSED, DEAD, REDRIVE, Action::Cancel] {
+        assert_eq!(fixture.order(done.uid, action).await?, Operated::Unchanged(before.receipt()));
+    }
+    assert_eq!(fixture.read(done.uid).await?, before);
+    Ok(())
+}
+
+/// An order that stands against a lease ends it: its worker's settlement is lost, and no attempt is spent.
+/// Holds: RULE-04, RULE-07.
+pub async fn an_order_ends_a_lease_without_an_attempt(fixture: Fixture) -> TestResult {
+    for action in [PROCESSED, DEAD, Action::Cancel, Action::MarkProcessing] {
+        let id = format!("{action:?}");
+        fixture.accept(&message(&id)).await?;
+        let delivery = fixture.take().await?;
+        fixture.change(key(&id), action).await?;
+        let before = fixture.read(delivery.uid).await?;
+        assert_eq!((before.lease(), before.attempts), (None, 0));
+        assert_eq!(before.grant.as_ref().and_then(|grant| grant.end), Some(GrantEnd::Lost));
+        assert_eq!(fixture.settle(delivery.ack()).await?, Settled::LeaseLost);
+        assert_eq!(fixture.read(delivery.uid).await?, before);
+    }
+    Ok(())
+}
+
+/// A leased message that is marked Processing is ready at once; one that waits stays as it is.
+/// Holds: RULE-04.
+pub async fn mark_processing_makes_a_leased_message_ready(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    fixture.take().await?;
+    fixture.change(key("1"), Action::MarkProcessing).await?;
+    let next = fixture.take().await?;
+    assert_eq!((next.attempts, next.deliveries), (0, 2));
+    fixture.settle(next.abandon(span(LEASE), None)).await?;
+    let before = fixture.read(next.uid).await?;
+    let order = fixture.order(key("1"), Action::MarkProcessing).await?;
+    assert_eq!(order, Operated::Unchanged(before.receipt()));
+    assert_eq!(fixture.read(next.uid).await?, before);
+    Ok(())
+}
+
+/// A Dead message that is marked Processing goes on where it was: its number and its attempts stay.
+/// Holds: RULE-04.
+pub async fn mark_processing_revives_a_dead_message(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").attempts_max(1)).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.abandon(span(TICK), error("boom"))).await?;
+    fixture.change(key("1"), Action::MarkProcessing).await?;
+    let revived = fixture.read(key("1")).await?;
+    assert_eq!((revived.state, revived.dead, revived.finished_at), (State::Processing, None, None));
+    assert_eq!((revived.number, revived.attempts), (delivery.number, 1));
+    let next = fixture.take().await?;
+    let settled = fixture.settle(next.abandon(span(TICK), None)).await?;
+    assert_eq!(settled, Settled::Dead { reason: DeadReason::Exhausted });
+    Ok(())
+}
+
+/// A redriven message counts its attempts anew, and keeps its deliveries, its error and its uid.
+/// Holds: MBX-I-4, RULE-11, RULE-23.
+pub async fn redrive_resets_the_attempts(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").attempts_max(1)).await?;
+    let dead = fixture.take().await?;
+    fixture.settle(dead.abandon(span(TICK), error("boom"))).await?;
+    assert_eq!(fixture.change(key("1"), REDRIVE).await?.state, State::Processing);
+    let next = fixture.take().await?;
+    assert_eq!((next.uid, next.attempts, next.deliveries), (dead.uid, 0, 2));
+    assert_eq!(next.last_error, error("boom"));
+    Ok(())
+}
+
+/// A redriven message goes on counting its attempts if that is asked for.
+/// Holds: RULE-11.
+pub async fn redrive_keeps_the_attempts_if_asked(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").attempts_max(1)).await?;
+    let dead = fixture.take().await?;
+    fixture.settle(dead.abandon(span(TICK), None)).await?;
+    fixture.change(dead.uid, Action::Redrive { attempts: AttemptCount::Keep }).await?;
+    assert_eq!(fixture.take().await?.attempts, 1);
+    Ok(())
+}
+
+/// A redriven message has neither due time nor expiry: what expired or came too early is ready at once, for good.
+/// Holds: RULE-11, RULE-12.
+pub async fn redrive_forgets_due_time_and_expiry(fixture: Fixture) -> TestResult {
+    let now = fixture.now().await;
+    fixture.accept(&message("1").expires(now.after(seconds(10))).due(now.after(seconds(99)))).await?;
+    fixture.pass(seconds(10)).await;
+    fixture.change(key("1"), REDRIVE).await?;
+    let delivery = fixture.take().await?;
+    assert_eq!((delivery.content.due, delivery.content.expires), (None, None));
+    Ok(())
+}
+
+/// Only what is Dead is redriven.
+/// Holds: RULE-11.
+pub async fn only_a_dead_message_is_redriven(fixture: Fixture) -> TestResult {
+    fixture.sight(sighting(key("2"))).await?;
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    for id in ["1", "2"] {
+        let before = fixture.read(key(id)).await?;
+        assert_eq!(fixture.order(key(id), REDRIVE).await?, Operated::Unchanged(before.receipt()));
+        assert_eq!(fixture.read(key(id)).await?, before);
+    }
+    assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
+    Ok(())
+}
+
+/// A redrive asks no key: a Dead message whose key another one has comes back beside it.
+/// Holds: RULE-02, RULE-11.
+pub async fn a_redrive_asks_no_key(fixture: Fixture) -> TestResult {
+    let older = fixture.accept(&mail("1")).await?;
+    fixture.change(older.uid, Action::Cancel).await?;
+    fixture.pass(seconds(300)).await;
+    let newer = fixture.accept(&mail("1")).await?;
+    fixture.change(older.uid, REDRIVE).await?;
+    let deliveries = fixture.claim(&claim_in(Namespace::Mailbox, 10)).await?;
+    assert_eq!(deliveries.iter().map(|delivery| delivery.uid).collect::<Vec<_>>(), [newer.uid, older.uid]);
+    assert_eq!(fixture.read(mail("1").key).await?.uid, newer.uid);
+    Ok(())
+}
+
+/// A cancelled message is Dead and says why; a message that is Dead already keeps its reason.
+/// Holds: RULE-07.
+pub async fn cancel_makes_a_message_dead(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    fixture.sight(sighting(key("2"))).await?;
+    for id in ["1", "2"] {
+        let receipt = fixture.change(key(id), Action::Cancel).await?;
+        let dead = fixture.read(key(id)).await?;
+        assert_eq!((dead.state, dead.dead), (State::Dead, Some(DeadReason::Cancelled)));
+        assert_eq!(dead.finished_at, Some(fixture.now().await));
+        assert_eq!(fixture.order(key(id), Action::Cancel).await?, Operated::Unchanged(receipt));
+    }
+    fixture.expect_claimable(&[]).await
+}

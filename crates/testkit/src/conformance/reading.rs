@@ -1,0 +1,174 @@
+//! Reading: single messages, listings, counts.
+
+use oncebox_core::{
+    Action, DeadReason, Direction, Namespace, PageSize, Query, Ref, Scope, Snapshot, State, Uid,
+};
+
+use super::kit::{
+    Draft, LEASE, claim, claim_of, command, days, key, key_in, message, message_for, seconds, sighting, span,
+    topic,
+};
+use crate::fixture::{Fixture, TestResult};
+
+fn listed(messages: &[Snapshot<()>]) -> Vec<&str> {
+    messages.iter().map(|message| message.key.id.as_str()).collect()
+}
+
+/// What nobody knows is not found, and reading it records nothing.
+/// Holds: RULE-16.
+/// Replays I-T16.
+pub async fn an_unknown_message_is_not_found(fixture: Fixture) -> TestResult {
+    assert_eq!(fixture.find(key("1")).await?, None);
+    assert_eq!(fixture.find(Uid::from_u128(404)).await?, None);
+    assert_eq!(fixture.list(&Query::all(Namespace::Inbox)).await?, []);
+    fixture.sight(sighting(key("1"))).await?;
+    Ok(())
+}
+
+/// Reading a message changes nothing about it.
+/// Holds: RULE-16.
+pub async fn reading_records_nothing(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let before = fixture.read(key("1")).await?;
+    fixture.pass(seconds(5)).await;
+    assert_eq!(fixture.read(before.uid).await?, before);
+    assert_eq!(fixture.list(&Query::all(Namespace::Inbox)).await?, [before.without_payload()]);
+    Ok(())
+}
+
+/// Messages are read in the order asked for; the unknown have their place, and the same one may be read twice.
+/// Holds: RULE-13.
+pub async fn messages_are_read_in_the_order_asked_for(fixture: Fixture) -> TestResult {
+    let first = fixture.accept(&message("1")).await?.uid;
+    let second = fixture.accept(&message("2")).await?.uid;
+    let refs = [Ref::from(key("2")), Ref::from(key("3")), Ref::from(first), Ref::from(second)];
+    let found = fixture.store.get(&refs).await?;
+    let uids: Vec<_> = found.iter().map(|message| message.as_ref().map(|message| message.uid)).collect();
+    assert_eq!(uids, [Some(second), None, Some(first), Some(second)]);
+    Ok(())
+}
+
+/// A listing goes by number, from either end, over pages of any size.
+/// Holds: RULE-11.
+pub async fn a_listing_goes_by_number(fixture: Fixture) -> TestResult {
+    let sent: Vec<String> = (0..10).map(|number| format!("{}", number * 7 % 10)).collect();
+    for id in &sent {
+        fixture.accept(&message(id).topic(id)).await?;
+    }
+    for size in [1, 3, 10, 1_000] {
+        let query = Query { size: PageSize::new(size)?, ..Query::all(Namespace::Inbox) };
+        assert_eq!(listed(&fixture.list(&query).await?), sent);
+        let newest = Query { direction: Direction::NewestFirst, ..query };
+        assert!(listed(&fixture.list(&newest).await?).iter().rev().eq(&sent));
+    }
+    Ok(())
+}
+
+/// What exists during the whole listing is listed exactly once, though other messages come, go and change meanwhile.
+/// Holds: RULE-11.
+pub async fn a_listing_lists_what_stays_exactly_once(fixture: Fixture) -> TestResult {
+    for number in 0..12 {
+        fixture.accept(&message(&format!("stays {number}"))).await?;
+        fixture.accept(&message(&format!("goes {number}"))).await?;
+    }
+    for direction in [Direction::OldestFirst, Direction::NewestFirst] {
+        let size = PageSize::new(5)?;
+        let mut query = Query { direction, size, ..Query::all(Namespace::Inbox) };
+        let mut found = Vec::new();
+        for round in 0..1_000 {
+            let page = fixture.store.page(&query).await?;
+            found.extend(page.messages.into_iter().map(|message| message.key.id.as_str().to_owned()));
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+            fixture.order(key(&format!("goes {round}")), Action::Erase).await?;
+            fixture.order(key(&format!("stays {round}")), Action::Cancel).await?;
+            fixture.accept(&message(&format!("new {direction:?} {round}"))).await?;
+        }
+        found.retain(|id| id.starts_with("stays"));
+        found.sort();
+        let mut expected: Vec<_> = (0..12).map(|number| format!("stays {number}")).collect();
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+    Ok(())
+}
+
+/// A listing has what its query asks for: namespace, source, topic, state, reason of death.
+/// Holds: RULE-02, RULE-23.
+pub async fn a_listing_has_what_its_query_asks_for(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("waiting").topic("a")).await?;
+    fixture.accept(&message_for(key_in(Namespace::Inbox, "bank", "cancelled"))).await?;
+    fixture.change(key_in(Namespace::Inbox, "bank", "cancelled"), Action::Cancel).await?;
+    fixture.accept(&message("marked")).await?;
+    fixture.change(key("marked"), Action::MarkDead { error: None }).await?;
+    fixture.sight(sighting(key("seen"))).await?;
+    fixture.accept(&command("acme", "command")).await?;
+    let all = Query::all(Namespace::Inbox);
+    let dead = Some(DeadReason::Cancelled);
+    for (query, expected) in [
+        (all.clone(), &["waiting", "cancelled", "marked", "seen"][..]),
+        (Query::all(Namespace::Commands), &["command"]),
+        (Query { state: Some(State::Dead), ..all.clone() }, &["cancelled", "marked"]),
+        (Query { state: Some(State::Seen), ..all.clone() }, &["seen"]),
+        (Query { dead, ..all.clone() }, &["cancelled"]),
+        (Query { topic: Some(topic("a")), ..all.clone() }, &["waiting"]),
+        (Query { source: Some(key("1").source), ..all.clone() }, &["waiting", "marked", "seen"]),
+    ] {
+        assert_eq!(listed(&fixture.list(&query).await?), expected, "{query:?}");
+    }
+    Ok(())
+}
+
+/// The end of a lease and an expiry show in a listing at their instant, without upkeep.
+/// Holds: RULE-05, RULE-12.
+pub async fn a_listing_shows_what_time_has_brought(fixture: Fixture) -> TestResult {
+    let now = fixture.now().await;
+    fixture
+        .accept_all(&[message("lapses").attempts_max(1), message("expires").expires(now.after(LEASE))])
+        .await?;
+    fixture.take().await?;
+    let dead = Query { state: Some(State::Dead), ..Query::all(Namespace::Inbox) };
+    assert_eq!(fixture.list(&dead).await?, []);
+    fixture.pass(LEASE).await;
+    let found = fixture.list(&dead).await?;
+    let reasons: Vec<_> = found.iter().map(|message| message.dead).collect();
+    assert_eq!(reasons, [Some(DeadReason::Exhausted), Some(DeadReason::Expired)]);
+    Ok(())
+}
+
+/// Every message is counted once, where it stands.
+/// Holds: RULE-04.
+pub async fn every_message_is_counted_once(fixture: Fixture) -> TestResult {
+    let later = fixture.now().await.after(days(1));
+    fixture.finish(&message("done")).await?;
+    fixture.accept_all(&[message("leased"), message("retrying")]).await?;
+    let [_, retrying] = <[_; 2]>::try_from(fixture.claim(&claim(2)).await?).map_err(|_| "two were ready")?;
+    fixture.settle(retrying.abandon(span(days(1)), None)).await?;
+    fixture.accept_all(&[message("dead"), message("scheduled").due(later), message("ready")]).await?;
+    fixture.accept_all(&[message("first").partition("p"), message("behind").partition("p")]).await?;
+    fixture.change(key("dead"), Action::Cancel).await?;
+    for id in ["seen", "bare"] {
+        fixture.sight(sighting(key(id))).await?;
+    }
+    fixture.change(key("bare"), Action::MarkProcessing).await?;
+    fixture.accept(&command("acme", "elsewhere")).await?;
+    let counts = fixture.store.counts(&Scope { namespace: Namespace::Inbox, topic: None }).await?;
+    if !counts.estimated {
+        let found = (counts.seen, counts.ready, counts.waiting, counts.leased, counts.done, counts.dead);
+        assert_eq!(found, (1, 2, 4, 1, 1, 1), "seen, ready, waiting, leased, done, dead");
+    }
+    Ok(())
+}
+
+/// A topic's messages are counted apart from the others.
+/// Holds: RULE-11.
+pub async fn a_topic_is_counted_apart(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1").topic("a"), message("2").topic("a"), message("3").topic("b")]).await?;
+    fixture.claim(&claim_of(&["a"], 1)).await?;
+    for (name, ready, leased) in [("a", 1, 1), ("b", 1, 0), ("c", 0, 0)] {
+        let scope = Scope { namespace: Namespace::Inbox, topic: Some(topic(name)) };
+        let counts = fixture.store.counts(&scope).await?;
+        assert!(counts.estimated || (counts.ready, counts.leased) == (ready, leased), "{name}: {counts:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Repeats: a settlement or a claim that comes again gets the same answer and changes nothing.
+
+use oncebox_core::limits::REPEAT_WINDOW;
+use oncebox_core::{Budget, Claim, DeadReason, RequestId, Settled};
+
+use super::kit::{Draft, LEASE, TICK, claim, error, ids, mail, message, owner, seconds, span};
+use crate::fixture::{Fixture, TestResult};
+
+/// The same settlement again gets the same answer, later too, and changes nothing.
+/// Holds: IBX-049, RULE-06, RULE-17.
+pub async fn the_same_settlement_again_gets_the_same_answer(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3", "4"].map(message)).await?;
+    let deliveries = fixture.claim(&Claim { lease: span(seconds(600)), ..claim(4) }).await?;
+    let [first, second, third, fourth] = &*deliveries else { return Err("four messages were ready".into()) };
+    let abandon = second.abandon(span(seconds(600)), error("boom"));
+    for settlement in [first.ack(), abandon, third.fail(error("boom")), fourth.release()] {
+        let answer = fixture.settle(settlement.clone()).await?;
+        assert_ne!(answer, Settled::LeaseLost);
+        let before = fixture.read(settlement.uid).await?;
+        fixture.pass(seconds(60)).await;
+        assert_eq!(fixture.settle(settlement.clone()).await?, answer);
+        assert_eq!(fixture.read(settlement.uid).await?, before);
+    }
+    Ok(())
+}
+
+/// A settlement of another kind is not a repeat: it changes nothing and its lease is lost.
+/// Holds: RULE-06.
+pub async fn another_kind_is_not_a_repeat(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.abandon(span(seconds(600)), None)).await?;
+    let before = fixture.read(delivery.uid).await?;
+    for other in [delivery.ack(), delivery.fail(error("boom")), delivery.release()] {
+        assert_eq!(fixture.settle(other).await?, Settled::LeaseLost);
+    }
+    assert_eq!(fixture.read(delivery.uid).await?, before);
+    Ok(())
+}
+
+/// After the next grant the earlier settlement is no longer a repeat.
+/// Holds: RULE-06.
+pub async fn a_repeat_ends_with_the_next_grant(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let released = fixture.take().await?;
+    fixture.settle(released.release()).await?;
+    let next = fixture.take().await?;
+    assert_eq!(fixture.settle(released.release()).await?, Settled::LeaseLost);
+    assert_eq!(fixture.read(next.uid).await?.lease(), Some(&next.lease));
+    Ok(())
+}
+
+/// A superseded settlement is answered so again, and the newer content stays ready.
+/// Holds: RULE-06, RULE-08.
+pub async fn a_superseded_settlement_is_answered_again(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.again(&message("1").payload("second")).await?;
+    for _ in 0..2 {
+        assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Superseded);
+    }
+    fixture.expect_claimable(&["1"]).await
+}
+
+/// The abandon that spent the last attempt is answered so again.
+/// Holds: RULE-06, RULE-07.
+pub async fn the_last_abandon_is_answered_again(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1").attempts_max(1)).await?;
+    let delivery = fixture.take().await?;
+    for _ in 0..2 {
+        let settled = fixture.settle(delivery.abandon(span(TICK), error("boom"))).await?;
+        assert_eq!(settled, Settled::Dead { reason: DeadReason::Exhausted });
+        assert_eq!(fixture.read(delivery.uid).await?.attempts, 1);
+    }
+    Ok(())
+}
+
+/// A Done message answers a repeat for ten minutes, whatever upkeep forgets and though its key was free long ago.
+/// Holds: RULE-06, RULE-17.
+pub async fn a_done_message_answers_repeats_for_ten_minutes(fixture: Fixture) -> TestResult {
+    let done = fixture.finish(&mail("1").hold(seconds(1), None)).await?;
+    fixture.pass_nearly(REPEAT_WINDOW).await;
+    fixture.upkeep(Budget::new(1_000)).await?;
+    assert_eq!(fixture.settle(done.ack()).await?, Settled::Done);
+    Ok(())
+}
+
+/// A claim with the same owner and request id gets the same deliveries, and claims nothing more.
+/// Holds: RULE-06.
+pub async fn a_claim_with_its_request_id_gets_the_same_deliveries(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3"].map(message)).await?;
+    let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(2) };
+    let deliveries = fixture.claim(&request).await?;
+    assert_eq!(ids(&deliveries), ["1", "2"]);
+    fixture.pass(seconds(1)).await;
+    assert_eq!(fixture.claim(&request).await?, deliveries);
+    fixture.expect_claimable(&["3"]).await
+}
+
+/// A repeated claim gets those of its deliveries whose leases are current, and claims anew when there are none.
+/// Holds: RULE-06.
+pub async fn a_repeated_claim_gets_what_is_still_current(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3"].map(message)).await?;
+    let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(2) };
+    let deliveries = fixture.claim(&request).await?;
+    fixture.settle(deliveries[0].ack()).await?;
+    assert_eq!(fixture.claim(&request).await?, deliveries[1..]);
+    fixture.settle(deliveries[1].ack()).await?;
+    assert_eq!(ids(&fixture.claim(&request).await?), ["3"]);
+    fixture.pass(LEASE).await;
+    let again = fixture.take_by(&request).await?;
+    assert_eq!((again.key.id.as_str(), again.attempts, again.deliveries), ("3", 1, 2));
+    Ok(())
+}
+
+/// Another owner, another request id, or none at all makes another claim.
+/// Holds: RULE-06.
+pub async fn another_request_is_another_claim(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3", "4"].map(message)).await?;
+    let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(1) };
+    let other_owner = Claim { owner: owner(2), ..request.clone() };
+    let other_request = Claim { request: Some(RequestId::from_u128(6)), ..claim(1) };
+    let mut found = Vec::new();
+    for claim in [&request, &other_owner, &other_request, &claim(1)] {
+        found.push(fixture.take_by(claim).await?.key.id.as_str().to_owned());
+    }
+    assert_eq!(found, ["1", "2", "3", "4"]);
+    Ok(())
+}
+
+/// A lease that time has ended is lost, and settling under it again changes nothing.
+/// Holds: RULE-05, RULE-06.
+pub async fn a_lost_lease_stays_lost(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let delivery = fixture.take().await?;
+    fixture.pass(LEASE).await;
+    let before = fixture.read(delivery.uid).await?;
+    for _ in 0..2 {
+        assert_eq!(fixture.settle(delivery.ack()).await?, Settled::LeaseLost);
+    }
+    assert_eq!(fixture.read(delivery.uid).await?, before);
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! A store that fails on purpose: before a call, after its commit, late, or never.
+
+pub mod cases;
+mod list;
+mod plan;
+
+use std::future;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oncebox_core::{
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
+    NewMessage, Observed, Operated, Order, Page, Query, Ref, Scope, Settlement, Sighting, Snapshot, Store,
+    Upkept, Wakeups, Worked,
+};
+
+pub use plan::{Fault, FaultPlan, Operation};
+
+/// Another store, with faults in front of it. What is not planned to fail passes.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use oncebox_core::Store;
+/// use oncebox_testkit::faulty::{Fault, FaultPlan, FaultyStore, Operation};
+///
+/// fn break_next_accept(store: Arc<dyn Store>) -> Arc<dyn Store> {
+///     let plan = FaultPlan::default();
+///     plan.next_of(Operation::Accept, Fault::FailAfterCommit);
+///     Arc::new(FaultyStore::new(store, plan))
+/// }
+/// ```
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    plan: FaultPlan,
+}
+
+impl FaultyStore {
+    /// Puts the faults of `plan` in front of `inner`; whoever keeps a handle of the plan goes on planning.
+    pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Self {
+        Self { inner, plan }
+    }
+
+    /// Makes a call, or does to it what is planned.
+    async fn call<T>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        match self.plan.take(operation) {
+            Fault::Pass => call.await,
+            Fault::FailBefore => Err(lost(operation)),
+            Fault::FailAfterCommit => {
+                call.await?;
+                Err(lost(operation))
+            }
+            Fault::Delay(delay) => {
+                tokio::time::sleep(delay).await;
+                call.await
+            }
+            Fault::Hang => {
+                call.await?;
+                future::pending().await
+            }
+        }
+    }
+}
+
+fn lost(operation: Operation) -> Error {
+    Error::new(Kind::Unavailable, format!("the answer of {operation:?} was lost on purpose: repeat the call"))
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Store for FaultyStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
+        self.inner.wakeups(interest)
+    }
+
+    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
+        self.call(Operation::Observe, self.inner.observe(sightings)).await
+    }
+
+    async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        self.call(Operation::Accept, self.inner.accept(messages)).await
+    }
+
+    async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
+        self.call(Operation::Begin, self.inner.begin(begins)).await
+    }
+
+    async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
+        self.call(Operation::Work, self.inner.work(settlements, claims)).await
+    }
+
+    async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
+        self.call(Operation::Extend, self.inner.extend(extensions)).await
+    }
+
+    async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
+        self.call(Operation::Operate, self.inner.operate(orders)).await
+    }
+
+    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+        self.call(Operation::Get, self.inner.get(refs)).await
+    }
+
+    async fn page(&self, query: &Query) -> Result<Page, Error> {
+        self.call(Operation::Page, self.inner.page(query)).await
+    }
+
+    async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
+        self.call(Operation::Counts, self.inner.counts(scope)).await
+    }
+
+    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
+        self.call(Operation::Upkeep, self.inner.upkeep(budget)).await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.call(Operation::Close, self.inner.close()).await
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests a store: conformance cases, a naive model to compare with, a clock moved by hand, a store that fails on purpose.
+//!
+//! Whoever writes a store implements [`oncebox_core::Store`], tells in a function how a fresh one is opened, and names
+//! that function in two macros; see [`Fixture`].
+
+mod fixture;
+
+pub mod conformance;
+pub mod faulty;
+pub mod model;
+pub mod random;
+
+pub use fixture::{Fixture, ManualClock, SplitMix, TestResult, TestTime, block_on};

@@ -1,0 +1,148 @@
+//! Claims: what may be taken, and whether what the store took was right.
+
+use oncebox_core::{Claim, Delivery, Shard, Snapshot, State, Topic};
+
+use super::leases::Wish;
+use super::{Facts, Illegal, Model, Row};
+
+/// Inside a namespace, messages of one lane are served in order.
+type Lane = (Topic, Shard);
+
+impl Model {
+    /// What a claim in `work` has to answer, with the choices of lanes and fences in what the store answered.
+    pub fn claim(&mut self, claim: &Claim, told: &[Delivery]) -> Result<Vec<Delivery>, Illegal> {
+        self.catch_up();
+        for delivery in told {
+            self.tell_number(delivery.uid, delivery.number)?;
+        }
+        let repeated = self.repeated(claim);
+        if !repeated.is_empty() {
+            return Ok(repeated);
+        }
+        let mut taken = Vec::new();
+        let mut passed_over = Vec::new();
+        for told in told.iter().take(claim.batch.get() as usize) {
+            taken.push(self.take(claim, &taken, told)?);
+            let heads = self.heads(claim).into_iter();
+            let too_big = heads.filter(|head| !fits(claim, &taken, &self.rows[*head].message));
+            passed_over.extend(too_big.map(|head| self.lane(head)));
+        }
+        if taken.len() < claim.batch.get() as usize {
+            let left = self.heads(claim).into_iter().find(|head| !passed_over.contains(&self.lane(*head)));
+            if let Some(left) = left {
+                let uid = self.rows[left].message.uid;
+                return Err(Illegal(format!("one more delivery, {uid}: it is claimable and fits")));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The deliveries of a claim with the same owner and request that are still current, by fence.
+    fn repeated(&self, claim: &Claim) -> Vec<Delivery> {
+        let Some(request) = claim.request else { return Vec::new() };
+        let of_the_same_call = |row: &Row| {
+            let grant = row.message.current();
+            row.message.key.namespace == claim.namespace
+                && grant
+                    .is_some_and(|grant| grant.lease.owner == claim.owner && grant.request == Some(request))
+        };
+        let indices = (0..self.rows.len()).filter(|index| of_the_same_call(&self.rows[*index]));
+        let mut deliveries: Vec<_> = indices.map(|index| self.delivery(index)).collect();
+        deliveries.sort_by_key(|delivery| delivery.lease.fence);
+        deliveries
+    }
+
+    /// One message is taken: it has to be the first of its lane, and to fit.
+    fn take(&mut self, claim: &Claim, taken: &[Delivery], told: &Delivery) -> Result<Delivery, Illegal> {
+        let heads = self.heads(claim);
+        let Some(index) = heads.iter().copied().find(|head| self.rows[*head].message.uid == told.uid) else {
+            let uids: Vec<_> = heads.iter().map(|head| self.rows[*head].message.uid).collect();
+            let place = taken.len();
+            return Err(Illegal(format!(
+                "delivery {place} to be the first of a lane, {uids:?}, not {}",
+                told.uid
+            )));
+        };
+        if !fits(claim, taken, &self.rows[index].message) {
+            return Err(Illegal(format!("no delivery of {}: it does not fit", told.uid)));
+        }
+        let wish = Wish { owner: claim.owner, lease: claim.lease, request: claim.request };
+        self.grant(index, wish, Some(told.lease.fence))?;
+        Ok(self.delivery(index))
+    }
+
+    /// The first claimable message of each lane that the claim may be served from.
+    fn heads(&self, claim: &Claim) -> Vec<usize> {
+        let mut heads: Vec<usize> = Vec::new();
+        for index in self.in_order() {
+            let message = &self.rows[index].message;
+            let wanted =
+                message.content.as_ref().is_some_and(|content| claim.topics.contains(&content.topic));
+            let first = |heads: &[usize]| heads.iter().all(|head| self.lane(*head) != self.lane(index));
+            if message.key.namespace == claim.namespace
+                && wanted
+                && self.is_claimable(message)
+                && first(&heads)
+            {
+                heads.push(index);
+            }
+        }
+        heads
+    }
+
+    fn lane(&self, index: usize) -> Lane {
+        let content = self.rows[index].message.content.as_ref().expect("only what has content is in a lane");
+        (content.topic.clone(), content.shard)
+    }
+
+    /// Whether a claim may take the message now.
+    pub(super) fn is_claimable(&self, message: &Snapshot) -> bool {
+        let retry_passed = message.retry_at.is_none_or(|at| at <= self.now);
+        message.is_in_line(self.now) && retry_passed && self.is_at_turn(message)
+    }
+
+    /// Whether its partition, if it has one, is free and it is the first in it.
+    fn is_at_turn(&self, message: &Snapshot) -> bool {
+        let Some(partition) = message.content.as_ref().and_then(|content| content.partition.as_ref()) else {
+            return true;
+        };
+        let namespace = message.key.namespace;
+        self.rows.iter().all(|row| {
+            let other = &row.message;
+            let in_flight = other.key.namespace == namespace
+                && other.current().is_some_and(|grant| grant.partition.as_ref() == Some(partition));
+            let before = other.is_in(namespace, partition)
+                && other.is_in_line(self.now)
+                && other.number < message.number;
+            !in_flight && !before
+        })
+    }
+
+    fn delivery(&self, index: usize) -> Delivery {
+        let message = &self.rows[index].message;
+        assert_eq!(message.state, State::Processing, "only what is to be handled is delivered");
+        Delivery {
+            uid: message.uid,
+            number: self.number(index),
+            key: message.key.clone(),
+            content: message.content.clone().expect("only what has content is delivered"),
+            fingerprint: message.fingerprint.expect("what has content has a fingerprint"),
+            hash: message.hash.clone(),
+            trace: message.trace.clone(),
+            accepted_at: message.accepted_at,
+            last_seen_at: message.last_seen_at,
+            attempts: message.attempts,
+            deliveries: message.deliveries,
+            last_error: message.last_error.clone(),
+            lease: message.current().expect("it was granted before").lease,
+        }
+    }
+}
+
+/// Whether a claim may take the message after what it has taken so far.
+fn fits(claim: &Claim, taken: &[Delivery], message: &Snapshot) -> bool {
+    let bytes = |payload_bytes: u32| u64::from(payload_bytes);
+    let before: u64 = taken.iter().map(|delivery| bytes(delivery.content.payload_bytes)).sum();
+    let own = message.content.as_ref().map_or(0, |content| bytes(content.payload_bytes));
+    taken.is_empty() || claim.bytes_max.is_none_or(|max| before + own <= max)
+}

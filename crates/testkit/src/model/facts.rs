@@ -1,0 +1,69 @@
+//! What can be asked of a message alone.
+
+use oncebox_core::{Grant, Namespace, Partition, Snapshot, State, Timestamp};
+
+/// Questions to a message.
+pub(super) trait Facts {
+    /// The grant whose lease is current.
+    fn current(&self) -> Option<&Grant>;
+
+    /// Whether a lease is current.
+    fn is_leased(&self) -> bool;
+
+    /// When time changes it next: its lease ends, or it expires.
+    fn next_event(&self) -> Option<Timestamp>;
+
+    /// Whether it holds its key.
+    fn holds_key(&self, now: Timestamp) -> bool;
+
+    /// Until when it holds its key, at least.
+    fn held_until(&self) -> Timestamp;
+
+    /// Whether it stands in line: to be handled, in nobody's hands, and due.
+    fn is_in_line(&self, now: Timestamp) -> bool;
+
+    /// Whether its content belongs to this partition.
+    fn is_in(&self, namespace: Namespace, partition: &Partition) -> bool;
+}
+
+impl Facts for Snapshot {
+    fn current(&self) -> Option<&Grant> {
+        self.grant.as_ref().filter(|grant| grant.end.is_none())
+    }
+
+    fn is_leased(&self) -> bool {
+        self.current().is_some()
+    }
+
+    fn next_event(&self) -> Option<Timestamp> {
+        match self.current() {
+            Some(grant) => Some(grant.lease.until),
+            _ if self.state == State::Processing => self.content.as_ref()?.expires,
+            _ => None,
+        }
+    }
+
+    fn holds_key(&self, now: Timestamp) -> bool {
+        let bounded = self.policy.hold.keep.is_none() || self.state == State::Done;
+        self.keyed && (!bounded || now < self.held_until())
+    }
+
+    fn held_until(&self) -> Timestamp {
+        let window_end = self.accepted_at.after(self.policy.hold.window);
+        let from = if self.state == State::Done { self.finished_at } else { None };
+        match self.policy.hold.keep {
+            None => window_end,
+            Some(keep) => window_end.max(from.unwrap_or(self.accepted_at).after(keep)),
+        }
+    }
+
+    fn is_in_line(&self, now: Timestamp) -> bool {
+        let due = self.content.as_ref().is_some_and(|content| content.due.is_none_or(|due| due <= now));
+        self.state == State::Processing && due && !self.is_leased()
+    }
+
+    fn is_in(&self, namespace: Namespace, partition: &Partition) -> bool {
+        let own = self.content.as_ref().and_then(|content| content.partition.as_ref());
+        self.key.namespace == namespace && own == Some(partition)
+    }
+}

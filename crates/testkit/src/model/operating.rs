@@ -1,0 +1,90 @@
+//! Operating: orders that need no lease.
+
+use oncebox_core::{Action, AttemptCount, DeadReason, GrantEnd, Operated, Order, Policy, Ref, State};
+
+use super::{Facts, Illegal, Model};
+
+impl Model {
+    /// What `operate` has to answer.
+    pub fn operate(&mut self, order: &Order, told: &Operated) -> Result<Operated, Illegal> {
+        self.catch_up();
+        let Some(index) = self.find(&order.target) else {
+            return self.operate_unknown(order, told);
+        };
+        if order.action == Action::Erase {
+            let receipt = self.receipt(index);
+            self.rows.remove(index);
+            return Ok(Operated::Changed(receipt));
+        }
+        if !self.applies(index, &order.action) {
+            return Ok(Operated::Unchanged(self.receipt(index)));
+        }
+        self.end_grant(index, GrantEnd::Lost);
+        self.carry_out(index, &order.action);
+        Ok(Operated::Changed(self.receipt(index)))
+    }
+
+    /// Nothing is found: only a mark as processed, by key, makes something of it.
+    fn operate_unknown(&mut self, order: &Order, told: &Operated) -> Result<Operated, Illegal> {
+        let (Ref::Key(key), Action::MarkProcessed { hold }) = (&order.target, &order.action) else {
+            return Ok(Operated::Unknown);
+        };
+        let drawn = match told {
+            Operated::Changed(receipt) => Some(receipt.uid),
+            _ => None,
+        };
+        let index = self.add(self.drawn_uid(drawn)?, key, Policy::bare(*hold));
+        self.finish(index);
+        Ok(Operated::Changed(self.receipt(index)))
+    }
+
+    /// Whether the order changes something.
+    fn applies(&self, index: usize, action: &Action) -> bool {
+        let message = &self.rows[index].message;
+        let unfinished = matches!(message.state, State::Seen | State::Processing);
+        match action {
+            _ if message.state == State::Done => false,
+            Action::MarkProcessing => message.state != State::Processing || message.is_leased(),
+            Action::MarkProcessed { .. } => true,
+            Action::MarkDead { .. } | Action::Cancel => unfinished,
+            Action::Redrive { .. } => message.state == State::Dead,
+            other => unreachable!("the model does not know {other:?}"),
+        }
+    }
+
+    fn carry_out(&mut self, index: usize, action: &Action) {
+        match action {
+            Action::MarkProcessing => self.revive(index),
+            Action::MarkProcessed { .. } => self.finish(index),
+            Action::MarkDead { error } => {
+                self.die(index, DeadReason::Failed);
+                if error.is_some() {
+                    self.rows[index].message.last_error.clone_from(error);
+                }
+            }
+            Action::Cancel => self.die(index, DeadReason::Cancelled),
+            Action::Redrive { attempts } => {
+                self.revive(index);
+                self.renumber(index);
+                let message = &mut self.rows[index].message;
+                message.retry_at = None;
+                if let Some(content) = &mut message.content {
+                    content.due = None;
+                    content.expires = None;
+                }
+                if *attempts == AttemptCount::Reset {
+                    message.attempts = 0;
+                }
+            }
+            other => unreachable!("the model does not know {other:?}"),
+        }
+    }
+
+    /// The message is to be handled (again).
+    fn revive(&mut self, index: usize) {
+        let message = &mut self.rows[index].message;
+        message.state = State::Processing;
+        message.dead = None;
+        message.finished_at = None;
+    }
+}

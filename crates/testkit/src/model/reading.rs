@@ -1,0 +1,98 @@
+//! Reading: single messages, listings, counts, and the instants at which something is about to change.
+
+use oncebox_core::{Counts, Direction, Lease, Query, Ref, Scope, Snapshot, State, Timestamp, Uid};
+
+use super::upkeep::repeat_window_end;
+use super::{Facts, Illegal, Model};
+
+impl Model {
+    /// What `get` has to answer.
+    pub fn get(&mut self, target: &Ref, told: Option<&Snapshot>) -> Result<Option<Snapshot>, Illegal> {
+        self.catch_up();
+        if let Some(told) = told {
+            self.tell_number(told.uid, told.number)?;
+        }
+        Ok(self.find(target).map(|index| self.shown(index)))
+    }
+
+    /// What all pages of a listing together have to be, whatever the cursor and the page size of the query.
+    pub fn list(&mut self, query: &Query, told: &[Snapshot<()>]) -> Result<Vec<Snapshot<()>>, Illegal> {
+        self.catch_up();
+        for message in told {
+            self.tell_number(message.uid, message.number)?;
+        }
+        let mut listed: Vec<_> = self.in_order().into_iter().map(|index| self.shown(index)).collect();
+        listed.retain(|message| {
+            let topic = message.content.as_ref().map(|content| &content.topic);
+            message.key.namespace == query.namespace
+                && (query.state.is_none() || query.state == Some(message.state))
+                && (query.dead.is_none() || query.dead == message.dead)
+                && (query.topic.is_none() || query.topic.as_ref() == topic)
+                && (query.source.is_none() || query.source.as_ref() == Some(&message.key.source))
+        });
+        if query.direction == Direction::NewestFirst {
+            listed.reverse();
+        }
+        Ok(listed.into_iter().map(Snapshot::without_payload).collect())
+    }
+
+    /// What `counts` has to answer, if it does not lag.
+    pub fn counts(&mut self, scope: &Scope) -> Counts {
+        self.catch_up();
+        let mut counts = Counts::default();
+        for message in self.rows.iter().map(|row| &row.message) {
+            let topic = message.content.as_ref().map(|content| &content.topic);
+            let counted = scope.topic.is_none() || scope.topic.as_ref() == topic;
+            if message.key.namespace != scope.namespace || !counted {
+                continue;
+            }
+            let count = match message.state {
+                State::Seen => &mut counts.seen,
+                State::Done => &mut counts.done,
+                State::Dead => &mut counts.dead,
+                _ if message.is_leased() => &mut counts.leased,
+                _ if self.is_claimable(message) => &mut counts.ready,
+                _ => &mut counts.waiting,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
+    /// The current leases, with the messages that they are on.
+    pub fn leases(&self) -> Vec<(Uid, Lease)> {
+        let messages = self.rows.iter().map(|row| &row.message);
+        messages.filter_map(|message| Some((message.uid, message.current()?.lease))).collect()
+    }
+
+    /// The moments after now at which some rule speaks, the next first.
+    pub fn instants(&self) -> Vec<Timestamp> {
+        let mut instants = Vec::new();
+        for message in self.rows.iter().map(|row| &row.message) {
+            let content = message.content.as_ref();
+            instants.extend(message.next_event());
+            instants.extend(message.current().map(|grant| grant.extendable_until));
+            instants.extend(content.and_then(|content| content.due));
+            instants.extend(content.and_then(|content| content.expires));
+            instants.extend(message.retry_at);
+            instants.extend(repeat_window_end(message));
+            instants.push(message.held_until());
+        }
+        instants.retain(|at| self.now < *at && *at != Timestamp::NEVER);
+        instants.sort();
+        instants.dedup();
+        instants
+    }
+
+    /// All messages by number.
+    pub(super) fn in_order(&self) -> Vec<usize> {
+        let mut indices: Vec<_> = (0..self.rows.len()).collect();
+        indices.sort_by_key(|index| self.rows[*index].message.number);
+        indices
+    }
+
+    fn shown(&self, index: usize) -> Snapshot {
+        let message = self.rows[index].message.clone();
+        Snapshot { number: self.number(index), keyed: message.holds_key(self.now), ..message }
+    }
+}

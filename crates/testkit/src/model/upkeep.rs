@@ -1,0 +1,45 @@
+//! Upkeep: what is forgotten, and when there is something to do.
+
+use std::time::Duration;
+
+use oncebox_core::{Budget, Snapshot, State, Timestamp};
+
+use super::{Facts, Model};
+
+/// How long a Done message answers the repeat of its settlement.
+const REPEAT: Duration = Duration::from_mins(10);
+
+impl Model {
+    /// Forgets everything that the retentions of the budget allow, whatever its size; tells how many.
+    pub fn upkeep(&mut self, budget: &Budget) -> u64 {
+        self.catch_up();
+        let (now, before) = (self.now, self.rows.len());
+        self.rows.retain(|row| forgotten_at(&row.message, budget).is_none_or(|at| now < at));
+        (before - self.rows.len()) as u64
+    }
+
+    /// When upkeep has something to do next.
+    pub fn next_upkeep(&self, budget: &Budget) -> Option<Timestamp> {
+        let messages = self.rows.iter().map(|row| &row.message);
+        let instants = messages.flat_map(|message| [message.next_event(), forgotten_at(message, budget)]);
+        instants.flatten().filter(|at| *at != Timestamp::NEVER).min()
+    }
+}
+
+/// When a message is forgotten, if nothing happens to it before.
+fn forgotten_at(message: &Snapshot, budget: &Budget) -> Option<Timestamp> {
+    match message.state {
+        State::Seen if message.is_leased() => None,
+        State::Seen => Some(message.accepted_at.after(budget.seen_keep?)),
+        State::Dead => Some(message.finished_at?.after(budget.dead_keep?)),
+        State::Done if message.keyed => Some(repeat_window_end(message)?.max(message.held_until())),
+        State::Done => repeat_window_end(message),
+        _ => None,
+    }
+}
+
+/// Until when a Done message has to answer the repeat of its settlement.
+pub(super) fn repeat_window_end(message: &Snapshot) -> Option<Timestamp> {
+    let done_at = message.finished_at.filter(|_| message.state == State::Done)?;
+    Some(done_at.after(REPEAT))
+}

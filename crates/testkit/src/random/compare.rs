@@ -1,0 +1,209 @@
+//! One call on the store, then on the model with what the store answered, and the comparison.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use oncebox_core::{Begun, Budget, Claim, Delivery, Error, Operated, Scope, Settled, Settlement};
+
+use super::operation::Operation;
+use super::outcome::Outcome;
+use super::report::{Mismatch, Report};
+use super::universe::{Held, Universe};
+use crate::fixture::Fixture;
+use crate::model::{Illegal, Model};
+
+/// Calls of upkeep after which the store should have come to an end.
+const UPKEEP_CALLS_MAX: u32 = 10_000;
+
+/// One case under way.
+pub(super) struct Case {
+    pub(super) fixture: Fixture,
+    pub(super) model: Model,
+    pub(super) universe: Universe,
+    pub(super) report: Report,
+}
+
+impl Case {
+    /// Moves the time of the store and of the model.
+    pub(super) async fn advance(&mut self, by: Duration) {
+        self.fixture.time.advance(by).await;
+        self.model.pass_to(self.fixture.time.now().await);
+    }
+
+    /// Carries an operation out on both sides.
+    pub(super) async fn perform(&mut self, operation: &Operation) -> Result<(), Difference> {
+        let store = self.fixture.store.clone();
+        match operation {
+            Operation::Observe(items) => {
+                let actual = store.observe(items).await?;
+                self.check_each(items, &actual, Model::observe)
+            }
+            Operation::Accept(items) => {
+                let actual = store.accept(items).await?;
+                self.check_each(items, &actual, Model::accept)
+            }
+            Operation::Begin(items) => {
+                let actual = store.begin(items).await?;
+                self.check_each(items, &actual, Model::begin)?;
+                for (begin, begun) in items.iter().zip(&actual) {
+                    if let Begun::Acquired { uid, lease } = begun {
+                        self.universe.remember_held(Held {
+                            uid: *uid,
+                            owner: begin.owner,
+                            fence: lease.fence,
+                        });
+                    }
+                }
+                Ok(())
+            }
+            Operation::Work(settlements, claims) => self.work(settlements, claims).await,
+            Operation::Extend(items) => {
+                let actual = store.extend(items).await?;
+                self.check_each(items, &actual, |model, item, _| Ok(model.extend(item)))
+            }
+            Operation::Operate(items) => {
+                let actual: Vec<Operated> = store.operate(items).await?;
+                self.check_each(items, &actual, Model::operate)
+            }
+            Operation::Upkeep(budget) => self.upkeep(*budget).await,
+            Operation::Counts(scopes) => self.counts(scopes).await,
+            Operation::Read => self.read().await,
+            Operation::Close => Ok(store.close().await?),
+        }
+    }
+
+    async fn work(&mut self, settlements: &[Settlement], claims: &[Claim]) -> Result<(), Difference> {
+        let actual = self.fixture.store.work(settlements, claims).await?;
+        self.check_each(settlements, &actual.settled, |model, item, _| Ok(model.settle(item)))?;
+        for (settlement, settled) in settlements.iter().zip(&actual.settled) {
+            if *settled != Settled::LeaseLost {
+                if self.universe.settled.contains(settlement) {
+                    self.report.outcome("settled again");
+                }
+                self.universe.remember_settled(settlement);
+            }
+        }
+        same("lists of deliveries", &claims.len(), &actual.deliveries.len())?;
+        for (claim, deliveries) in claims.iter().zip(&actual.deliveries) {
+            self.check_claim(claim, deliveries)?;
+        }
+        Ok(())
+    }
+
+    fn check_claim(&mut self, claim: &Claim, actual: &[Delivery]) -> Result<(), Difference> {
+        let place = format!("{claim:?}");
+        let again = actual.iter().any(|delivery| self.universe.held.iter().any(|held| held.is_of(delivery)));
+        let expected = self.model.claim(claim, actual);
+        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
+        same(&place, &expected.as_slice(), &actual)?;
+        self.report.outcome(match actual {
+            [] => "claimed nothing",
+            _ if again => "claimed again",
+            [_] => "claimed one",
+            _ => "claimed a batch",
+        });
+        for delivery in actual {
+            let Delivery { uid, lease, .. } = delivery;
+            self.universe.remember_held(Held { uid: *uid, owner: lease.owner, fence: lease.fence });
+        }
+        Ok(())
+    }
+
+    /// Upkeep in as many calls as it takes.
+    async fn upkeep(&mut self, budget: Budget) -> Result<(), Difference> {
+        let mut done = 0;
+        let mut next_due = None;
+        for _ in 0..UPKEEP_CALLS_MAX {
+            let upkept = self.fixture.store.upkeep(budget).await?;
+            done += upkept.done;
+            next_due = upkept.next_due;
+            if next_due.is_none_or(|due| due > self.model.now()) {
+                break;
+            }
+        }
+        let forgotten = self.model.upkeep(&budget);
+        for _ in 0..forgotten {
+            self.report.outcome("forgotten");
+        }
+        if done < forgotten {
+            return Err(Difference::new("done in upkeep", format!("at least {forgotten}"), &done));
+        }
+        let wanted = self.model.next_upkeep(&budget);
+        let late = wanted.is_some_and(|wanted| next_due.is_none_or(|due| due > wanted));
+        let endless = next_due.is_some_and(|due| due <= self.model.now());
+        if late || endless {
+            let expected = format!("after {:?}, not after {wanted:?}", self.model.now());
+            return Err(Difference::new("next_due of upkeep", expected, &next_due));
+        }
+        Ok(())
+    }
+
+    /// Counts may lag until upkeep has run.
+    async fn counts(&mut self, scopes: &[Scope]) -> Result<(), Difference> {
+        self.upkeep(Budget::new(1_000)).await?;
+        for scope in scopes {
+            let actual = self.fixture.store.counts(scope).await?;
+            if !actual.estimated {
+                same(&format!("{scope:?}"), &self.model.counts(scope), &actual)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the outcome of each item with what the model predicts.
+    fn check_each<I: Debug, O: Outcome + PartialEq + Debug>(
+        &mut self,
+        items: &[I],
+        actual: &[O],
+        predict: impl Fn(&mut Model, &I, &O) -> Result<O, Illegal>,
+    ) -> Result<(), Difference> {
+        same("outcomes", &items.len(), &actual.len())?;
+        for (item, actual) in items.iter().zip(actual) {
+            let place = format!("{item:?}");
+            let expected = predict(&mut self.model, item, actual);
+            let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, actual))?;
+            same(&place, &expected, actual)?;
+            self.report.outcome(actual.kind());
+        }
+        Ok(())
+    }
+}
+
+/// Where the two sides differ.
+#[derive(Debug)]
+pub(super) struct Difference {
+    place: String,
+    expected: String,
+    actual: String,
+}
+
+impl Difference {
+    fn new(place: &str, expected: String, actual: &impl Debug) -> Self {
+        Self { place: place.to_owned(), expected, actual: format!("{actual:#?}") }
+    }
+
+    /// The store chose what it may not choose.
+    pub(super) fn illegal(place: &str, illegal: &Illegal, actual: &impl Debug) -> Self {
+        Self::new(place, illegal.to_string(), actual)
+    }
+
+    /// Says in which case and call it showed.
+    pub(super) fn at(self, seed: u64, step: u32, operation: &Operation) -> Mismatch {
+        let Self { place, expected, actual } = self;
+        Mismatch { seed, step, operation: format!("{operation:?}"), place, expected, actual }
+    }
+}
+
+impl From<Error> for Difference {
+    fn from(error: Error) -> Self {
+        Self::new("the call", "an answer".to_owned(), &error)
+    }
+}
+
+/// Whether the two are the same.
+pub(super) fn same<T: PartialEq + Debug>(place: &str, expected: &T, actual: &T) -> Result<(), Difference> {
+    if expected == actual {
+        return Ok(());
+    }
+    Err(Difference::new(place, format!("{expected:#?}"), actual))
+}

@@ -1,0 +1,77 @@
+//! Everything that can be read, compared.
+
+use oncebox_core::{Direction, Namespace, Page, Query, Ref, Snapshot};
+
+use super::compare::{Case, Difference, same};
+use super::outcome::Outcome;
+use super::universe::all_keys;
+
+/// Pages after which a listing should have come to an end.
+const PAGES_MAX: u32 = 10_000;
+
+impl Case {
+    /// Compares every message by uid and by key, and the listings of every namespace.
+    pub(super) async fn read(&mut self) -> Result<(), Difference> {
+        let uids = self.model.uids().iter().copied().map(Ref::Uid);
+        let targets: Vec<_> = uids.chain(all_keys().into_iter().map(Ref::Key)).collect();
+        self.report.operation("get");
+        let actual = self.fixture.store.get(&targets).await?;
+        same("answers", &targets.len(), &actual.len())?;
+        for (target, actual) in targets.iter().zip(&actual) {
+            self.check_message(target, actual.as_ref())?;
+        }
+        for namespace in Namespace::ALL {
+            let all = self.universe.query_all(namespace);
+            self.check_listing(Query { direction: Direction::OldestFirst, ..all.clone() }).await?;
+            self.check_listing(Query { direction: Direction::NewestFirst, ..all }).await?;
+            let some = self.universe.query(namespace);
+            self.check_listing(some).await?;
+        }
+        Ok(())
+    }
+
+    fn check_message(&mut self, target: &Ref, actual: Option<&Snapshot>) -> Result<(), Difference> {
+        let place = format!("get {target:?}");
+        let expected = self.model.get(target, actual);
+        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
+        same(&place, &expected.as_ref(), &actual)?;
+        if let Some(reason) = actual.and_then(|message| message.dead) {
+            self.report.outcome(reason.kind());
+        }
+        if actual.is_some_and(|message| !message.keyed) {
+            self.report.outcome("key lapsed");
+        }
+        Ok(())
+    }
+
+    async fn check_listing(&mut self, query: Query) -> Result<(), Difference> {
+        let actual = self.list(query.clone()).await?;
+        let place = format!("listing {query:?}");
+        let expected = self.model.list(&query, &actual);
+        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
+        for (expected, actual) in expected.iter().zip(&actual) {
+            same(&place, expected, actual)?;
+        }
+        same(&place, &expected, &actual)
+    }
+
+    /// All pages of a listing.
+    async fn list(&mut self, mut query: Query) -> Result<Vec<Snapshot<()>>, Difference> {
+        let mut listed = Vec::new();
+        for page in 0..PAGES_MAX {
+            self.report.operation("page");
+            let Page { messages, next } = self.fixture.store.page(&query).await?;
+            same("messages on a full page, or fewer", &true, &(messages.len() <= query.size.get() as usize))?;
+            if page == 1 && !messages.is_empty() {
+                self.report.outcome("listed on several pages");
+            }
+            listed.extend(messages);
+            if next.is_none() {
+                return Ok(listed);
+            }
+            query.after = next;
+        }
+        same("the pages of a listing", &PAGES_MAX, &u32::MAX)?;
+        Ok(listed)
+    }
+}
