@@ -1,0 +1,166 @@
+//! Bounds of the memory store: full is an answer, never an oblivion; and amnesia leaves nothing behind.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::time::Duration;
+
+use bytes::Bytes;
+use oncebox_core::machine::Capacity;
+use oncebox_core::{
+    Accepted, Action, Batch, Begin, Begun, Budget, Claim, Hold, Key, Namespace, NewMessage, Observed,
+    Operated, Order, Owner, Payload, Policy, Sighting, Span, StoreExt, Topic,
+};
+use oncebox_store_memory::{Options, Payloads};
+use oncebox_testkit::{Fixture, TestResult, block_on};
+use zeroize::Zeroizing;
+
+use crate::open_with;
+
+fn bounded(change: impl FnOnce(&mut Capacity)) -> Fixture {
+    let mut options = Options::default();
+    change(&mut options.capacity);
+    open_with(options)
+}
+
+fn message(id: &str, payload: impl Into<Bytes>) -> NewMessage {
+    let key = Key::inbox("bounds", id).unwrap();
+    NewMessage::new(key, Topic::new("topic").unwrap(), Payload::new(payload).unwrap())
+}
+
+fn claim() -> Claim {
+    let lease = Span::lease(Duration::from_secs(30)).unwrap();
+    Claim::new(Namespace::Inbox, Owner::new(1).unwrap(), lease, Batch::ONE)
+}
+
+/// Holds: MBX-I-5, RULE-19.
+#[test]
+fn a_full_store_says_so_and_takes_in_again_when_work_is_done() -> TestResult {
+    block_on(async {
+        let Fixture { store, .. } = bounded(|capacity| capacity.messages_max = 2);
+        store.accept(&[message("1", "a"), message("2", "b")]).await?;
+        let full = store.accept_one(&message("3", "c")).await?;
+        let Accepted::Saturated { retry_after } = full else { panic!("{full:?}") };
+        assert!(retry_after >= Duration::from_secs(1) && retry_after <= Duration::from_secs(60));
+        // What is known is still answered.
+        assert!(matches!(
+            store.accept_one(&message("1", "a")).await?,
+            Accepted::Duplicate { diverged: false, .. }
+        ));
+        let delivery = store.claim(&claim()).await?.remove(0);
+        store.settle(&[delivery.ack()]).await?;
+        assert!(matches!(store.accept_one(&message("3", "c")).await?, Accepted::New { .. }));
+        Ok(())
+    })
+}
+
+/// Holds: MBX-I-5, MBX-I-13, RULE-03.
+#[test]
+fn a_held_key_is_never_forgotten_for_room() -> TestResult {
+    block_on(async {
+        let Fixture { store, time } = bounded(|capacity| capacity.keys_max = 1);
+        let mut first = message("1", "a");
+        first.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::from_secs(3_600)) };
+        store.accept_one(&first).await?;
+        let delivery = store.claim(&claim()).await?.remove(0);
+        store.settle(&[delivery.ack()]).await?;
+
+        let key = message("2", "").key;
+        let (owner, lease) = (Owner::new(1)?, Span::lease(Duration::from_secs(30))?);
+        let hold = Policy::LEDGER.hold;
+        let sighting = Sighting { key: key.clone(), hash: None, hold };
+        let begin = Begin { key: key.clone(), owner, lease, hold };
+        let mark = Order { target: key.into(), action: Action::MarkProcessed { hold } };
+        time.advance(Duration::from_millis(3_599_999)).await;
+        store.upkeep(Budget::new(1_000)).await?;
+        assert!(matches!(store.accept_one(&message("2", "b")).await?, Accepted::Saturated { .. }));
+        assert!(matches!(
+            store.observe(std::slice::from_ref(&sighting)).await?[0],
+            Observed::Saturated { .. }
+        ));
+        assert!(matches!(store.begin(&[begin]).await?[0], Begun::Saturated { .. }));
+        assert!(matches!(store.operate_one(&mark).await?, Operated::Saturated { .. }));
+        assert!(matches!(store.accept_one(&first).await?, Accepted::Duplicate { .. }));
+
+        time.advance(Duration::from_millis(1)).await;
+        store.upkeep(Budget::new(1_000)).await?;
+        assert!(matches!(store.observe(&[sighting]).await?[0], Observed::First(_)));
+        Ok(())
+    })
+}
+
+/// Holds: RULE-19, MBX-I-5.
+#[test]
+fn bytes_are_bounded_also_when_content_is_replaced() -> TestResult {
+    block_on(async {
+        let Fixture { store, .. } = bounded(|capacity| capacity.live_bytes_max = 10_000);
+        store.accept_one(&message("1", vec![b'x'; 5_000])).await?;
+        assert!(matches!(
+            store.accept_one(&message("2", vec![b'x'; 4_000])).await?,
+            Accepted::Saturated { .. }
+        ));
+        assert!(matches!(
+            store.accept_one(&message("1", vec![b'y'; 9_900])).await?,
+            Accepted::Saturated { .. }
+        ));
+        let kept = store.get_one(&message("1", "").key.into()).await?.ok_or("it is there")?;
+        assert_eq!(kept.content.ok_or("with content")?.payload_bytes, 5_000);
+        assert!(matches!(store.accept_one(&message("1", vec![b'y'; 9_000])).await?, Accepted::Replaced(_)));
+        // Room comes back to the last byte.
+        let delivery = store.claim(&claim()).await?.remove(0);
+        store.settle(&[delivery.ack()]).await?;
+        assert!(matches!(store.accept_one(&message("3", vec![b'z'; 8_900])).await?, Accepted::New { .. }));
+        Ok(())
+    })
+}
+
+/// A byte of the secret; the secret as a whole lies nowhere but in the payload.
+fn secret(index: usize) -> u8 {
+    u8::try_from((index * 131 + 77) % 251).unwrap()
+}
+
+const SECRET_BYTES: usize = 4_096;
+
+/// Whether the secret's second half lies anywhere in this process's writable memory.
+fn secret_in_memory() -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut memory = File::open("/proc/self/mem").unwrap();
+    let writable =
+        maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|mode| mode.starts_with("rw")));
+    writable.filter_map(|line| line.split(' ').next()?.split_once('-')).any(|(start, end)| {
+        let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
+        let mut region = Zeroizing::new(vec![0; usize::try_from(end - start).unwrap()]);
+        let read = memory.seek(SeekFrom::Start(start)).and_then(|_| memory.read_exact(&mut region));
+        let half = SECRET_BYTES / 2;
+        read.is_ok()
+            && region.windows(half).any(|window| {
+                window[0] == secret(half)
+                    && window.iter().enumerate().all(|(index, byte)| *byte == secret(half + index))
+            })
+    })
+}
+
+struct Wiped(Zeroizing<Vec<u8>>);
+
+impl AsRef<[u8]> for Wiped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Holds: MBX-I-9, MBX-G-6.
+#[test]
+fn amnesia_wipes_a_payload_once_it_is_done() -> TestResult {
+    block_on(async {
+        let mut options = Options::default();
+        options.payloads = Payloads::Wiped;
+        let Fixture { store, .. } = open_with(options);
+        let senders = Zeroizing::new((0..SECRET_BYTES).map(secret).collect::<Vec<_>>());
+        store.accept_one(&message("1", Bytes::from_owner(Wiped(senders)))).await?;
+        assert!(secret_in_memory(), "while it waits it is in memory");
+        let delivery = store.claim(&claim()).await?.remove(0);
+        store.settle(&[delivery.ack()]).await?;
+        drop(delivery);
+        assert!(!secret_in_memory(), "once it is done nothing is left");
+        Ok(())
+    })
+}
