@@ -1,0 +1,37 @@
+//! Figures for people on standard output, and for programs in a file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::json;
+
+/// Named figures; only ratios and sizes, which a later run can be held against.
+#[derive(Default)]
+pub(crate) struct Report {
+    figures: BTreeMap<String, f64>,
+}
+
+impl Report {
+    pub(crate) fn figure(&mut self, name: &str, value: f64) {
+        println!("{name} = {value:.3}");
+        self.figures.insert(name.to_owned(), value);
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, format!("{:#}\n", json!({ "figures": self.figures })))
+    }
+}
+
+/// What the figures were measured on.
+pub(crate) fn print_machine() {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown processor", |(_, model)| model);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    println!("machine: {model}, {cores} cores, kernel {}", kernel.trim());
+    println!("build: {}", if cfg!(debug_assertions) { "debug (figures mean nothing)" } else { "release" });
+}
