@@ -1,6 +1,7 @@
 //! What every test gets: a fresh store, and a hand on its clock.
 
 use std::error::Error;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,17 +15,15 @@ pub type TestResult = Result<(), Box<dyn Error + Send + Sync>>;
 /// A fresh, empty store and the means to move its time.
 ///
 /// ```
-/// # use std::sync::Arc;
-/// # use oncebox_core::Store;
+/// use std::sync::Arc;
+///
+/// use oncebox_core::{Clock, Store};
 /// use oncebox_testkit::{Fixture, ManualClock};
 ///
-/// async fn open_with(clock: Arc<ManualClock>) -> Arc<dyn Store> {
-///     # unimplemented!()
-/// }
-///
-/// async fn open() -> Fixture {
+/// /// `new` opens the store that is tested.
+/// fn open(new: impl Fn(Arc<dyn Clock>) -> Arc<dyn Store>) -> Fixture {
 ///     let clock = Arc::new(ManualClock::default());
-///     Fixture { store: open_with(clock.clone()).await, time: clock }
+///     Fixture { store: new(clock.clone()), time: clock }
 /// }
 /// ```
 pub struct Fixture {
@@ -113,9 +112,13 @@ impl Rng for SplitMix {
 
 /// Runs one test case on a runtime of its own.
 pub fn block_on<T>(case: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime without I/O starts anywhere")
-        .block_on(case)
+    let mut answer = None;
+    drive(pin!(async { answer = Some(case.await) }));
+    answer.expect("a case that has ended has answered")
+}
+
+/// Not generic, so that the runtime is compiled once and not for each of some hundred cases.
+fn drive(case: Pin<&mut dyn Future<Output = ()>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime without I/O starts anywhere").block_on(case);
 }

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oncebox_core::{
-    Accepted, Begin, Begun, Claim, Delivery, Observed, Policy, RequestId, Settled, StoreExt, Uid,
+    Accepted, Begin, Begun, Claim, Delivery, Number, Observed, Policy, RequestId, Settled, Store, StoreExt,
+    Uid,
 };
 
 use super::kit::{Checked, Draft, LEASE, claim, key, message, owner, race, sighting, span};
 use crate::fixture::{Fixture, TestResult};
 
 const RACERS: u128 = 16;
+
+/// A task among others of another shape.
+type Task<T> = Pin<Box<dyn Future<Output = Checked<T>> + Send>>;
 
 /// Of sixteen senders of one message, one is told that it is new, all get the same receipt, and one message is there.
 /// Holds: IBX-014, IBX-105, MBX-I-2.
@@ -120,31 +124,53 @@ pub async fn many_workers_handle_each_message_once(fixture: Fixture) -> TestResu
     Ok(())
 }
 
+/// What several workers of one partition tell each other.
+#[derive(Default)]
+struct Shared {
+    in_flight: AtomicUsize,
+    handled: Mutex<Vec<Number>>,
+    /// Nobody waits for work that a failed worker holds.
+    failed: AtomicBool,
+}
+
+impl Shared {
+    fn handled(&self) -> MutexGuard<'_, Vec<Number>> {
+        self.handled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn handle(&self, store: Arc<dyn Store>, claim: Claim, messages: usize) -> TestResult {
+        while self.handled().len() < messages && !self.failed.load(Ordering::SeqCst) {
+            for delivery in store.claim(&claim).await? {
+                if self.in_flight.fetch_add(1, Ordering::SeqCst) > 0 {
+                    return Err("two messages of one partition are in flight".into());
+                }
+                self.handled().push(delivery.number);
+                self.in_flight.fetch_sub(1, Ordering::SeqCst);
+                store.settle(&[delivery.ack()]).await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}
+
 /// However many workers there are, a partition's messages are handled one at a time and in order.
 /// Holds: RULE-11, RULE-23.
 pub async fn many_workers_keep_a_partition_in_order(fixture: Fixture) -> TestResult {
     for number in 0..40 {
         fixture.accept(&message(&number.to_string()).partition("p").shard(number % 3)).await?;
     }
-    let in_flight = Arc::new(AtomicUsize::new(0));
-    let handled = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::new(Shared::default());
     let tasks = (1..=6).map(|number| {
-        let (store, in_flight, handled) = (fixture.store.clone(), in_flight.clone(), handled.clone());
+        let (store, shared, claim) = (fixture.store.clone(), shared.clone(), claim(5));
         async move {
-            while handled.lock().unwrap_or_else(PoisonError::into_inner).len() < 40 {
-                for delivery in store.claim(&Claim { owner: owner(number), ..claim(5) }).await? {
-                    assert_eq!(in_flight.fetch_add(1, Ordering::SeqCst), 0, "two messages in flight");
-                    handled.lock().unwrap_or_else(PoisonError::into_inner).push(delivery.number);
-                    in_flight.fetch_sub(1, Ordering::SeqCst);
-                    store.settle(&[delivery.ack()]).await?;
-                }
-                tokio::task::yield_now().await;
-            }
-            Checked::Ok(())
+            let outcome = shared.handle(store, Claim { owner: owner(number), ..claim }, 40).await;
+            shared.failed.fetch_or(outcome.is_err(), Ordering::SeqCst);
+            outcome
         }
     });
     race(tasks.collect()).await?;
-    let handled = handled.lock().unwrap_or_else(PoisonError::into_inner);
+    let handled = shared.handled();
     assert!(handled.len() == 40 && handled.is_sorted(), "{handled:?}");
     Ok(())
 }
@@ -157,7 +183,7 @@ pub async fn an_ack_and_a_takeover_exclude_each_other(fixture: Fixture) -> TestR
         let delivery = fixture.take().await?;
         let (worker, rival, time) = (fixture.store.clone(), fixture.store.clone(), fixture.time.clone());
         let ack = delivery.ack();
-        let tasks: Vec<Pin<Box<dyn Future<Output = Checked<bool>> + Send>>> = vec![
+        let tasks: Vec<Task<bool>> = vec![
             Box::pin(async move { Ok(worker.settle(&[ack]).await? == [Settled::Done]) }),
             Box::pin(async move {
                 time.advance(LEASE).await;
@@ -194,12 +220,13 @@ pub async fn opposite_orders_of_keys_do_not_deadlock(fixture: Fixture) -> TestRe
         let messages = if number % 2 == 0 { forward.clone() } else { backward.clone() };
         let store = fixture.store.clone();
         async move {
-            loop {
+            for _ in 0..1_000 {
                 match store.accept(&messages).await {
                     Err(error) if error.is_retryable() => tokio::task::yield_now().await,
                     answer => return Ok(answer?),
                 }
             }
+            Err("the keys stay blocked".into())
         }
     });
     let answers: Vec<Accepted> = race(tasks.collect()).await?.concat();
@@ -218,19 +245,30 @@ pub async fn nobody_sees_half_a_call(fixture: Fixture) -> TestResult {
     }
     let pairs: Vec<_> = (0..40).map(|number| [format!("{number} a"), format!("{number} b")]).collect();
     let (writer, reader, read) = (fixture.store.clone(), fixture.store.clone(), pairs.clone());
-    let tasks: Vec<Pin<Box<dyn Future<Output = Checked<()>> + Send>>> = vec![
+    let written = Arc::new(AtomicBool::new(false));
+    let done = written.clone();
+    let tasks: Vec<Task<()>> = vec![
         Box::pin(async move {
+            let mut outcome = Ok(());
             for [first, second] in pairs {
-                writer.accept(&[message(&first), message(&second)]).await?;
+                outcome = outcome.and(writer.accept(&[message(&first), message(&second)]).await.map(drop));
             }
-            Ok(())
+            written.store(true, Ordering::SeqCst);
+            Ok(outcome?)
         }),
         Box::pin(async move {
             for [first, second] in read {
-                while reader.get_one(&key(&first).into()).await?.is_none() {
+                loop {
+                    let last_look = done.load(Ordering::SeqCst);
+                    if reader.get_one(&key(&first).into()).await?.is_some() {
+                        break;
+                    }
+                    if last_look {
+                        return Err("a call was lost".into());
+                    }
                     tokio::task::yield_now().await;
                 }
-                assert!(reader.get_one(&key(&second).into()).await?.is_some(), "only half of the call shows");
+                assert!(reader.get_one(&key(&second).into()).await?.is_some(), "half of a call shows");
             }
             Ok(())
         }),
