@@ -130,8 +130,12 @@ fn copy(workspace: &Workspace) -> Result<Workspace> {
 
 /// The tests that fail in the copy; none if all pass.
 fn failures(copy: &Workspace) -> Result<Option<Vec<String>>> {
-    let environment =
-        [("CARGO_TARGET_DIR", "../build"), ("RUSTFLAGS", "-A warnings"), ("RUST_BACKTRACE", "0")];
+    let environment = [
+        ("CARGO_TARGET_DIR", "../build"),
+        ("CARGO_PROFILE_DEV_DEBUG", "0"),
+        ("RUSTFLAGS", "-A warnings"),
+        ("RUST_BACKTRACE", "0"),
+    ];
     let call = Call { environment: &environment, arguments: &ARGUMENTS };
     let output = call.limited(copy, LIMIT)?;
     if output.status.success() {

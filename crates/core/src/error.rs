@@ -131,3 +131,27 @@ impl From<Invalid> for Error {
         Self::new(Kind::Invalid, invalid.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::{Error, Invalid, Kind};
+
+    #[test]
+    fn only_the_unavailable_is_worth_a_repeat() {
+        let kinds = [Kind::Unavailable, Kind::Invalid, Kind::Unsupported, Kind::Corrupt, Kind::Closed];
+        let retryable = kinds.map(|kind| Error::new(kind, "text").is_retryable());
+        assert_eq!(retryable, [true, false, false, false, false]);
+        let mut codes = kinds.map(Kind::code).to_vec();
+        codes.dedup();
+        assert_eq!(codes.len(), kinds.len());
+    }
+
+    #[test]
+    fn an_error_says_what_is_wrong_and_keeps_what_is_below_it() {
+        let error = Error::from(Invalid::new("owner", "is missing")).with_source("below");
+        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "owner is missing"));
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("below"));
+    }
+}

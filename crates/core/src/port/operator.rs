@@ -214,3 +214,23 @@ pub struct Counts {
     /// The numbers are estimates.
     pub estimated: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Cursor, PageSize};
+    use crate::id::Number;
+
+    #[test]
+    fn a_page_has_at_least_one_message_and_a_limit() {
+        assert!(PageSize::new(0).is_err());
+        assert!(PageSize::new(1_001).is_err());
+        assert_eq!(PageSize::new(1_000).unwrap(), PageSize::MAX);
+    }
+
+    #[test]
+    fn a_cursor_survives_its_text_and_nonsense_is_refused() {
+        let cursor = Cursor(Number(u64::MAX));
+        assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+        assert_eq!("x".parse::<Cursor>().unwrap_err().to_string(), "cursor is not one of ours");
+    }
+}

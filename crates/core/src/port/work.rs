@@ -279,3 +279,32 @@ pub enum Extended {
     /// It is not current, or never was; nothing changed.
     LeaseLost,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Topics};
+    use crate::limits::{CLAIM_MESSAGES_MAX, CLAIM_TOPICS_MAX};
+    use crate::text::Topic;
+
+    /// Holds: IBX-041.
+    #[test]
+    fn a_batch_has_at_least_one_message_and_a_limit() {
+        assert_eq!(Batch::new(0).unwrap_err().to_string(), "batch size must be greater than zero");
+        assert_eq!(Batch::new(CLAIM_MESSAGES_MAX).unwrap().get(), CLAIM_MESSAGES_MAX);
+        let error = Batch::new(CLAIM_MESSAGES_MAX + 1).unwrap_err();
+        assert_eq!(error.to_string(), "batch has 10001 items, the limit is 10000: split it");
+    }
+
+    /// Holds: RULE-11.
+    #[test]
+    fn a_claim_names_up_to_64_topics_each_once() {
+        let topics = |count: usize| Topics::only((0..count).map(|n| Topic::new(n.to_string()).unwrap()));
+        assert!(topics(0).is_err());
+        assert!(topics(CLAIM_TOPICS_MAX + 1).is_err());
+        let named = topics(CLAIM_TOPICS_MAX).unwrap();
+        assert!(named.contains(&Topic::new("7").unwrap()) && !named.contains(&Topic::new("64").unwrap()));
+        assert!(Topics::ALL.contains(&Topic::new("64").unwrap()));
+        let twice = Topics::only([Topic::new("a").unwrap(), Topic::new("a").unwrap()]).unwrap();
+        assert_eq!(twice.named().map(<[_]>::len), Some(1));
+    }
+}
