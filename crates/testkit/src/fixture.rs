@@ -33,7 +33,7 @@ pub struct Fixture {
     pub time: Arc<dyn TestTime>,
 }
 
-/// Moves the time of a store under test.
+/// Moves the time of a store under test, which stands still otherwise: cases count on single milliseconds.
 #[async_trait]
 pub trait TestTime: Send + Sync {
     /// The store's time now.

@@ -160,15 +160,18 @@ pub async fn a_message_that_does_not_fit_stops_only_its_lane(fixture: Fixture) -
     Ok(())
 }
 
-/// A claim never crosses its namespace.
+/// A claim never crosses its namespace, whether it names topics or takes them all.
 /// Holds: RULE-02.
 pub async fn a_claim_stays_in_its_namespace(fixture: Fixture) -> TestResult {
     for namespace in Namespace::ALL {
         fixture.accept(&message_for(key_in(namespace, "shop", "1"))).await?;
+        fixture.accept(&message_for(key_in(namespace, "shop", "2"))).await?;
     }
     for namespace in Namespace::ALL {
-        let delivery = fixture.take_by(&claim_in(namespace, 10)).await?;
-        assert_eq!(delivery.key.namespace, namespace);
+        let named = Claim { namespace, ..claim_of(&["orders"], 1) };
+        for claim in [named, claim_in(namespace, 10)] {
+            assert_eq!(fixture.take_by(&claim).await?.key.namespace, namespace);
+        }
     }
     Ok(())
 }

@@ -143,7 +143,8 @@ pub async fn a_lapsed_key_finds_nothing(fixture: Fixture) -> TestResult {
     fixture.pass(seconds(300)).await;
     assert_eq!(fixture.find(mail("1").key).await?, None);
     assert_eq!(fixture.order(mail("1").key, Action::Cancel).await?, Operated::Unknown);
-    assert_eq!(fixture.read(receipt.uid).await?.state, State::Processing);
+    let older = fixture.read(receipt.uid).await?;
+    assert_eq!((older.state, older.keyed), (State::Processing, false));
     Ok(())
 }
 

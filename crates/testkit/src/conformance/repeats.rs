@@ -1,7 +1,7 @@
 //! Repeats: a settlement or a claim that comes again gets the same answer and changes nothing.
 
 use oncebox_core::limits::REPEAT_WINDOW;
-use oncebox_core::{Budget, Claim, DeadReason, RequestId, Settled};
+use oncebox_core::{Budget, Claim, DeadReason, Namespace, RequestId, Settled};
 
 use super::kit::{Draft, LEASE, TICK, claim, error, ids, mail, message, owner, seconds, span};
 use crate::fixture::{Fixture, TestResult};
@@ -113,18 +113,19 @@ pub async fn a_repeated_claim_gets_what_is_still_current(fixture: Fixture) -> Te
     Ok(())
 }
 
-/// Another owner, another request id, or none at all makes another claim.
-/// Holds: RULE-06.
+/// Another owner, another request id, another namespace or no request id at all makes another claim.
+/// Holds: RULE-02, RULE-06.
 pub async fn another_request_is_another_claim(fixture: Fixture) -> TestResult {
-    fixture.accept_all(&["1", "2", "3", "4"].map(message)).await?;
+    fixture.accept_all(&[message("1"), message("2"), message("3"), message("4"), mail("5")]).await?;
     let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(1) };
     let other_owner = Claim { owner: owner(2), ..request.clone() };
     let other_request = Claim { request: Some(RequestId::from_u128(6)), ..claim(1) };
+    let other_namespace = Claim { namespace: Namespace::Mailbox, ..request.clone() };
     let mut found = Vec::new();
-    for claim in [&request, &other_owner, &other_request, &claim(1)] {
+    for claim in [&request, &other_owner, &other_request, &claim(1), &other_namespace] {
         found.push(fixture.take_by(claim).await?.key.id.as_str().to_owned());
     }
-    assert_eq!(found, ["1", "2", "3", "4"]);
+    assert_eq!(found, ["1", "2", "3", "4", "5"]);
     Ok(())
 }
 
