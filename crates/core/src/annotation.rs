@@ -140,6 +140,11 @@ impl Trace {
         self.0.as_ref()?.tenant.as_deref()
     }
 
+    /// Bytes of all ids together.
+    pub fn bytes(&self) -> usize {
+        [self.correlation(), self.causation(), self.tenant()].into_iter().flatten().map(str::len).sum()
+    }
+
     /// Whether no id is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()

@@ -87,6 +87,11 @@ impl CallerHash {
         &self.0.1
     }
 
+    /// Bytes of name and hash together.
+    pub fn bytes(&self) -> usize {
+        self.algorithm().len() + self.as_bytes().len()
+    }
+
     /// Whether the two say that the contents differ: same algorithm, other bytes.
     pub fn contradicts(&self, other: &Self) -> bool {
         self.algorithm() == other.algorithm() && self.as_bytes() != other.as_bytes()

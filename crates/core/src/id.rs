@@ -99,7 +99,7 @@ impl RequestId {
 
 uuid_text!(RequestId, "request", |value| Ok(RequestId(value)), |request: &RequestId| request.0);
 
-/// Orders the leases of a message: strictly increasing, never given out twice, not even after a crash or a purge.
+/// Orders the leases of a message: strictly increasing; a store gives none out twice, not even after a crash or a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(NonZeroU64);
 

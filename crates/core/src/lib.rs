@@ -26,7 +26,7 @@ pub use key::{Key, Namespace, Ref};
 pub use message::{
     Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Lease, NewMessage, Policy, Snapshot, State,
 };
-pub use payload::Payload;
+pub use payload::{Omitted, Payload, PayloadHandle};
 pub use port::{
     Accepted, Action, AttemptCount, Batch, Begin, Begun, Budget, Capabilities, Claim, Counts, Cursor,
     Delivery, Direction, Extended, Extension, Interest, Observed, Operated, Order, Page, PageSize, Query,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Invalid};
+use crate::port::Claim;
 
 /// Longest source, id, topic, partition or trace id.
 pub const TEXT_BYTES_MAX: usize = 1_024;
@@ -30,7 +31,7 @@ pub const CLAIM_MESSAGES_MAX: u32 = 10_000;
 pub const CALL_ITEMS_MAX: usize = 10_000;
 /// Most messages on one page.
 pub const PAGE_ITEMS_MAX: u32 = 1_000;
-/// Longest lease, retry delay, dedup window or retention.
+/// Longest lease or retry delay.
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// How long a finished message answers a repeated settlement, at least.
 pub const REPEAT_WINDOW: Duration = Duration::from_secs(10 * 60);
@@ -38,6 +39,17 @@ pub const REPEAT_WINDOW: Duration = Duration::from_secs(10 * 60);
 pub const MAILBOX_EXTEND_FACTOR: u32 = 10;
 /// How far a mailbox lane runs ahead of its oldest inherited delivery after a restart (MBX-G-9).
 pub const MAILBOX_REORDER_MESSAGES_MAX: usize = 32;
+
+/// Checks the number of items in one call that works.
+pub fn check_work(settlements: usize, claims: &[Claim]) -> Result<(), Error> {
+    check_call(settlements + claims.len())?;
+    let messages: u64 = claims.iter().map(|claim| u64::from(claim.batch.get())).sum();
+    if messages > u64::from(CLAIM_MESSAGES_MAX) {
+        let given = usize::try_from(messages).unwrap_or(usize::MAX);
+        return Err(Invalid::too_many("claims", CLAIM_MESSAGES_MAX as usize, given).into());
+    }
+    Ok(())
+}
 
 /// Checks the number of items in one call of the port.
 pub fn check_call(items: usize) -> Result<(), Error> {

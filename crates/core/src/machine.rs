@@ -26,6 +26,7 @@ mod partitions;
 mod place;
 mod read;
 mod record;
+mod replay;
 mod retention;
 mod settle;
 #[cfg(test)]
@@ -38,7 +39,7 @@ use std::time::Duration;
 use crate::id::{Fence, IdSource, Number, Owner, RequestId, Uid};
 use crate::key::Namespace;
 use crate::message::Grant;
-use crate::payload::Payload;
+use crate::payload::{Payload, PayloadHandle};
 use crate::time::Timestamp;
 use arena::{Arena, Slot};
 use counts::Tally;
@@ -51,6 +52,7 @@ use retention::Shelves;
 use timers::Timers;
 
 pub use evict::Version;
+pub use leases::Resume;
 pub use record::{Effect, Journal, Record};
 
 /// How much a machine may hold. Over a bound, what would add is answered `Saturated`; a held key is never forgotten.
@@ -81,6 +83,12 @@ pub struct Turn<'a, P = Payload> {
     pub journal: &'a mut dyn Journal<P>,
 }
 
+#[derive(Default)]
+struct Ended {
+    lapsed: u64,
+    expired: u64,
+}
+
 /// All messages and keys of a store, in memory.
 pub struct Machine<P = Payload> {
     capacity: Capacity,
@@ -100,11 +108,13 @@ pub struct Machine<P = Payload> {
     /// Current leases by the claim call that got them.
     requests: BTreeMap<(Namespace, Owner, RequestId, Fence), Slot>,
     tally: Tally,
-    /// Leases that lapsed and messages that expired, ever.
-    ended: u64,
+    /// Messages with a lower number than this are not given out before this moment; see `hold_back`.
+    held_back: (Number, Timestamp),
+    /// What time has ended since the last upkeep.
+    ended: Ended,
 }
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// An empty machine.
     pub fn new(capacity: Capacity) -> Self {
         Self {
@@ -123,17 +133,29 @@ impl<P: Clone> Machine<P> {
             numbers: Numbers::default(),
             requests: BTreeMap::new(),
             tally: Tally::default(),
-            ended: 0,
+            held_back: (Number(0), Timestamp::EPOCH),
+            ended: Ended::default(),
         }
     }
 
     /// Lets everything happen that time has brought by `turn.now`, each event at its own instant.
     fn advance(&mut self, turn: &mut Turn<'_, P>) {
-        while let Some((at, slot)) = self.timers.due(turn.now) {
+        while !self.catch_up(turn, u32::MAX) {}
+    }
+
+    /// Lets a bounded number of events happen that time has brought by `turn.now`, each at its own instant. Answers whether
+    /// that was all. Every operation does the rest first; a store may do it in pieces before, when there is much.
+    pub fn catch_up(&mut self, turn: &mut Turn<'_, P>, events_max: u32) -> bool {
+        turn.now = turn.now.max(self.now);
+        for _ in 0..events_max {
+            let Some((at, slot)) = self.timers.due(turn.now) else {
+                self.now = turn.now;
+                return true;
+            };
             self.now = self.now.max(at);
             self.tick(turn.journal, slot);
         }
-        self.now = self.now.max(turn.now);
+        false
     }
 
     /// The next thing that time brings to one message: its lease ends, it expires, or it becomes claimable.

@@ -25,8 +25,6 @@ pub struct Content<P = Payload> {
     pub partition: Option<Partition>,
     /// The bytes, or a handle to them.
     pub payload: P,
-    /// How many bytes the payload has.
-    pub payload_bytes: u32,
     /// Names and values beside the payload.
     pub attributes: Attributes,
     /// Not claimable before this moment of the sender's.
@@ -43,7 +41,6 @@ impl<P> Content<P> {
             shard: self.shard,
             partition: self.partition,
             payload: payload(self.payload),
-            payload_bytes: self.payload_bytes,
             attributes: self.attributes,
             due: self.due,
             expires: self.expires,
@@ -60,7 +57,8 @@ pub struct NewMessage<P = Payload> {
     pub key: Key,
     /// What its handler gets.
     pub content: Content<P>,
-    /// Our hash of the content; two messages with one key and one fingerprint are the same.
+    /// Our hash of the content, made by [`NewMessage::new`]: two messages with one key and one fingerprint are the same. Make
+    /// a new message rather than exchange topic or payload.
     pub fingerprint: Fingerprint,
     /// A hash of the caller's own.
     pub hash: Option<CallerHash>,
@@ -78,13 +76,11 @@ impl NewMessage {
             Namespace::Inbox | Namespace::Commands | Namespace::Ledger => Fingerprint::of(&topic, &payload),
         };
         let policy = Policy::of(key.namespace);
-        let payload_bytes = u32::try_from(payload.len()).expect("a payload is at most 64 MiB");
         let content = Content {
             topic,
             shard: Shard::default(),
             partition: None,
             payload,
-            payload_bytes,
             attributes: Attributes::default(),
             due: None,
             expires: None,

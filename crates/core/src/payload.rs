@@ -42,6 +42,31 @@ impl Payload {
     }
 }
 
+impl PayloadHandle for Payload {
+    fn bytes(&self) -> u32 {
+        u32::try_from(self.0.len()).expect("a payload is at most 64 MiB")
+    }
+}
+
+/// Stands for a payload wherever nobody needs to look into it. Cheap to clone.
+pub trait PayloadHandle: Clone {
+    /// How many bytes the payload has.
+    fn bytes(&self) -> u32;
+}
+
+/// A payload that was left out; its size is all that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Omitted {
+    /// How many bytes the payload has.
+    pub bytes: u32,
+}
+
+impl PayloadHandle for Omitted {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+}
+
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())

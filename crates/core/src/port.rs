@@ -51,8 +51,9 @@ pub struct Interest {
 /// Tells a waiting worker that claiming may be worth it.
 #[async_trait]
 pub trait Wakeups: Send {
-    /// Waits until something may have become claimable since the last call (or since this was made), or the store was
-    /// closed. Wakes too often and, rarely, not at all: a hint, never the truth. Safe to cancel.
+    /// Waits until a call has made something claimable since the last wait (or since this was made), or the store was
+    /// closed. What time makes claimable wakes when a call notices, upkeep above all. Wakes too often and, rarely, not at
+    /// all: a hint, never the truth. Safe to cancel.
     async fn wait(&mut self);
 }
 
@@ -65,10 +66,12 @@ pub trait Wakeups: Send {
 /// - **Durability.** An answer, also one that wrote nothing, is given only when the state it was read from is durable.
 /// - **Time.** The store's own clock decides. A lease is current before its end, not at it; the end of a lease and an
 ///   expiry take effect at their instant in every outcome and read, whoever has looked. Only [`Store::counts`] may lag.
-/// - **Limits.** At most [`crate::limits::CALL_ITEMS_MAX`] items; more is [`crate::Kind::Invalid`]. An empty call
-///   answers at once.
-/// - **Errors.** Expected refusals are outcomes. An error means that the whole call may or may not have happened, unless
-///   its kind is `Invalid`, `Unsupported` or `Closed`: then nothing did. Each method tells what a repeat does.
+/// - **Limits.** At most [`crate::limits::CALL_ITEMS_MAX`] items, and claims of at most
+///   [`crate::limits::CLAIM_MESSAGES_MAX`] messages together; more is [`crate::Kind::Invalid`]. An empty call answers at
+///   once.
+/// - **Errors.** Expected refusals are outcomes. After an error the call may or may not have happened, in part too where it
+///   is not atomic, unless its kind is `Invalid`, `Unsupported` or `Closed`: then nothing did. Each method tells what a
+///   repeat does.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// What this store promises; never changes while it is open.
@@ -96,7 +99,9 @@ pub trait Store: Send + Sync {
     /// policy; if it changes the content of a leased message, the settlement of that lease answers
     /// [`Settled::Superseded`].
     ///
-    /// *Repeat:* the same message again answers `Duplicate` with the first receipt.
+    /// *Repeat:* while the key is held, the same message again answers `Duplicate` with the first receipt. But under
+    /// `Replace` it writes its content again, over newer content that came in between; and once the hold has lapsed it is
+    /// taken in again, or, if it brings its uid along, answered `UidTaken`.
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error>;
 
     /// Leases keys that have no content: "let me process this key".
@@ -132,21 +137,25 @@ pub trait Store: Send + Sync {
     /// Carries out an operator's orders; no lease is needed, and one that stands in the way ends without an attempt
     /// spent. See [`Action`] for each.
     ///
-    /// *Repeat:* answers `Unchanged` (or `Unknown` after an erase), with the same end.
+    /// *Repeat:* acts on the message as it stands then; mostly it answers `Unchanged`, or `Unknown` after an erase. Name it
+    /// by uid: its key may belong to another message by now. If it was claimed or died again in between, `MarkProcessing`
+    /// and `Redrive` take it back again: look at it first.
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error>;
 
     /// Reads messages; a key finds the message that holds it now. Records nothing.
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error>;
 
     /// Reads one page of a listing, by number. A page may be short, even empty, though more follow: the listing ends
-    /// where `next` is none. What exists during the whole listing is listed exactly once.
+    /// where `next` is none. What exists during the whole listing and keeps its number is listed exactly once; what is
+    /// redriven, or gets its first content, moves to the newest end.
     async fn page(&self, query: &Query) -> Result<Page, Error>;
 
     /// Counts messages; may lag behind lease ends and expiries, and says whether it estimates.
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error>;
 
     /// Does a bounded piece of what time has made necessary: ends lapsed leases, expires, forgets what is no longer
-    /// held or kept. Safe to run in many processes at once.
+    /// held or kept. Safe to run in many processes at once. Whoever wants workers to wake in time calls it at `next_due`, and
+    /// at least every second or so, for any call may bring up an earlier moment.
     ///
     /// *Repeat:* harmless.
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error>;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use oncebox_core::limits::check_call;
+use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Clock, Counts, Error, Extended, Extension, IdSource,
@@ -49,23 +49,40 @@ impl MemoryStore {
         self.open.lock().unwrap_or_else(|poisoned| {
             let mut guard = PoisonError::into_inner(poisoned);
             *guard = None;
+            self.bell.close();
             guard
         })
     }
 
     /// Runs one call on the machine, then rings for the topics that became claimable.
-    fn call<T>(&self, items: usize, run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T) -> Result<T, Error> {
-        check_call(items)?;
-        let mut guard = self.lock();
-        let Some(Open { machine, ids }) = guard.as_mut() else {
-            return Err(Error::new(Kind::Closed, "the store is closed: open a new one"));
-        };
-        let mut turn = Turn { now: self.clock.now(), ids: ids.as_mut(), journal: &mut () };
-        let answer = run(machine, &mut turn);
-        machine.take_woken(|namespace, topic| self.bell.ring(namespace, topic));
-        Ok(answer)
+    fn call<T>(&self, run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T) -> Result<T, Error> {
+        let mut run = Some(run);
+        loop {
+            let mut woken = Vec::new();
+            let answer = {
+                let mut guard = self.lock();
+                let Some(Open { machine, ids }) = guard.as_mut() else {
+                    return Err(Error::new(Kind::Closed, "the store is closed: open a new one"));
+                };
+                let mut turn = Turn { now: self.clock.now(), ids: ids.as_mut(), journal: &mut () };
+                // When time has brought very much, others get a turn in between.
+                let caught_up = machine.catch_up(&mut turn, EVENTS_MAX);
+                let answer = run.take_if(|_| caught_up).map(|run| run(machine, &mut turn));
+                machine.take_woken(|namespace, topic| woken.push((namespace, topic.clone())));
+                answer
+            };
+            for (namespace, topic) in &woken {
+                self.bell.ring(*namespace, topic);
+            }
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
     }
 }
+
+/// Events of time that happen under the lock at once, at most.
+const EVENTS_MAX: u32 = 10_000;
 
 /// The message with a payload of its own, which is overwritten when the last handle to it goes.
 fn with_wiped_payload(message: &NewMessage) -> NewMessage {
@@ -98,23 +115,23 @@ impl Store for MemoryStore {
     }
 
     async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
-        self.call(sightings.len(), |machine, turn| {
-            sightings.iter().map(|item| machine.observe(turn, item)).collect()
-        })
+        check_call(sightings.len())?;
+        self.call(|machine, turn| sightings.iter().map(|item| machine.observe(turn, item)).collect())
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
-        self.call(messages.len(), |machine, turn| {
-            let accept = |item| match self.payloads {
-                Payloads::Freed => machine.accept(turn, item),
-                Payloads::Wiped => machine.accept(turn, &with_wiped_payload(item)),
-            };
-            messages.iter().map(accept).collect()
-        })
+        check_call(messages.len())?;
+        let wiped: Vec<_> = match self.payloads {
+            Payloads::Freed => Vec::new(),
+            Payloads::Wiped => messages.iter().map(with_wiped_payload).collect(),
+        };
+        let messages = if wiped.is_empty() { messages } else { &wiped };
+        self.call(|machine, turn| messages.iter().map(|item| machine.accept(turn, item)).collect())
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
-        self.call(begins.len(), |machine, turn| begins.iter().map(|item| machine.begin(turn, item)).collect())
+        check_call(begins.len())?;
+        self.call(|machine, turn| begins.iter().map(|item| machine.begin(turn, item)).collect())
     }
 
     async fn work(
@@ -122,38 +139,38 @@ impl Store for MemoryStore {
         settlements: &[Settlement],
         claims: &[oncebox_core::Claim],
     ) -> Result<Worked, Error> {
-        self.call(settlements.len() + claims.len(), |machine, turn| Worked {
+        check_work(settlements.len(), claims)?;
+        self.call(|machine, turn| Worked {
             settled: settlements.iter().map(|item| machine.settle(turn, item)).collect(),
             deliveries: claims.iter().map(|item| machine.claim(turn, item)).collect(),
         })
     }
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
-        self.call(extensions.len(), |machine, turn| {
-            extensions.iter().map(|item| machine.extend(turn, item)).collect()
-        })
+        check_call(extensions.len())?;
+        self.call(|machine, turn| extensions.iter().map(|item| machine.extend(turn, item)).collect())
     }
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
-        self.call(orders.len(), |machine, turn| {
-            orders.iter().map(|item| machine.operate(turn, item)).collect()
-        })
+        check_call(orders.len())?;
+        self.call(|machine, turn| orders.iter().map(|item| machine.operate(turn, item)).collect())
     }
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
-        self.call(refs.len(), |machine, turn| refs.iter().map(|item| machine.get(turn, item)).collect())
+        check_call(refs.len())?;
+        self.call(|machine, turn| refs.iter().map(|item| machine.get(turn, item)).collect())
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {
-        self.call(1, |machine, turn| machine.page(turn, query))
+        self.call(|machine, turn| machine.page(turn, query))
     }
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
-        self.call(1, |machine, turn| machine.counts(turn, scope))
+        self.call(|machine, turn| machine.counts(turn, scope))
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
-        self.call(1, |machine, turn| machine.upkeep(turn, budget))
+        self.call(|machine, turn| machine.upkeep(turn, budget))
     }
 
     async fn close(&self) -> Result<(), Error> {

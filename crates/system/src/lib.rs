@@ -1,7 +1,7 @@
 //! The operating system's clock and entropy behind the traits of the core: the only place that reads them.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use oncebox_core::{Clock, Rng, Steady, Timestamp};
 
@@ -38,6 +38,13 @@ impl Clock for SystemClock {
 fn wall() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Time on the monotonic clock since this was first asked.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub fn uptime() -> Duration {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    FIRST.get_or_init(Instant::now).elapsed()
 }
 
 /// Random bits from the operating system, fetched in blocks.

@@ -1,14 +1,15 @@
 //! Taking in messages: each key once while it is held, and what happens when it comes again.
 
 use super::arena::Slot;
-use super::counts::cost;
+use super::counts::cost_of;
 use super::message::Message;
 use super::{Effect, Machine, Turn};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::message::{Divergence, NewMessage, State};
+use crate::payload::PayloadHandle;
 use crate::port::{Accepted, Receipt};
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Takes in one message; see [`crate::Store::accept`].
     pub fn accept(&mut self, turn: &mut Turn<'_, P>, new: &NewMessage<P>) -> Accepted {
         self.advance(turn);
@@ -45,7 +46,7 @@ impl<P: Clone> Machine<P> {
             };
         }
         let writes = !message.has_content() || policy == Divergence::Replace;
-        let more = cost_of(new).saturating_sub(self.cost(slot));
+        let more = cost_of(new).saturating_sub(message.charged.into());
         if let (true, Some(retry_after)) = (writes && more > 0, self.heavy(more)) {
             return Accepted::Saturated { retry_after };
         }
@@ -77,10 +78,6 @@ impl<P: Clone> Machine<P> {
             trace: message.trace(),
         }
     }
-}
-
-fn cost_of<P>(new: &NewMessage<P>) -> u64 {
-    cost(new.content.payload_bytes, new.content.attributes.bytes())
 }
 
 /// Whether what came contradicts what is stored, by our hash or by the caller's.

@@ -4,7 +4,11 @@ use super::arena::Slot;
 use super::{Effect, Machine, Turn};
 use crate::id::{Fence, Number};
 use crate::message::Lease;
+use crate::payload::PayloadHandle;
 use crate::port::{Claim, Delivery};
+
+/// Lanes that one claim passes over, at most: what others hold back must not make it long.
+const PASSED_LANES_MAX: usize = 64;
 
 /// One claim under way.
 struct Round {
@@ -18,7 +22,7 @@ struct Round {
     passed: Vec<Slot>,
 }
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Takes claimable messages; see [`crate::Store::work`].
     pub fn claim(&mut self, turn: &mut Turn<'_, P>, claim: &Claim) -> Vec<Delivery<P>> {
         self.advance(turn);
@@ -34,6 +38,9 @@ impl<P: Clone> Machine<P> {
             if !self.may_take(claim, &round, lane, number, slot) {
                 self.lanes.close(lane);
                 round.passed.push(lane);
+                if round.passed.len() == PASSED_LANES_MAX {
+                    break;
+                }
                 continue;
             }
             round.taken += 1;
@@ -46,14 +53,9 @@ impl<P: Clone> Machine<P> {
         deliveries
     }
 
-    fn start(&mut self, claim: &Claim) -> Round {
-        let topics = claim.topics.named().map(|named| {
-            let find = |topic| self.lanes.find_topic(claim.namespace, topic);
-            named.iter().filter_map(find).collect::<Vec<_>>()
-        });
-        // Where the last claim left off does not matter, only that claims do not all begin with the same topic.
-        let turn = usize::try_from(self.fence_next).unwrap_or_default();
-        Round { topics, turn, taken: 0, bytes: 0, passed: Vec::new() }
+    fn start(&self, claim: &Claim) -> Round {
+        let topics = claim.topics.named().map(|names| self.lanes.in_turn(claim.namespace, names));
+        Round { topics, turn: 0, taken: 0, bytes: 0, passed: Vec::new() }
     }
 
     /// The lane whose turn it is, and its first message.
@@ -65,6 +67,7 @@ impl<P: Clone> Machine<P> {
         while !topics.is_empty() {
             let index = round.turn % topics.len();
             if let Some(found) = self.lanes.next_lane(topics[index]) {
+                self.lanes.note_served(topics[index]);
                 round.turn = index + 1;
                 return Some(found);
             }

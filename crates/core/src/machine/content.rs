@@ -8,9 +8,10 @@ use super::partitions::Partitions;
 use crate::annotation::Attributes;
 use crate::id::Number;
 use crate::message::{Content, GrantEnd, NewMessage};
+use crate::payload::PayloadHandle;
 
 /// Gives a message its content. Lane and partition are joined; what it had before is the caller's to leave.
-pub(super) fn fill<P: Clone>(
+pub(super) fn fill<P: PayloadHandle>(
     lanes: &mut Lanes,
     partitions: &mut Partitions,
     message: &mut Message<P>,
@@ -21,7 +22,7 @@ pub(super) fn fill<P: Clone>(
     message.partition =
         content.partition.as_ref().map_or(Slot::NONE, |partition| partitions.join(namespace, partition));
     message.payload = Some(content.payload.clone());
-    message.payload_bytes = content.payload_bytes;
+    message.payload_bytes = content.payload.bytes();
     let rare = content.due.is_some() || content.expires.is_some() || !content.attributes.is_empty();
     if rare || message.rare.is_some() {
         message.change_rare(|rare| {
@@ -32,7 +33,7 @@ pub(super) fn fill<P: Clone>(
     }
 }
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Exchanges the content of a message that is out of its place.
     pub(super) fn refill(&mut self, slot: Slot, new: &NewMessage<P>) {
         self.count_out(slot);
@@ -102,6 +103,7 @@ impl<P: Clone> Machine<P> {
         self.end_grant(slot, GrantEnd::Lost);
         self.leave(slot);
         self.count_out(slot);
+        self.discharge(slot);
         self.leave_lane(slot);
         self.offer_touched();
         let message = self.messages.remove(slot);

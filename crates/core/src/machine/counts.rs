@@ -2,8 +2,10 @@
 
 use super::Machine;
 use super::arena::Slot;
-use super::message::Message;
-use crate::key::Namespace;
+use crate::hash::CallerHash;
+use crate::key::{Key, Namespace};
+use crate::message::NewMessage;
+use crate::payload::PayloadHandle;
 use crate::port::Counts;
 
 /// What a message is counted as.
@@ -36,7 +38,7 @@ impl Census {
     }
 }
 
-/// The fixed cost that the byte bound charges per record, beside payload and attributes.
+/// The fixed cost that the byte bound charges per record, beside payload and texts.
 const RECORD_BYTES: u64 = 512;
 
 #[derive(Default)]
@@ -70,37 +72,56 @@ impl Tally {
     }
 }
 
-/// What the byte bound charges for a message with a payload and attributes of so many bytes.
-pub(super) fn cost(payload_bytes: u32, attributes_bytes: usize) -> u64 {
-    RECORD_BYTES + u64::from(payload_bytes) + attributes_bytes as u64
+/// What the byte bound charges for a key alone.
+pub(super) fn cost_of_key(key: &Key) -> u64 {
+    RECORD_BYTES + (key.source.as_str().len() + key.id.as_str().len()) as u64
 }
 
-fn cost_of<P>(message: &Message<P>) -> u64 {
-    let attributes = message.rare.as_ref().map_or(0, |rare| rare.attributes.bytes());
-    cost(message.payload_bytes, attributes)
+/// What the byte bound charges for a new message.
+pub(super) fn cost_of<P: PayloadHandle>(new: &NewMessage<P>) -> u64 {
+    let content = &new.content;
+    let partition = content.partition.as_ref().map_or(0, |partition| partition.as_str().len());
+    let texts = content.topic.as_str().len() + partition + content.attributes.bytes() + new.trace.bytes();
+    let hash = new.hash.as_ref().map_or(0, CallerHash::bytes);
+    cost_of_key(&new.key) + u64::from(content.payload.bytes()) + (texts + hash) as u64
 }
 
-impl<P: Clone> Machine<P> {
-    /// What the byte bound charges for a message.
-    pub(super) fn cost(&self, slot: Slot) -> u64 {
-        cost_of(&self.messages[slot])
+impl<P: PayloadHandle> Machine<P> {
+    /// What the byte bound charges for a message as it stands.
+    fn cost(&self, slot: Slot) -> u64 {
+        let message = &self.messages[slot];
+        let topic = message.lane.some().map_or(0, |lane| self.lanes.topic(lane).as_str().len());
+        let partition = message.partition.some().map_or(0, |name| self.partitions.name(name).as_str().len());
+        let rare = message.rare.as_ref().map_or(0, |rare| rare.bytes());
+        cost_of_key(&message.key) + u64::from(message.payload_bytes) + (topic + partition + rare) as u64
     }
 
-    /// Counts a message that has come in, or whose content has just been set.
+    /// Charges a message that has come in or changed; answers what it was charged before.
+    pub(super) fn charge(&mut self, slot: Slot) {
+        let cost = self.cost(slot);
+        let charged = u32::try_from(cost).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut self.messages[slot].charged, charged);
+        self.tally.bytes = self.tally.bytes + u64::from(charged) - u64::from(before);
+    }
+
+    /// Charges nothing more for a message that goes.
+    pub(super) fn discharge(&mut self, slot: Slot) {
+        self.tally.bytes -= u64::from(std::mem::take(&mut self.messages[slot].charged));
+    }
+
+    /// Counts a message that has come in, or that has just joined its lane.
     pub(super) fn count_in(&mut self, slot: Slot) {
         let message = &self.messages[slot];
         self.tally.add(message.key.namespace, message.class);
-        self.tally.bytes += cost_of(message);
         if let Some(lane) = message.lane.some() {
             self.lanes.census(lane).add(message.class);
         }
     }
 
-    /// Takes a message out of the counts before it goes, or before its content changes.
+    /// Takes a message out of the counts before it goes, or before it leaves its lane.
     pub(super) fn count_out(&mut self, slot: Slot) {
         let message = &self.messages[slot];
         self.tally.subtract(message.key.namespace, message.class);
-        self.tally.bytes -= cost_of(message);
         if let Some(lane) = message.lane.some() {
             self.lanes.census(lane).subtract(message.class);
         }

@@ -5,13 +5,13 @@ use super::content::fill;
 use super::message::Message;
 use super::{Effect, Journal, Machine, Record};
 use crate::annotation::LastError;
-use crate::error::{Error, Kind};
 use crate::id::Uid;
 use crate::message::{DeadReason, Grant, GrantEnd, Policy, State};
+use crate::payload::PayloadHandle;
 use crate::port::{AttemptCount, Settled, VerdictKind};
 use crate::time::Timestamp;
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Records and enacts an effect on a message that is here.
     pub(super) fn commit(&mut self, journal: &mut dyn Journal<P>, slot: Slot, effect: Effect<'_, P>) {
         journal.record(Record { at: self.now, uid: self.messages[slot].uid, effect });
@@ -28,34 +28,6 @@ impl<P: Clone> Machine<P> {
     ) -> Slot {
         journal.record(Record { at: self.now, uid, effect });
         self.enact_new(uid, key_hash, effect)
-    }
-
-    /// Enacts a recorded effect again. Decides nothing, reads neither clock nor disk.
-    ///
-    /// Fails with [`Kind::Corrupt`] if the effect does not fit what was replayed before it.
-    pub fn replay(&mut self, record: Record<'_, P>) -> Result<(), Error> {
-        self.now = self.now.max(record.at);
-        let key = match record.effect {
-            Effect::Accepted { message, .. } => Some(&message.key),
-            Effect::Recorded { key, .. } => Some(key),
-            Effect::Restored(snapshot) => Some(&snapshot.key),
-            _ => None,
-        };
-        match (key, self.find_uid(record.uid)) {
-            (None, Some(slot)) => self.enact(slot, record.effect),
-            (Some(key), found) => {
-                if let Some(slot) = found {
-                    self.remove(slot);
-                }
-                self.enact_new(record.uid, self.hash_key(key), record.effect);
-            }
-            (None, None) => {
-                let text =
-                    format!("the journal changes message {} that it never brought in: verify it", record.uid);
-                return Err(Error::new(Kind::Corrupt, text));
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn enact_new(&mut self, uid: Uid, key_hash: u64, effect: Effect<'_, P>) -> Slot {
@@ -83,7 +55,7 @@ impl<P: Clone> Machine<P> {
                 }
                 message
             }
-            Effect::Restored(snapshot) => self.thaw(snapshot),
+            Effect::Restored(snapshot) => self.thaw(snapshot, key_hash),
             _ => unreachable!("only these bring a message in"),
         };
         self.insert(message, key_hash)
@@ -102,6 +74,7 @@ impl<P: Clone> Machine<P> {
 
     /// Puts a message that has just come in where it belongs, with the lease that it may have.
     fn settle_in(&mut self, slot: Slot) {
+        self.use_up_fence(slot);
         if self.is_leased(&self.messages[slot]) {
             self.take_off(slot);
         }
@@ -109,11 +82,17 @@ impl<P: Clone> Machine<P> {
         self.offer_touched();
     }
 
+    /// A fence that was given out once, ever, is not given out again.
+    fn use_up_fence(&mut self, slot: Slot) {
+        if let Some(fence) = self.grant(slot).map(|grant| grant.lease.fence) {
+            self.fence_next = self.fence_next.max(fence.get().saturating_add(1));
+        }
+    }
+
     /// A grant becomes current: its request can be repeated, its partition is busy.
     fn take_off(&mut self, slot: Slot) {
         let message = &mut self.messages[slot];
         let Grant { lease, request, partition, .. } = &self.grants[message.grant];
-        self.fence_next = self.fence_next.max(lease.fence.get() + 1);
         if let Some(request) = request {
             self.requests.insert((message.key.namespace, lease.owner, *request, lease.fence), slot);
         }
@@ -131,6 +110,7 @@ impl<P: Clone> Machine<P> {
                     message.change_rare(|rare| rare.hash = hash.cloned());
                 }
                 self.renew(slot);
+                self.charge(slot);
             }
             Effect::Dropped => self.remove(slot),
             _ => self.replace(slot, |machine, slot| machine.change(slot, effect)),
@@ -145,7 +125,7 @@ impl<P: Clone> Machine<P> {
                 self.refill(slot, message);
                 self.supersede(slot);
                 let row = &mut self.messages[slot];
-                row.set_policy(&message.policy);
+                row.take_policy(&message.policy);
                 row.change_rare(|rare| {
                     rare.trace = message.trace.clone();
                     rare.hash = message.hash.clone().or(rare.hash.take());
@@ -177,15 +157,15 @@ impl<P: Clone> Machine<P> {
             }
             Effect::Settled { kind, outcome, error } => self.enact_settled(slot, kind, outcome, error),
             Effect::Lapsed { exhausted } => {
-                self.ended += 1;
+                self.ended.lapsed += 1;
                 self.end_grant(slot, GrantEnd::Lost);
-                self.messages[slot].attempts += 1;
+                self.messages[slot].spend_attempt();
                 if exhausted {
                     self.die(slot, DeadReason::Exhausted);
                 }
             }
             Effect::Expired => {
-                self.ended += 1;
+                self.ended.expired += 1;
                 self.die(slot, DeadReason::Expired);
             }
             Effect::Marked { .. } | Effect::Killed { .. } | Effect::Redriven { .. } => {
@@ -226,7 +206,7 @@ impl<P: Clone> Machine<P> {
 
     fn enact_grant(&mut self, slot: Slot, grant: Grant) {
         let message = &mut self.messages[slot];
-        message.deliveries += 1;
+        message.deliveries = message.deliveries.saturating_add(1);
         message.retry_at = Timestamp::EPOCH;
         match message.grant.some() {
             Some(before) => self.grants[before] = grant,
@@ -235,6 +215,7 @@ impl<P: Clone> Machine<P> {
         if let Some(lane) = message.lane.some() {
             self.lanes.given(lane, message.number);
         }
+        self.use_up_fence(slot);
         self.take_off(slot);
     }
 
@@ -245,12 +226,13 @@ impl<P: Clone> Machine<P> {
             Settled::Done => self.finish(slot),
             Settled::Retrying { at } => {
                 let message = &mut self.messages[slot];
-                message.attempts += 1;
+                message.spend_attempt();
                 message.retry_at = at;
             }
             Settled::Dead { reason } => {
-                let spent = kind == VerdictKind::Abandon && reason == DeadReason::Exhausted;
-                self.messages[slot].attempts += u32::from(spent);
+                if kind == VerdictKind::Abandon && reason == DeadReason::Exhausted {
+                    self.messages[slot].spend_attempt();
+                }
                 self.die(slot, reason);
             }
             Settled::Superseded | Settled::Released => {}

@@ -2,7 +2,9 @@
 //!
 //! A store that keeps a cold side takes a snapshot with its version, writes it, and evicts the message only if that is
 //! still its version. Before an operation it asks [`Machine::needs`] about the uids and keys that the operation names,
-//! looks those up in the cold side, and hands what it finds to [`Machine::recall`]. What is in memory wins.
+//! looks those up in the cold side, and hands what it finds to [`Machine::recall`]. What is in memory wins; and once a
+//! message was recalled, its cold copy is void, for it may change or go: the store must not find it again. A message that is
+//! not due yet is recalled before the earlier of its due time and its expiry.
 
 use super::Machine;
 use super::arena::Slot;
@@ -12,19 +14,25 @@ use crate::id::Uid;
 use crate::key::Ref;
 use crate::limits::REPEAT_WINDOW;
 use crate::message::{Snapshot, State};
+use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
 
 /// Which state of a message a snapshot shows. No two states of any message share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(u64);
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Whether memory cannot answer for this uid or key: it may be on the cold side.
     pub fn needs(&self, target: &Ref) -> bool {
         match target {
             Ref::Uid(uid) => self.find_uid(*uid).is_none(),
             Ref::Key(key) => self.entry(self.hash_key(key), key).is_none(),
         }
+    }
+
+    /// A message as it stands, as far as time has taken effect.
+    pub fn peek(&self, uid: Uid) -> Option<Snapshot<P>> {
+        self.find_uid(uid).map(|slot| self.snapshot(slot))
     }
 
     /// A message as it stands and the version of that, if it may leave memory: Dead, Done for longer than repeats of
@@ -55,22 +63,22 @@ impl<P: Clone> Machine<P> {
             return;
         }
         let key_hash = self.hash_key(&snapshot.key);
-        let taken = self.entry(key_hash, &snapshot.key).is_some();
-        let mut message = self.thaw(snapshot);
+        let mut message = self.thaw(snapshot, key_hash);
         // A lapsed key may have been taken over by a message that is on the cold side now; its entry must not hide that.
-        message.keyed &= !taken && message.holds_key(self.now);
+        message.keyed &= message.holds_key(self.now);
         self.insert(message, key_hash);
     }
 
-    /// A message from its snapshot, not yet in any index.
-    pub(super) fn thaw(&mut self, snapshot: &Snapshot<P>) -> Message<P> {
+    /// A message from its snapshot, not yet in any index. It does not take its key from one that holds it now.
+    pub(super) fn thaw(&mut self, snapshot: &Snapshot<P>, key_hash: u64) -> Message<P> {
+        let taken = self.holder(key_hash, &snapshot.key).is_some();
         let key = self.keys.share(&snapshot.key);
         let accepted_at = snapshot.accepted_at;
         let mut message = Message::new(snapshot.uid, snapshot.number, key, &snapshot.policy, accepted_at);
         if let Some(content) = &snapshot.content {
             fill(&mut self.lanes, &mut self.partitions, &mut message, content);
         }
-        message.keyed = snapshot.keyed;
+        message.keyed = snapshot.keyed && !taken;
         message.state = snapshot.state;
         message.dead = snapshot.dead;
         message.fingerprint = snapshot.fingerprint;

@@ -7,6 +7,7 @@ use super::arena::Slot;
 use super::index::Index;
 use crate::id::Uid;
 use crate::key::{Key, Ref};
+use crate::payload::PayloadHandle;
 use crate::text::Source;
 
 /// Keys come from outside, so the hashes are keyed: nobody can choose keys that collide.
@@ -47,7 +48,7 @@ impl Sources {
     }
 }
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     pub(super) fn hash_key(&self, key: &Key) -> u64 {
         self.keys.hasher.hash_one(key)
     }

@@ -18,6 +18,8 @@ struct TopicRow {
     /// The lanes that have something claimable, and the one that was served last.
     ready: BTreeSet<Shard>,
     served: Shard,
+    /// When a claim that names it was served from it last, in claims.
+    served_at: u64,
     census: Census,
     woken: bool,
 }
@@ -55,7 +57,10 @@ pub(super) struct Lanes {
     ready: [BTreeSet<Slot>; Namespace::ALL.len()],
     served: [Option<Slot>; Namespace::ALL.len()],
     /// Topics that became claimable since the store last asked.
-    woken: Vec<Slot>,
+    woken: Vec<(Namespace, Topic)>,
+    /// Nobody is to be woken: what happens now has happened before.
+    pub(super) replaying: bool,
+    turns: u64,
 }
 
 impl Lanes {
@@ -71,6 +76,7 @@ impl Lanes {
                     lanes: BTreeMap::new(),
                     ready: BTreeSet::new(),
                     served: Shard::default(),
+                    served_at: 0,
                     census: Census::default(),
                     woken: false,
                 });
@@ -96,9 +102,6 @@ impl Lanes {
         let row = &mut self.topics[topic];
         row.lanes.remove(&shard);
         if row.lanes.is_empty() {
-            if row.woken {
-                self.woken.retain(|woken| *woken != topic);
-            }
             let row = self.topics.remove(topic);
             self.by_name[row.namespace as usize].remove(&row.name);
         }
@@ -127,8 +130,12 @@ impl Lanes {
     /// Makes a message claimable.
     pub(super) fn offer(&mut self, lane: Slot, number: Number, message: Slot) {
         self.rows[lane].ready.insert(number, message);
-        if self.rows[lane].ready.len() == 1 {
+        let Lane { ready, restart, .. } = &self.rows[lane];
+        let (first, held_back) = (ready.len() == 1, restart.is_some());
+        if first {
             self.open(lane);
+        }
+        if first || held_back {
             self.wake(lane);
         }
     }
@@ -153,9 +160,10 @@ impl Lanes {
 
     /// Has those woken who wait for the lane's topic.
     fn wake(&mut self, lane: Slot) {
-        let topic = self.rows[lane].topic;
-        if !std::mem::replace(&mut self.topics[topic].woken, true) {
-            self.woken.push(topic);
+        let row = &mut self.topics[self.rows[lane].topic];
+        if !self.replaying && !row.woken {
+            row.woken = true;
+            self.woken.push((row.namespace, row.name.clone()));
         }
     }
 
@@ -167,6 +175,19 @@ impl Lanes {
         if row.ready.is_empty() {
             self.ready[row.namespace as usize].remove(&topic);
         }
+    }
+
+    /// Those of the named topics that have messages, the one that was served longest ago first.
+    pub(super) fn in_turn(&self, namespace: Namespace, names: &[Topic]) -> Vec<Slot> {
+        let mut topics: Vec<_> = names.iter().filter_map(|name| self.find_topic(namespace, name)).collect();
+        topics.sort_by_key(|topic| self.topics[*topic].served_at);
+        topics
+    }
+
+    /// Notes that a claim which names the topic was served from it.
+    pub(super) fn note_served(&mut self, topic: Slot) {
+        self.turns += 1;
+        self.topics[topic].served_at = self.turns;
     }
 
     /// The ready topic whose turn it is, among all of a namespace.
@@ -223,10 +244,11 @@ impl Lanes {
 
     /// The topics that became claimable since the last call.
     pub(super) fn take_woken(&mut self, mut tell: impl FnMut(Namespace, &Topic)) {
-        for topic in self.woken.drain(..) {
-            let row = &mut self.topics[topic];
-            row.woken = false;
-            tell(row.namespace, &row.name);
+        for (namespace, name) in self.woken.drain(..) {
+            if let Some(topic) = self.by_name[namespace as usize].get(&name) {
+                self.topics[*topic].woken = false;
+            }
+            tell(namespace, &name);
         }
     }
 }

@@ -2,13 +2,28 @@
 
 use super::arena::Slot;
 use super::{Effect, Machine, Turn};
+use crate::id::{Fence, Number};
 use crate::key::Namespace;
 use crate::limits::MAILBOX_EXTEND_FACTOR;
 use crate::message::{Grant, GrantEnd, Lease};
+use crate::payload::PayloadHandle;
 use crate::port::{Extended, Extension};
 use crate::time::{Span, Timestamp};
 
-impl<P: Clone> Machine<P> {
+/// What a machine cannot know from a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resume {
+    /// The store's time, never before what was recorded.
+    pub now: Timestamp,
+    /// No number below this is given out: higher than that of any message that is not in memory.
+    pub number_floor: Number,
+    /// No fence below this is given out: higher than any that was ever granted.
+    pub fence_floor: Fence,
+    /// Leases may have been lost in the restart: until then nothing that is here is given out, and no lease ends.
+    pub held_until: Timestamp,
+}
+
+impl<P: PayloadHandle> Machine<P> {
     pub(super) fn grant(&self, slot: Slot) -> Option<&Grant> {
         self.messages[slot].grant.some().map(|grant| &self.grants[grant])
     }
@@ -62,9 +77,14 @@ impl<P: Clone> Machine<P> {
         }
     }
 
-    /// To be called once after a replay: deliveries that are out now were given out before the restart, and bound how
-    /// far their mailbox lanes run ahead of them.
-    pub fn resume(&mut self) {
+    /// To be called once after a replay, before the first operation.
+    ///
+    /// Deliveries that are out now were given out before the restart, and bound how far their mailbox lanes run ahead of
+    /// them.
+    pub fn resume(&mut self, resume: Resume) {
+        self.now = self.now.max(resume.now);
+        self.number_next = self.number_next.max(resume.number_floor.0);
+        self.fence_next = self.fence_next.max(resume.fence_floor.get());
         for (_, message) in self.messages.iter() {
             if message.key.namespace == Namespace::Mailbox
                 && self.is_leased(message)
@@ -72,6 +92,24 @@ impl<P: Clone> Machine<P> {
             {
                 self.lanes.inherit(lane, message.number);
             }
+        }
+        if resume.held_until > self.now {
+            self.hold_back(resume.held_until);
+        }
+    }
+
+    /// Gives out nothing that is here before `until`, and lets no current lease end before it.
+    fn hold_back(&mut self, until: Timestamp) {
+        self.held_back = (self.next_number(), until);
+        let slots: Vec<_> = self.messages.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.replace(slot, |machine, slot| {
+                let message = &machine.messages[slot];
+                if machine.is_leased(message) {
+                    let lease = &mut machine.grants[message.grant].lease;
+                    lease.until = lease.until.max(until);
+                }
+            });
         }
     }
 }

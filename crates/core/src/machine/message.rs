@@ -40,6 +40,8 @@ pub(super) struct Message<P> {
     window_ms: u64,
     keep_ms: Option<std::num::NonZeroU64>,
     pub(super) payload_bytes: u32,
+    /// What the byte bound charges for it.
+    pub(super) charged: u32,
     pub(super) attempts: u32,
     pub(super) deliveries: u32,
     attempts_max: Option<std::num::NonZeroU32>,
@@ -56,6 +58,8 @@ pub(super) struct Message<P> {
     divergence: Divergence,
     pub(super) keep_finished: bool,
     pub(super) keyed: bool,
+    /// Its shelf need not keep it any longer; see `retention.rs`.
+    pub(super) unbound: bool,
     pub(super) place: Place,
     pub(super) class: Class,
 }
@@ -72,6 +76,13 @@ pub(super) struct Rare {
 }
 
 impl Rare {
+    /// Bytes of all texts.
+    pub(super) fn bytes(&self) -> usize {
+        let hash = self.hash.as_ref().map_or(0, CallerHash::bytes);
+        let error = self.last_error.as_ref().map_or(0, |error| error.as_str().len());
+        self.attributes.bytes() + self.trace.bytes() + hash + error
+    }
+
     fn is_empty(&self) -> bool {
         self.due.is_none()
             && self.expires.is_none()
@@ -104,6 +115,7 @@ impl<P> Message<P> {
             window_ms: 0,
             keep_ms: None,
             payload_bytes: 0,
+            charged: 0,
             attempts: 0,
             deliveries: 0,
             attempts_max: None,
@@ -117,6 +129,7 @@ impl<P> Message<P> {
             divergence: policy.divergence,
             keep_finished: false,
             keyed: true,
+            unbound: false,
             place: Place::Aside,
             class: Class::Seen,
         };
@@ -132,6 +145,17 @@ impl<P> Message<P> {
         self.attempts_max = policy.attempts_max;
         self.divergence = policy.divergence;
         self.keep_finished = policy.keep_finished;
+    }
+
+    /// Takes the policy of the first content over. What was promised before is kept.
+    pub(super) fn take_policy(&mut self, policy: &Policy) {
+        let promised_ms = self.dedup_until().as_millis().saturating_sub(self.accepted_at.as_millis());
+        self.set_policy(policy);
+        self.window_ms = self.window_ms.max(promised_ms);
+    }
+
+    pub(super) fn spend_attempt(&mut self) {
+        self.attempts = self.attempts.saturating_add(1);
     }
 
     pub(super) fn policy(&self) -> Policy {

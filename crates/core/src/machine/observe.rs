@@ -2,20 +2,21 @@
 
 use super::accept::diverges;
 use super::arena::Slot;
-use super::counts::cost;
+use super::counts::cost_of_key;
 use super::{Effect, Machine, Turn};
 use crate::hash::CallerHash;
 use crate::key::Key;
 use crate::message::{Hold, Lease, State};
+use crate::payload::PayloadHandle;
 use crate::port::{Begin, Begun, Observed, Sighting};
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Notes that a key came by; see [`crate::Store::observe`].
     pub fn observe(&mut self, turn: &mut Turn<'_, P>, sighting: &Sighting) -> Observed {
         self.advance(turn);
         let key_hash = self.hash_key(&sighting.key);
         let Some(slot) = self.holder(key_hash, &sighting.key) else {
-            if let Some(retry_after) = self.full(cost(0, 0)) {
+            if let Some(retry_after) = self.full(cost_of_key(&sighting.key)) {
                 return Observed::Saturated { retry_after };
             }
             let hash = sighting.hash.as_ref();
@@ -51,7 +52,7 @@ impl<P: Clone> Machine<P> {
                 slot
             }
             None => {
-                if let Some(retry_after) = self.full(cost(0, 0)) {
+                if let Some(retry_after) = self.full(cost_of_key(&begin.key)) {
                     return Begun::Saturated { retry_after };
                 }
                 self.record(turn, key_hash, &begin.key, begin.hold, None, State::Seen)

@@ -1,13 +1,14 @@
 //! An operator's orders: no lease is needed, and a current one ends.
 
 use super::arena::Slot;
-use super::counts::cost;
+use super::counts::cost_of_key;
 use super::{Effect, Machine, Turn};
 use crate::key::Ref;
 use crate::message::{DeadReason, State};
+use crate::payload::PayloadHandle;
 use crate::port::{Action, Operated, Order};
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Carries out one order; see [`Action`].
     pub fn operate(&mut self, turn: &mut Turn<'_, P>, order: &Order) -> Operated {
         self.advance(turn);
@@ -29,7 +30,7 @@ impl<P: Clone> Machine<P> {
         let (Ref::Key(key), Action::MarkProcessed { hold }) = (&order.target, &order.action) else {
             return Operated::Unknown;
         };
-        if let Some(retry_after) = self.full(cost(0, 0)) {
+        if let Some(retry_after) = self.full(cost_of_key(key)) {
             return Operated::Saturated { retry_after };
         }
         let slot = self.record(turn, self.hash_key(key), key, *hold, None, State::Done);

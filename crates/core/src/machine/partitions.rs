@@ -7,6 +7,7 @@ use super::arena::{Arena, Slot};
 use super::counts::Class;
 use crate::id::Number;
 use crate::key::Namespace;
+use crate::payload::PayloadHandle;
 use crate::text::Partition;
 
 struct Row {
@@ -87,6 +88,11 @@ impl Partitions {
         was_offered
     }
 
+    /// Whether nothing of the partition is in flight; what has no partition is always free.
+    pub(super) fn is_free(&self, partition: Slot) -> bool {
+        partition.some().is_none_or(|partition| self.rows[partition].in_flight == Slot::NONE)
+    }
+
     /// Keeps a partition busy with a message.
     pub(super) fn fly(&mut self, namespace: Namespace, name: &Partition, message: Slot) -> Slot {
         let partition = self.join(namespace, name);
@@ -105,7 +111,7 @@ impl Partitions {
     }
 }
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Lets each touched partition offer the message that is now first, if any may go.
     pub(super) fn offer_touched(&mut self) {
         while let Some(partition) = self.partitions.touched.pop() {
@@ -115,12 +121,12 @@ impl<P: Clone> Machine<P> {
     }
 
     fn offer_first(&mut self, partition: Slot) {
-        let row = &mut self.partitions.rows[partition];
+        let row = &self.partitions.rows[partition];
         let first = row.queue.first_key_value().map(|(_, message)| *message);
         let free = row.in_flight == Slot::NONE;
-        let wanted = first.filter(|first| free && self.messages[*first].retry_at <= self.now);
+        let wanted = first.filter(|first| free && self.retry_at(&self.messages[*first]) <= self.now);
         let wanted = wanted.unwrap_or(Slot::NONE);
-        let before = std::mem::replace(&mut row.offered, wanted);
+        let before = std::mem::replace(&mut self.partitions.rows[partition].offered, wanted);
         if before == wanted {
             return;
         }

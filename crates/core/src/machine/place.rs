@@ -5,11 +5,18 @@ use super::arena::Slot;
 use super::counts::Class;
 use super::message::{Message, Place};
 use crate::message::State;
+use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     pub(super) fn is_leased(&self, message: &Message<P>) -> bool {
         message.grant.some().is_some_and(|grant| self.grants[grant].end.is_none())
+    }
+
+    /// When a message may be given out again, as far as that does not depend on its due time.
+    pub(super) fn retry_at(&self, message: &Message<P>) -> Timestamp {
+        let (below, until) = self.held_back;
+        if message.number < below { message.retry_at.max(until) } else { message.retry_at }
     }
 
     /// Takes a message out of its place, changes it, and puts it where it belongs then.
@@ -40,6 +47,7 @@ impl<P: Clone> Machine<P> {
 
     pub(super) fn place(&mut self, slot: Slot) {
         self.renew(slot);
+        self.charge(slot);
         let message = &self.messages[slot];
         match message.state {
             State::Seen | State::Processing if self.is_leased(message) => self.place_leased(slot),
@@ -65,8 +73,9 @@ impl<P: Clone> Machine<P> {
 
     fn place_waiting(&mut self, slot: Slot) {
         let now = self.now;
+        let retry = self.retry_at(&self.messages[slot]);
         let message = &mut self.messages[slot];
-        let (due, retry, expires) = (message.due(), message.retry_at, message.expires());
+        let (due, expires) = (message.due(), message.expires());
         let (lane, partition, number) = (message.lane, message.partition, message.number);
         let later = |at: Timestamp| if at > now { at } else { Timestamp::NEVER };
         let mut class = Class::Waiting;

@@ -7,6 +7,7 @@ use crate::annotation::Attributes;
 use crate::id::Number;
 use crate::key::Ref;
 use crate::message::{Content, Snapshot, State};
+use crate::payload::PayloadHandle;
 use crate::port::{Counts, Cursor, Page, Query, Scope};
 use crate::text::Topic;
 use crate::time::Timestamp;
@@ -14,7 +15,7 @@ use crate::time::Timestamp;
 /// Messages that one page looks at, at most: a listing with a rare filter must not hold everybody up.
 const PAGE_LOOKS_MAX: usize = 10_000;
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Reads one message; see [`crate::Store::get`].
     pub fn get(&mut self, turn: &mut Turn<'_, P>, target: &Ref) -> Option<Snapshot<P>> {
         self.advance(turn);
@@ -70,6 +71,11 @@ impl<P: Clone> Machine<P> {
         }
     }
 
+    /// What the byte bound counts: payloads, attributes and the fixed cost of each record.
+    pub fn live_bytes(&self) -> u64 {
+        self.tally.bytes()
+    }
+
     /// Tells which topics became claimable since the last call: whom to wake.
     pub fn take_woken(&mut self, tell: impl FnMut(crate::key::Namespace, &Topic)) {
         self.lanes.take_woken(tell);
@@ -84,7 +90,6 @@ impl<P: Clone> Machine<P> {
             shard: self.lanes.shard(lane),
             partition: message.partition.some().map(|partition| self.partitions.name(partition).clone()),
             payload: message.payload.clone()?,
-            payload_bytes: message.payload_bytes,
             attributes: rare.map_or_else(Attributes::default, |rare| rare.attributes.clone()),
             due: rare.and_then(|rare| rare.due),
             expires: rare.and_then(|rare| rare.expires),

@@ -5,109 +5,149 @@ use std::time::Duration;
 
 use super::arena::Slot;
 use super::counts::Class;
+use super::message::Message;
 use super::{Effect, Machine, Turn};
 use crate::id::Number;
 use crate::limits::REPEAT_WINDOW;
 use crate::message::State;
+use crate::payload::PayloadHandle;
 use crate::port::{Budget, Upkept};
 use crate::time::Timestamp;
 
+/// Messages in one state. What must be kept for a while lies by the end of that while; what need not, by age.
+#[derive(Default)]
+struct Shelf {
+    bound: BTreeSet<(Timestamp, Slot)>,
+    free: BTreeSet<(Timestamp, Slot)>,
+}
+
 #[derive(Default)]
 pub(super) struct Shelves {
-    /// Done, by the moment at which it may be forgotten.
-    done: BTreeSet<(Timestamp, Slot)>,
-    /// Seen and not leased, by when it came first.
-    seen: BTreeSet<(Timestamp, Slot)>,
-    /// Dead, by when it died.
-    dead: BTreeSet<(Timestamp, Slot)>,
+    done: Shelf,
+    /// Seen and not leased.
+    seen: Shelf,
+    dead: Shelf,
     /// Dead, by number: operators list it often, and it is rare among millions.
     pub(super) dead_numbers: BTreeMap<Number, Slot>,
 }
 
 impl Shelves {
-    pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
-        self.done.first().map(|(at, _)| *at)
-    }
-}
-
-impl<P: Clone> Machine<P> {
-    /// When a Done message may be forgotten.
-    fn forget_at(&self, slot: Slot) -> Timestamp {
-        let message = &self.messages[slot];
-        let repeats = message.finished_at.after(REPEAT_WINDOW);
-        if message.keyed { repeats.max(message.dedup_until()) } else { repeats }
-    }
-
-    pub(super) fn shelve(&mut self, slot: Slot) {
-        let message = &self.messages[slot];
-        match message.state {
-            State::Done => {
-                self.shelves.done.insert((self.forget_at(slot), slot));
-                self.classify(slot, Class::Done);
-            }
-            State::Dead => {
-                self.shelves.dead.insert((message.finished_at, slot));
-                self.shelves.dead_numbers.insert(message.number, slot);
-                self.classify(slot, Class::Dead);
-            }
-            State::Seen => {
-                self.shelves.seen.insert((message.accepted_at, slot));
-                self.classify(slot, Class::Seen);
-            }
-            State::Processing => unreachable!("what is worked on is not shelved"),
+    fn of(&mut self, state: State) -> Option<&mut Shelf> {
+        match state {
+            State::Done => Some(&mut self.done),
+            State::Dead => Some(&mut self.dead),
+            State::Seen => Some(&mut self.seen),
+            State::Processing => None,
         }
     }
 
-    pub(super) fn unshelve(&mut self, slot: Slot) {
+    /// When the next Done message may be forgotten.
+    pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
+        let first = self.done.free.first().or(self.done.bound.first());
+        first.map(|(at, _)| *at)
+    }
+}
+
+/// Until when a message must be kept, whatever the retention: its receipt promises to know duplicates, and repeats of its
+/// last settlement want their answer.
+fn bound_until<P>(message: &Message<P>) -> Timestamp {
+    let promised = if message.keyed { message.dedup_until() } else { Timestamp::EPOCH };
+    match message.state {
+        State::Done | State::Dead => promised.max(message.finished_at.after(REPEAT_WINDOW)),
+        State::Seen | State::Processing => promised,
+    }
+}
+
+/// From when the retention of its state counts.
+fn since<P>(message: &Message<P>) -> Timestamp {
+    if message.state == State::Seen { message.accepted_at } else { message.finished_at }
+}
+
+impl<P: PayloadHandle> Machine<P> {
+    pub(super) fn shelve(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        match message.state {
-            State::Done => {
-                self.shelves.done.remove(&(self.forget_at(slot), slot));
-            }
-            State::Dead => {
-                self.shelves.dead.remove(&(message.finished_at, slot));
-                self.shelves.dead_numbers.remove(&message.number);
-            }
-            State::Seen => {
-                self.shelves.seen.remove(&(message.accepted_at, slot));
-            }
-            State::Processing => {}
+        let class = match message.state {
+            State::Done => Class::Done,
+            State::Dead => Class::Dead,
+            State::Seen => Class::Seen,
+            State::Processing => unreachable!("what is worked on is not shelved"),
+        };
+        if message.state == State::Dead {
+            self.shelves.dead_numbers.insert(message.number, slot);
+        }
+        if let Some(kept) = self.shelves.of(message.state) {
+            kept.bound.insert((bound_until(message), slot));
+        }
+        self.classify(slot, class);
+    }
+
+    pub(super) fn unshelve(&mut self, slot: Slot) {
+        let message = &mut self.messages[slot];
+        if message.state == State::Dead {
+            self.shelves.dead_numbers.remove(&message.number);
+        }
+        let Some(kept) = self.shelves.of(message.state) else { return };
+        if std::mem::take(&mut message.unbound) {
+            kept.free.remove(&(since(message), slot));
+        } else {
+            kept.bound.remove(&(bound_until(message), slot));
         }
     }
 
     /// Does a bounded piece of what time has made necessary.
     pub fn upkeep(&mut self, turn: &mut Turn<'_, P>, budget: Budget) -> Upkept {
-        let before = self.ended;
-        self.advance(turn);
         let mut forgotten = 0;
-        while forgotten < u64::from(budget.items_max) {
-            let Some(slot) = self.next_to_forget(budget) else { break };
-            self.commit(turn.journal, slot, Effect::Dropped);
-            forgotten += 1;
+        if self.catch_up(turn, budget.items_max) {
+            for (state, keep) in retentions(budget) {
+                self.unbind(state, budget.items_max);
+                while forgotten < u64::from(budget.items_max)
+                    && let Some(slot) = self.over(state, keep)
+                {
+                    self.commit(turn.journal, slot, Effect::Dropped);
+                    forgotten += 1;
+                }
+            }
         }
-        Upkept { done: self.ended - before + forgotten, next_due: self.next_due(budget) }
+        let ended = std::mem::take(&mut self.ended);
+        Upkept { lapsed: ended.lapsed, expired: ended.expired, forgotten, next_due: self.next_due(budget) }
     }
 
-    fn next_to_forget(&self, budget: Budget) -> Option<Slot> {
-        let over = |shelf: &BTreeSet<(Timestamp, Slot)>, keep: Option<Duration>| {
-            let (since, slot) = shelf.first()?;
-            (since.after(keep?) <= self.now).then_some(*slot)
-        };
-        over(&self.shelves.done, Some(Duration::ZERO))
-            .or_else(|| over(&self.shelves.dead, budget.dead_keep))
-            .or_else(|| over(&self.shelves.seen, budget.seen_keep))
+    /// Moves messages that need no longer be kept to where the retention finds them.
+    fn unbind(&mut self, state: State, items_max: u32) {
+        let Some(kept) = self.shelves.of(state) else { return };
+        for _ in 0..items_max {
+            let Some((until, slot)) = kept.bound.first().copied().filter(|(until, _)| *until <= self.now)
+            else {
+                return;
+            };
+            kept.bound.remove(&(until, slot));
+            let message = &mut self.messages[slot];
+            message.unbound = true;
+            kept.free.insert((since(message), slot));
+        }
     }
 
-    /// When time brings something next: what a timer should wait for.
-    pub fn next_due(&self, budget: Budget) -> Option<Timestamp> {
-        let over =
-            |shelf: &BTreeSet<(Timestamp, Slot)>, keep: Option<Duration>| Some(shelf.first()?.0.after(keep?));
-        let moments = [
-            self.timers.next(),
-            self.shelves.next_forgotten(),
-            over(&self.shelves.dead, budget.dead_keep),
-            over(&self.shelves.seen, budget.seen_keep),
-        ];
-        moments.into_iter().flatten().min()
+    /// A message that the retention lets go.
+    fn over(&mut self, state: State, keep: Option<Duration>) -> Option<Slot> {
+        let (since, slot) = self.shelves.of(state)?.free.first()?;
+        (since.after(keep?) <= self.now).then_some(*slot)
     }
+
+    /// When time brings something next: what a timer should wait for. A call in between may bring something earlier.
+    pub fn next_due(&mut self, budget: Budget) -> Option<Timestamp> {
+        let timer = self.timers.next();
+        let shelves = retentions(budget).into_iter().filter_map(|(state, keep)| {
+            let kept = self.shelves.of(state)?;
+            let bound = kept.bound.first().map(|(until, _)| *until);
+            let free = kept.free.first().map(|(since, _)| since.after(keep.unwrap_or_default()));
+            keep.and(bound.into_iter().chain(free).min())
+        });
+        timer.into_iter().chain(shelves).min().filter(|at| *at != Timestamp::NEVER)
+    }
+}
+
+/// What each state's messages are kept for beyond what was promised.
+fn retentions(budget: Budget) -> [(State, Option<Duration>); 3] {
+    let Budget { seen_keep, dead_keep, .. } = budget;
+    [(State::Done, Some(Duration::ZERO)), (State::Dead, dead_keep), (State::Seen, seen_keep)]
 }

@@ -3,9 +3,10 @@
 use super::arena::Slot;
 use super::{Effect, Machine, Turn};
 use crate::message::{DeadReason, GrantEnd};
+use crate::payload::PayloadHandle;
 use crate::port::{Settled, Settlement, Verdict};
 
-impl<P: Clone> Machine<P> {
+impl<P: PayloadHandle> Machine<P> {
     /// Settles one delivery; see [`crate::Store::work`].
     pub fn settle(&mut self, turn: &mut Turn<'_, P>, settlement: &Settlement) -> Settled {
         self.advance(turn);

@@ -5,7 +5,7 @@ use crate::hash::{CallerHash, Fingerprint};
 use crate::id::{Fence, Number, Owner, RequestId, Uid};
 use crate::key::Key;
 use crate::message::{Content, Policy};
-use crate::payload::Payload;
+use crate::payload::{Omitted, Payload, PayloadHandle};
 use crate::port::{Receipt, Settled, VerdictKind};
 use crate::text::Partition;
 use crate::time::Timestamp;
@@ -81,7 +81,7 @@ pub struct Grant {
     pub end: Option<GrantEnd>,
 }
 
-/// Everything that is known about a message at one moment. `Snapshot<()>` leaves the payload out.
+/// Everything that is known about a message at one moment. `Snapshot<Omitted>` leaves the payload out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot<P = Payload> {
     /// Its identity.
@@ -148,7 +148,10 @@ impl<P> Snapshot<P> {
     }
 
     /// The same without the payload.
-    pub fn without_payload(self) -> Snapshot<()> {
+    pub fn without_payload(self) -> Snapshot<Omitted>
+    where
+        P: PayloadHandle,
+    {
         Snapshot {
             uid: self.uid,
             number: self.number,
@@ -156,7 +159,9 @@ impl<P> Snapshot<P> {
             keyed: self.keyed,
             state: self.state,
             dead: self.dead,
-            content: self.content.map(|content| content.with_payload(|_| ())),
+            content: self
+                .content
+                .map(|content| content.with_payload(|payload| Omitted { bytes: payload.bytes() })),
             fingerprint: self.fingerprint,
             hash: self.hash,
             trace: self.trace,

@@ -11,6 +11,7 @@ use crate::id::Number;
 use crate::key::{Namespace, Ref};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::message::{DeadReason, Hold, Snapshot, State};
+use crate::payload::Omitted;
 use crate::port::Receipt;
 use crate::text::{Source, Topic};
 
@@ -181,7 +182,7 @@ impl Query {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
     /// The messages, without their payloads.
-    pub messages: Vec<Snapshot<()>>,
+    pub messages: Vec<Snapshot<Omitted>>,
     /// Where the next page begins; none at the end.
     pub next: Option<Cursor>,
 }

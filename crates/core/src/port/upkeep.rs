@@ -7,10 +7,11 @@ use crate::time::Timestamp;
 /// How much one call of upkeep may do, and what it may forget.
 ///
 /// What is Done is forgotten when its key is no longer held and repeats of its settlement need no more answer. What is
-/// Seen or Dead stays unless a retention is given; Processing always stays.
+/// Seen or Dead stays unless a retention is given, and even then as long as its receipt promised to know duplicates and
+/// repeats of its settlement need an answer. Processing always stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Messages to forget at most.
+    /// Messages to forget, and events that time has brought to let happen, at most.
     pub items_max: u32,
     /// Seen (and not leased) messages are forgotten so long after they came first.
     pub seen_keep: Option<Duration>,
@@ -28,8 +29,13 @@ impl Budget {
 /// What one call of upkeep did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Upkept {
-    /// Leases ended, messages expired, messages forgotten.
-    pub done: u64,
-    /// When there is something to do again; not later than now if the budget ran out.
+    /// Leases that ended by themselves since the last upkeep, whichever call noticed.
+    pub lapsed: u64,
+    /// Messages that expired since the last upkeep, whichever call noticed.
+    pub expired: u64,
+    /// Messages that this call forgot.
+    pub forgotten: u64,
+    /// When there is something to do again, as far as is known now: not later than now if the budget ran out, none if
+    /// nothing is waiting for time. Any call may bring up an earlier moment, so do not sleep for long.
     pub next_due: Option<Timestamp>,
 }

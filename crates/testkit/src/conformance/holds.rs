@@ -179,6 +179,19 @@ pub async fn the_first_message_decides_the_hold(fixture: Fixture) -> TestResult 
     Ok(())
 }
 
+/// The first content brings its own policy, but what the receipt of a sighting promised stays.
+/// Holds: RULE-03, RULE-04.
+pub async fn the_first_content_cannot_shorten_the_hold(fixture: Fixture) -> TestResult {
+    let promised = fixture.sight(sighting(key("1"))).await?.dedup_until;
+    let receipt = fixture.accept(&message("1").hold(seconds(1), None)).await?;
+    assert_eq!(receipt.dedup_until, promised);
+    fixture.pass_nearly(days(30)).await;
+    assert_eq!(fixture.read(key("1")).await?.uid, receipt.uid);
+    fixture.pass(TICK).await;
+    assert_eq!(fixture.find(key("1")).await?, None);
+    Ok(())
+}
+
 /// A receipt says until when duplicates are known at least, and exactly once the message is Done.
 /// Holds: CMD-04, RULE-03.
 pub async fn a_receipt_says_how_long_its_key_is_held(fixture: Fixture) -> TestResult {

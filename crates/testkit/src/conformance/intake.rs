@@ -54,7 +54,7 @@ pub async fn a_payload_is_kept_byte_by_byte(fixture: Fixture) -> TestResult {
     let bytes: Vec<u8> = (0..=255).chain(0..=255).collect();
     fixture.accept(&message("1").payload(&bytes)).await?;
     let content = fixture.take().await?.content;
-    assert_eq!((content.payload.as_bytes(), content.payload_bytes), (&*bytes, 512));
+    assert_eq!((content.payload.as_bytes(), content.payload.len()), (&*bytes, 512));
     Ok(())
 }
 
@@ -150,10 +150,10 @@ pub async fn content_does_not_wake_a_dead_key(fixture: Fixture) -> TestResult {
 pub async fn content_brings_its_policy(fixture: Fixture) -> TestResult {
     let seen = fixture.sight(sighting(key("1"))).await?;
     assert_eq!(fixture.read(seen.uid).await?.policy.attempts_max, None);
-    let sent = message("1").attempts_max(2).hold(seconds(9), None);
+    let sent = message("1").attempts_max(2).hold(days(90), None);
     let receipt = fixture.accept(&sent).await?;
     assert_eq!(fixture.read(seen.uid).await?.policy, sent.policy);
-    assert_eq!(receipt.dedup_until, seen.accepted_at.after(seconds(9)));
+    assert_eq!(receipt.dedup_until, seen.accepted_at.after(days(90)));
     Ok(())
 }
 

@@ -153,7 +153,6 @@ impl Draft for NewMessage {
         let fresh = Self::new(self.key.clone(), topic(name), payload);
         self.content.topic = fresh.content.topic;
         self.content.payload = fresh.content.payload;
-        self.content.payload_bytes = fresh.content.payload_bytes;
         self.fingerprint = fresh.fingerprint;
         self
     }

@@ -123,6 +123,7 @@ macro_rules! conformance {
                 a_lapsed_key_finds_nothing
                 a_lapsed_key_can_be_taken_by_any_call
                 the_first_message_decides_the_hold
+                the_first_content_cannot_shorten_the_hold
                 a_receipt_says_how_long_its_key_is_held
             [intake]
                 a_new_message_is_processing_without_attempts
@@ -254,6 +255,8 @@ macro_rules! conformance {
                 upkeep_keeps_what_is_not_done
                 dead_messages_are_forgotten_by_their_retention
                 seen_keys_are_forgotten_by_their_retention
+                retention_does_not_break_a_receipt
+                retention_does_not_forget_a_settlement
                 upkeep_works_in_bounded_pieces
                 upkeep_leaves_kept_messages_alone
                 upkeep_ends_lapsed_leases

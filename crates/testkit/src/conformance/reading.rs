@@ -1,7 +1,7 @@
 //! Reading: single messages, listings, counts.
 
 use oncebox_core::{
-    Action, DeadReason, Direction, Namespace, PageSize, Query, Ref, Scope, Snapshot, State, Uid,
+    Action, DeadReason, Direction, Namespace, Omitted, PageSize, Query, Ref, Scope, Snapshot, State, Uid,
 };
 
 use super::kit::{
@@ -10,7 +10,7 @@ use super::kit::{
 };
 use crate::fixture::{Fixture, TestResult};
 
-fn listed(messages: &[Snapshot<()>]) -> Vec<&str> {
+fn listed(messages: &[Snapshot<Omitted>]) -> Vec<&str> {
     messages.iter().map(|message| message.key.id.as_str()).collect()
 }
 

@@ -1,7 +1,9 @@
 //! Upkeep: what it forgets, what it keeps, and that it does so in bounded pieces.
 
 use oncebox_core::limits::REPEAT_WINDOW;
-use oncebox_core::{Action, Budget, Namespace, Policy, Query, State, Upkept};
+use oncebox_core::{
+    Action, Budget, DeadReason, Hold, Namespace, Policy, Query, Settled, Sighting, State, StoreExt, Upkept,
+};
 
 use super::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, seconds, sighting};
 use crate::fixture::{Fixture, TestResult};
@@ -12,7 +14,7 @@ const BUDGET: Budget = Budget { items_max: 1_000, seen_keep: None, dead_keep: No
 /// Holds: IBX-098.
 /// Replays I-T56.
 pub async fn upkeep_of_an_empty_store_does_nothing(fixture: Fixture) -> TestResult {
-    assert_eq!(fixture.store.upkeep(BUDGET).await?, Upkept { done: 0, next_due: None });
+    assert_eq!(fixture.store.upkeep(BUDGET).await?, Upkept::default());
     Ok(())
 }
 
@@ -91,7 +93,7 @@ pub async fn upkeep_keeps_what_is_not_done(fixture: Fixture) -> TestResult {
 /// Holds: MBX-P-9, RULE-20.
 pub async fn dead_messages_are_forgotten_by_their_retention(fixture: Fixture) -> TestResult {
     let budget = Budget { dead_keep: Some(days(14)), ..BUDGET };
-    let receipt = fixture.accept(&message("1")).await?;
+    let receipt = fixture.accept(&message("1").hold(seconds(0), Some(days(10)))).await?;
     fixture.pass(days(9)).await;
     fixture.change(key("1"), Action::Cancel).await?;
     fixture.pass_nearly(days(14)).await;
@@ -109,8 +111,9 @@ pub async fn dead_messages_are_forgotten_by_their_retention(fixture: Fixture) ->
 pub async fn seen_keys_are_forgotten_by_their_retention(fixture: Fixture) -> TestResult {
     let budget = Budget { seen_keep: Some(days(5)), ..BUDGET };
     let leased = key_in(Namespace::Ledger, "bus", "1");
-    let receipt = fixture.sight(sighting(key("1"))).await?;
-    fixture.sight(sighting(leased.clone())).await?;
+    let hold = Hold { window: seconds(0), keep: Some(days(1)) };
+    let receipt = fixture.sight(Sighting { hold, ..sighting(key("1")) }).await?;
+    fixture.sight(Sighting { hold, ..sighting(leased.clone()) }).await?;
     fixture.pass_nearly(days(5)).await;
     fixture.begin(&leased).await?;
     fixture.observe(sighting(key("1"))).await?;
@@ -123,6 +126,40 @@ pub async fn seen_keys_are_forgotten_by_their_retention(fixture: Fixture) -> Tes
     fixture.pass(LEASE).await;
     fixture.upkeep(budget).await?;
     assert_eq!(fixture.find(leased).await?, None);
+    Ok(())
+}
+
+/// However short the retention, what a receipt promised is kept: the key of a Dead message and of a sighted one.
+/// Holds: RULE-03, RULE-20.
+pub async fn retention_does_not_break_a_receipt(fixture: Fixture) -> TestResult {
+    let budget = Budget { seen_keep: Some(seconds(1)), dead_keep: Some(seconds(1)), ..BUDGET };
+    let dead = fixture.accept(&message("dead")).await?;
+    fixture.change(key("dead"), Action::Cancel).await?;
+    let seen = fixture.sight(sighting(key("seen"))).await?;
+    fixture.pass_nearly(days(30)).await;
+    fixture.upkeep(budget).await?;
+    assert_eq!(fixture.read(key("dead")).await?.uid, dead.uid);
+    assert_eq!(fixture.read(key("seen")).await?.uid, seen.uid);
+    fixture.pass(TICK).await;
+    fixture.upkeep(budget).await?;
+    assert_eq!((fixture.find(dead.uid).await?, fixture.find(seen.uid).await?), (None, None));
+    Ok(())
+}
+
+/// However short the retention, a settlement that made a message Dead gets the same answer for ten minutes.
+/// Holds: RULE-06, RULE-20.
+pub async fn retention_does_not_forget_a_settlement(fixture: Fixture) -> TestResult {
+    let budget = Budget { dead_keep: Some(seconds(1)), ..BUDGET };
+    fixture.accept(&message("1").hold(seconds(0), None)).await?;
+    let failed = fixture.take().await?.fail(None);
+    fixture.settle(failed.clone()).await?;
+    fixture.pass_nearly(seconds(600)).await;
+    fixture.upkeep(budget).await?;
+    let again = fixture.store.settle(std::slice::from_ref(&failed)).await?;
+    assert_eq!(again, [Settled::Dead { reason: DeadReason::Failed }]);
+    fixture.pass(TICK).await;
+    fixture.upkeep(budget).await?;
+    assert_eq!(fixture.store.settle(&[failed]).await?, [Settled::LeaseLost]);
     Ok(())
 }
 

@@ -141,8 +141,7 @@ impl Model {
 
 /// Whether a claim may take the message after what it has taken so far.
 fn fits(claim: &Claim, taken: &[Delivery], message: &Snapshot) -> bool {
-    let bytes = |payload_bytes: u32| u64::from(payload_bytes);
-    let before: u64 = taken.iter().map(|delivery| bytes(delivery.content.payload_bytes)).sum();
-    let own = message.content.as_ref().map_or(0, |content| bytes(content.payload_bytes));
+    let before: u64 = taken.iter().map(|delivery| delivery.content.payload.len() as u64).sum();
+    let own = message.content.as_ref().map_or(0, |content| content.payload.len() as u64);
     taken.is_empty() || claim.bytes_max.is_none_or(|max| before + own <= max)
 }

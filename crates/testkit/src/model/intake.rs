@@ -45,7 +45,10 @@ impl Model {
         if held.state != State::Done {
             held.last_seen_at = self.now;
             if held.content.is_none() {
+                let promised = held.held_until().since(held.accepted_at);
                 self.fill(index, message);
+                let window = &mut self.rows[index].message.policy.hold.window;
+                *window = promised.max(*window);
                 return Ok(Accepted::New { receipt: self.receipt(index), diverged });
             }
             if policy == Divergence::Replace {

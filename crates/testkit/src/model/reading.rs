@@ -1,6 +1,6 @@
 //! Reading: single messages, listings, counts, and the instants at which something is about to change.
 
-use oncebox_core::{Counts, Direction, Lease, Query, Ref, Scope, Snapshot, State, Timestamp, Uid};
+use oncebox_core::{Counts, Direction, Lease, Omitted, Query, Ref, Scope, Snapshot, State, Timestamp, Uid};
 
 use super::upkeep::repeat_window_end;
 use super::{Facts, Illegal, Model};
@@ -16,7 +16,11 @@ impl Model {
     }
 
     /// What all pages of a listing together have to be, whatever the cursor and the page size of the query.
-    pub fn list(&mut self, query: &Query, told: &[Snapshot<()>]) -> Result<Vec<Snapshot<()>>, Illegal> {
+    pub fn list(
+        &mut self,
+        query: &Query,
+        told: &[Snapshot<Omitted>],
+    ) -> Result<Vec<Snapshot<Omitted>>, Illegal> {
         self.catch_up();
         for message in told {
             self.tell_number(message.uid, message.number)?;

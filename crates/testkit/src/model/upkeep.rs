@@ -6,7 +6,7 @@ use oncebox_core::{Budget, Snapshot, State, Timestamp};
 
 use super::{Facts, Model};
 
-/// How long a Done message answers the repeat of its settlement.
+/// How long a finished message answers the repeat of its settlement.
 const REPEAT: Duration = Duration::from_mins(10);
 
 impl Model {
@@ -26,20 +26,21 @@ impl Model {
     }
 }
 
-/// When a message is forgotten, if nothing happens to it before.
+/// When a message is forgotten, if nothing happens to it before: by its retention, but never before what was promised.
 fn forgotten_at(message: &Snapshot, budget: &Budget) -> Option<Timestamp> {
-    match message.state {
+    let by_retention = match message.state {
         State::Seen if message.is_leased() => None,
         State::Seen => Some(message.accepted_at.after(budget.seen_keep?)),
         State::Dead => Some(message.finished_at?.after(budget.dead_keep?)),
-        State::Done if message.keyed => Some(repeat_window_end(message)?.max(message.held_until())),
-        State::Done => repeat_window_end(message),
+        State::Done => message.finished_at,
         _ => None,
-    }
+    };
+    let promised = if message.keyed { message.held_until() } else { Timestamp::EPOCH };
+    let repeated = repeat_window_end(message).unwrap_or(Timestamp::EPOCH);
+    Some(by_retention?.max(promised).max(repeated))
 }
 
-/// Until when a Done message has to answer the repeat of its settlement.
+/// Until when a finished message has to answer the repeat of its settlement.
 pub(super) fn repeat_window_end(message: &Snapshot) -> Option<Timestamp> {
-    let done_at = message.finished_at.filter(|_| message.state == State::Done)?;
-    Some(done_at.after(REPEAT))
+    Some(message.finished_at?.after(REPEAT))
 }

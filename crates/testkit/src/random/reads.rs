@@ -1,6 +1,6 @@
 //! Everything that can be read, compared.
 
-use oncebox_core::{Direction, Namespace, Page, Query, Ref, Snapshot};
+use oncebox_core::{Direction, Namespace, Omitted, Page, Query, Ref, Snapshot};
 
 use super::compare::{Case, Difference, same};
 use super::outcome::Outcome;
@@ -56,7 +56,7 @@ impl Case {
     }
 
     /// All pages of a listing.
-    async fn list(&mut self, mut query: Query) -> Result<Vec<Snapshot<()>>, Difference> {
+    async fn list(&mut self, mut query: Query) -> Result<Vec<Snapshot<Omitted>>, Difference> {
         let mut listed = Vec::new();
         for page in 0..PAGES_MAX {
             self.report.operation("page");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use oncebox_core::{
     Accepted, Action, Begin, Begun, Budget, Claim, Delivery, Extended, Extension, Key, Lease, NewMessage,
-    Observed, Operated, Order, Owner, Policy, Query, Receipt, Ref, Settled, Settlement, Sighting, Snapshot,
-    StoreExt, Timestamp, Uid,
+    Observed, Omitted, Operated, Order, Owner, Policy, Query, Receipt, Ref, Settled, Settlement, Sighting,
+    Snapshot, StoreExt, Timestamp, Uid,
 };
 
 use super::{Checked, LEASE, TICK, claim, claim_in, ids, owner, span};
@@ -161,7 +161,7 @@ impl Fixture {
     }
 
     /// Reads a whole listing, page by page.
-    pub(crate) async fn list(&self, query: &Query) -> Checked<Vec<Snapshot<()>>> {
+    pub(crate) async fn list(&self, query: &Query) -> Checked<Vec<Snapshot<Omitted>>> {
         let mut query = query.clone();
         let mut messages = Vec::new();
         for _ in 0..1_000 {

@@ -184,7 +184,11 @@ impl Store for ModelStore {
         if self.lie == Lie::NoUpkeep {
             return Ok(Upkept::default());
         }
-        Ok(self.with(|model, _| Upkept { done: model.upkeep(&budget), next_due: model.next_upkeep(&budget) }))
+        Ok(self.with(|model, _| Upkept {
+            forgotten: model.upkeep(&budget),
+            next_due: model.next_upkeep(&budget),
+            ..Upkept::default()
+        }))
     }
 
     async fn close(&self) -> Result<(), Error> {
