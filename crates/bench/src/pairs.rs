@@ -41,7 +41,8 @@ pub(crate) fn compare<T>(
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
 /// How long `work` takes.
@@ -67,5 +68,6 @@ mod tests {
         assert_eq!((ours.len(), &ours), (7, &rivals));
         assert!(comparison.ratio > 0.0);
         assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
     }
 }

@@ -29,8 +29,9 @@ impl Timestamp {
     /// This moment plus `duration`, rounded up to a millisecond, [`Timestamp::NEVER`] at most.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
-        let millis = duration.as_nanos().div_ceil(1_000_000);
-        Self(self.0.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX)))
+        let rest = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
+        let millis = duration.as_secs().saturating_mul(1_000).saturating_add(rest);
+        Self(self.0.saturating_add(millis))
     }
 
     /// How long after `earlier` this is; zero if it is not.

@@ -23,14 +23,17 @@ impl Slot {
 }
 
 pub(super) struct Arena<T> {
-    chunks: Vec<Vec<Option<T>>>,
+    /// Of fixed size, so that a slot's index within its chunk needs no check.
+    chunks: Vec<Box<[Option<T>; CHUNK_ROWS]>>,
     free: Vec<Slot>,
+    /// Slots that have been used, ever: those from here on are new.
+    used: usize,
     rows: usize,
 }
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), rows: 0 }
+        Self { chunks: Vec::new(), free: Vec::new(), used: 0, rows: 0 }
     }
 }
 
@@ -40,35 +43,38 @@ impl<T> Arena<T> {
     }
 
     pub(super) fn insert(&mut self, row: T) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        let (chunk, index) = slot.place();
+        self.chunks[chunk][index] = Some(row);
         self.rows += 1;
-        if let Some(slot) = self.free.pop() {
-            let (chunk, index) = slot.place();
-            self.chunks[chunk][index] = Some(row);
-            return slot;
-        }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_ROWS) {
-            self.chunks.push(Vec::with_capacity(CHUNK_ROWS));
-        }
-        let chunks = self.chunks.len();
-        let last = self.chunks.last_mut().expect("a chunk with room was just ensured");
-        last.push(Some(row));
-        let index = (chunks - 1) * CHUNK_ROWS + last.len() - 1;
-        let slot = Slot(u32::try_from(index).expect("an arena holds less than 2^32 rows"));
-        assert!(slot != Slot::NONE, "an arena holds less than 2^32 - 1 rows");
         slot
     }
 
-    pub(super) fn remove(&mut self, slot: Slot) -> T {
+    /// A slot that was never used.
+    fn grow(&mut self) -> Slot {
+        if self.used == self.chunks.len() * CHUNK_ROWS {
+            let empty: Vec<Option<T>> = (0..CHUNK_ROWS).map(|_| None).collect();
+            let Ok(chunk) = empty.try_into() else { unreachable!("a chunk has a fixed size") };
+            self.chunks.push(chunk);
+        }
+        let slot = Slot(u32::try_from(self.used).expect("an arena holds less than 2^32 rows"));
+        assert!(slot != Slot::NONE, "an arena holds less than 2^32 - 1 rows");
+        self.used += 1;
+        slot
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) {
         let (chunk, index) = slot.place();
-        let row = self.chunks[chunk][index].take().expect("a slot is removed once");
+        let row = &mut self.chunks[chunk][index];
+        assert!(row.is_some(), "a slot is removed once");
+        *row = None;
         self.rows -= 1;
         self.free.push(slot);
-        row
     }
 
     /// All rows, in no order that means anything.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
-        let rows = self.chunks.iter().flatten();
+        let rows = self.chunks.iter().flat_map(|chunk| chunk.iter());
         (0..).map(Slot).zip(rows).filter_map(|(slot, row)| Some((slot, row.as_ref()?)))
     }
 }
@@ -76,6 +82,7 @@ impl<T> Arena<T> {
 impl<T> Index<Slot> for Arena<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, slot: Slot) -> &T {
         let (chunk, index) = slot.place();
         self.chunks[chunk][index].as_ref().expect("an index holds slots of rows that exist")
@@ -83,6 +90,7 @@ impl<T> Index<Slot> for Arena<T> {
 }
 
 impl<T> IndexMut<Slot> for Arena<T> {
+    #[inline]
     fn index_mut(&mut self, slot: Slot) -> &mut T {
         let (chunk, index) = slot.place();
         self.chunks[chunk][index].as_mut().expect("an index holds slots of rows that exist")

@@ -10,6 +10,9 @@ use crate::port::{Claim, Delivery};
 /// Lanes that one claim passes over, at most: what others hold back must not make it long.
 const PASSED_LANES_MAX: usize = 64;
 
+/// Deliveries that room is made for at once; larger claims are rarely full.
+const DELIVERIES_EXPECTED: u32 = 128;
+
 /// One claim under way.
 struct Round {
     /// The topics that it names and that may still have something; none if it takes all.
@@ -31,7 +34,7 @@ impl<P: PayloadHandle> Machine<P> {
             return repeated;
         }
         let mut round = self.start(claim);
-        let mut deliveries = Vec::new();
+        let mut deliveries = Vec::with_capacity(claim.batch.get().min(DELIVERIES_EXPECTED) as usize);
         while round.taken < claim.batch.get()
             && let Some((lane, number, slot)) = self.next_in(claim, &mut round)
         {
@@ -44,7 +47,7 @@ impl<P: PayloadHandle> Machine<P> {
                 continue;
             }
             round.taken += 1;
-            round.bytes += u64::from(self.messages[slot].payload_bytes);
+            round.bytes += self.messages[slot].payload_bytes();
             deliveries.push(self.deliver(turn, claim, slot));
         }
         for lane in round.passed {
@@ -78,7 +81,7 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     fn may_take(&self, claim: &Claim, round: &Round, lane: Slot, number: Number, slot: Slot) -> bool {
-        let bytes = round.bytes + u64::from(self.messages[slot].payload_bytes);
+        let bytes = round.bytes + self.messages[slot].payload_bytes();
         let fits = round.taken == 0 || claim.bytes_max.is_none_or(|max| bytes <= max);
         fits && self.lanes.may_give(lane, number)
     }

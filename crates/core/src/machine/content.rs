@@ -22,7 +22,6 @@ pub(super) fn fill<P: PayloadHandle>(
     message.partition =
         content.partition.as_ref().map_or(Slot::NONE, |partition| partitions.join(namespace, partition));
     message.payload = Some(content.payload.clone());
-    message.payload_bytes = content.payload.bytes();
     let rare = content.due.is_some() || content.expires.is_some() || !content.attributes.is_empty();
     if rare || message.rare.is_some() {
         message.change_rare(|rare| {
@@ -68,7 +67,6 @@ impl<P: PayloadHandle> Machine<P> {
         self.count_out(slot);
         let message = &mut self.messages[slot];
         message.payload = None;
-        message.payload_bytes = 0;
         if message.rare.is_some() {
             message.change_rare(|rare| {
                 (rare.due, rare.expires, rare.last_error) = (None, None, None);
@@ -77,6 +75,7 @@ impl<P: PayloadHandle> Machine<P> {
         }
         self.leave_lane(slot);
         self.count_in(slot);
+        self.charge(slot);
     }
 
     fn leave_lane(&mut self, slot: Slot) {
@@ -106,9 +105,10 @@ impl<P: PayloadHandle> Machine<P> {
         self.discharge(slot);
         self.leave_lane(slot);
         self.offer_touched();
-        let message = self.messages.remove(slot);
-        self.numbers.remove(message.number);
-        if let Some(grant) = message.grant.some() {
+        let (number, grant) = (self.messages[slot].number, self.messages[slot].grant);
+        self.messages.remove(slot);
+        self.numbers.remove(number);
+        if let Some(grant) = grant.some() {
             self.grants.remove(grant);
         }
     }

@@ -32,6 +32,10 @@ impl Census {
         self.0[class as usize] -= 1;
     }
 
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|class| self.0[class] + other.0[class]))
+    }
+
     pub(super) fn counts(&self) -> Counts {
         let [seen, ready, waiting, leased, done, dead] = self.0;
         Counts { seen, ready, waiting, leased, done, dead, estimated: false }
@@ -93,7 +97,7 @@ impl<P: PayloadHandle> Machine<P> {
         let topic = message.lane.some().map_or(0, |lane| self.lanes.topic(lane).as_str().len());
         let partition = message.partition.some().map_or(0, |name| self.partitions.name(name).as_str().len());
         let rare = message.rare.as_ref().map_or(0, |rare| rare.bytes());
-        cost_of_key(&message.key) + u64::from(message.payload_bytes) + (topic + partition + rare) as u64
+        cost_of_key(&message.key) + message.payload_bytes() + (topic + partition + rare) as u64
     }
 
     /// Charges a message that has come in or changed; answers what it was charged before.

@@ -68,6 +68,7 @@ impl<P: PayloadHandle> Machine<P> {
         self.numbers.insert(number, slot);
         self.enter(slot, key_hash);
         self.count_in(slot);
+        self.charge(slot);
         self.settle_in(slot);
         slot
     }
@@ -110,7 +111,9 @@ impl<P: PayloadHandle> Machine<P> {
                     message.change_rare(|rare| rare.hash = hash.cloned());
                 }
                 self.renew(slot);
-                self.charge(slot);
+                if hash.is_some() {
+                    self.charge(slot);
+                }
             }
             Effect::Dropped => self.remove(slot),
             _ => self.replace(slot, |machine, slot| machine.change(slot, effect)),
@@ -133,6 +136,7 @@ impl<P: PayloadHandle> Machine<P> {
                 if row.state == State::Seen {
                     row.state = State::Processing;
                 }
+                self.charge(slot);
             }
             Effect::Replaced { message, diverged } => {
                 self.refill(slot, message);
@@ -143,6 +147,7 @@ impl<P: PayloadHandle> Machine<P> {
                     let before = rare.hash.take().filter(|_| !diverged);
                     rare.hash = message.hash.clone().or(before);
                 });
+                self.charge(slot);
             }
             Effect::Granted { lease, extendable_until, request } => {
                 let partition = self.messages[slot].partition.some();
@@ -243,6 +248,7 @@ impl<P: PayloadHandle> Machine<P> {
     fn blame(&mut self, slot: Slot, error: Option<&LastError>) {
         if error.is_some() {
             self.messages[slot].change_rare(|rare| rare.last_error = error.cloned());
+            self.charge(slot);
         }
     }
 

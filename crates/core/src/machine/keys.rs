@@ -1,6 +1,6 @@
 //! Which message has which key, and which uid. An entry may outlive its hold; then nobody holds the key.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::Machine;
 use super::arena::Slot;
@@ -11,18 +11,40 @@ use crate::payload::PayloadHandle;
 use crate::text::Source;
 
 /// Keys come from outside, so the hashes are keyed: nobody can choose keys that collide.
-#[derive(Default)]
 pub(super) struct Keys {
     by_key: Index,
     by_uid: Index,
     hasher: RandomState,
+    uid_secret: (u64, u64),
     sources: Sources,
 }
 
+impl Default for Keys {
+    fn default() -> Self {
+        let hasher = RandomState::new();
+        let uid_secret = (hasher.hash_one(1), hasher.hash_one(2));
+        Self {
+            by_key: Index::default(),
+            by_uid: Index::default(),
+            hasher,
+            uid_secret,
+            sources: Sources::default(),
+        }
+    }
+}
+
 impl Keys {
+    /// A uid is short and mostly random: one multiplication of its halves, each mixed with a secret, spreads it well.
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a wide number")]
+    fn hash_uid(&self, uid: Uid) -> u64 {
+        let (low, high) = (uid.as_u128() as u64, (uid.as_u128() >> 64) as u64);
+        let product = u128::from(low ^ self.uid_secret.0) * u128::from(high ^ self.uid_secret.1);
+        (product as u64) ^ (product >> 64) as u64
+    }
+
     /// The same key, with its source's text shared with that of other messages.
     pub(super) fn share(&mut self, key: &Key) -> Key {
-        Key { source: self.sources.share(&key.source), ..key.clone() }
+        Key { namespace: key.namespace, source: self.sources.share(&key.source), id: key.id.clone() }
     }
 }
 
@@ -50,11 +72,17 @@ impl Sources {
 
 impl<P: PayloadHandle> Machine<P> {
     pub(super) fn hash_key(&self, key: &Key) -> u64 {
-        self.keys.hasher.hash_one(key)
+        let (source, id) = (key.source.as_str().as_bytes(), key.id.as_str().as_bytes());
+        let mut hasher = self.keys.hasher.build_hasher();
+        // The length keeps source and id from running into each other.
+        hasher.write_u64(((key.namespace as u64) << 32) | source.len() as u64);
+        hasher.write(source);
+        hasher.write(id);
+        hasher.finish()
     }
 
     pub(super) fn find_uid(&self, uid: Uid) -> Option<Slot> {
-        self.keys.by_uid.find(self.keys.hasher.hash_one(uid), |slot| self.messages[slot].uid == uid)
+        self.keys.by_uid.find(self.keys.hash_uid(uid), |slot| self.messages[slot].uid == uid)
     }
 
     /// The message that has the key's entry, whether or not it still holds the key.
@@ -77,7 +105,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// Enters a message under its uid and, if it is keyed, under its key; an older message loses the entry.
     pub(super) fn enter(&mut self, slot: Slot, key_hash: u64) {
         let message = &self.messages[slot];
-        let (uid_hash, keyed) = (self.keys.hasher.hash_one(message.uid), message.keyed);
+        let (uid_hash, keyed) = (self.keys.hash_uid(message.uid), message.keyed);
         self.keys.by_uid.insert(uid_hash, slot);
         if !keyed {
             return;
@@ -92,7 +120,7 @@ impl<P: PayloadHandle> Machine<P> {
 
     pub(super) fn leave(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        let uid_hash = self.keys.hasher.hash_one(message.uid);
+        let uid_hash = self.keys.hash_uid(message.uid);
         self.keys.by_uid.remove(uid_hash, slot);
         if message.keyed {
             let key_hash = self.hash_key(&message.key);

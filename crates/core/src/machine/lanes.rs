@@ -16,17 +16,17 @@ struct TopicRow {
     name: Topic,
     lanes: BTreeMap<Shard, Slot>,
     /// The lanes that have something claimable, and the one that was served last.
-    ready: BTreeSet<Shard>,
+    ready: BTreeMap<Shard, Slot>,
     served: Shard,
     /// When a claim that names it was served from it last, in claims.
     served_at: u64,
-    census: Census,
     woken: bool,
 }
 
 struct Lane {
     topic: Slot,
     shard: Shard,
+    census: Census,
     ready: BTreeMap<Number, Slot>,
     messages: u32,
     restart: Option<Box<Restart>>,
@@ -58,6 +58,8 @@ pub(super) struct Lanes {
     served: [Option<Slot>; Namespace::ALL.len()],
     /// Topics that became claimable since the store last asked.
     woken: Vec<(Namespace, Topic)>,
+    /// The lane that was joined last: the next message mostly joins it too.
+    recent: Option<Slot>,
     /// Nobody is to be woken: what happens now has happened before.
     pub(super) replaying: bool,
     turns: u64,
@@ -66,6 +68,10 @@ pub(super) struct Lanes {
 impl Lanes {
     /// The lane for one more message with content.
     pub(super) fn join(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
+        if let Some(lane) = self.recent.filter(|lane| self.is_lane(*lane, namespace, name, shard)) {
+            self.rows[lane].messages += 1;
+            return lane;
+        }
         let by_name = &mut self.by_name[namespace as usize];
         let topic = match by_name.get(name) {
             Some(topic) => *topic,
@@ -74,10 +80,9 @@ impl Lanes {
                     namespace,
                     name: name.clone(),
                     lanes: BTreeMap::new(),
-                    ready: BTreeSet::new(),
+                    ready: BTreeMap::new(),
                     served: Shard::default(),
                     served_at: 0,
-                    census: Census::default(),
                     woken: false,
                 });
                 by_name.insert(name.clone(), topic);
@@ -86,10 +91,24 @@ impl Lanes {
         };
         let rows = &mut self.rows;
         let lane = *self.topics[topic].lanes.entry(shard).or_insert_with(|| {
-            rows.insert(Lane { topic, shard, ready: BTreeMap::new(), messages: 0, restart: None })
+            rows.insert(Lane {
+                topic,
+                shard,
+                census: Census::default(),
+                ready: BTreeMap::new(),
+                messages: 0,
+                restart: None,
+            })
         });
         self.rows[lane].messages += 1;
+        self.recent = Some(lane);
         lane
+    }
+
+    fn is_lane(&self, lane: Slot, namespace: Namespace, name: &Topic, shard: Shard) -> bool {
+        let row = &self.rows[lane];
+        let topic = &self.topics[row.topic];
+        row.shard == shard && topic.namespace == namespace && topic.name == *name
     }
 
     /// One message less. What nobody needs any more goes.
@@ -98,12 +117,14 @@ impl Lanes {
         if self.rows[lane].messages > 0 {
             return;
         }
-        let Lane { topic, shard, .. } = self.rows.remove(lane);
+        self.recent = self.recent.filter(|recent| *recent != lane);
+        let Lane { topic, shard, .. } = self.rows[lane];
+        self.rows.remove(lane);
         let row = &mut self.topics[topic];
         row.lanes.remove(&shard);
         if row.lanes.is_empty() {
-            let row = self.topics.remove(topic);
             self.by_name[row.namespace as usize].remove(&row.name);
+            self.topics.remove(topic);
         }
     }
 
@@ -120,11 +141,12 @@ impl Lanes {
     }
 
     pub(super) fn census(&mut self, lane: Slot) -> &mut Census {
-        &mut self.topics[self.rows[lane].topic].census
+        &mut self.rows[lane].census
     }
 
     pub(super) fn topic_counts(&self, topic: Slot) -> Counts {
-        self.topics[topic].census.counts()
+        let lanes = self.topics[topic].lanes.values();
+        lanes.fold(Census::default(), |sum, lane| sum.plus(self.rows[*lane].census)).counts()
     }
 
     /// Makes a message claimable.
@@ -152,7 +174,7 @@ impl Lanes {
     pub(super) fn open(&mut self, lane: Slot) {
         let Lane { topic, shard, .. } = self.rows[lane];
         let row = &mut self.topics[topic];
-        row.ready.insert(shard);
+        row.ready.insert(shard, lane);
         if row.ready.len() == 1 {
             self.ready[row.namespace as usize].insert(topic);
         }
@@ -194,7 +216,8 @@ impl Lanes {
     pub(super) fn next_topic(&mut self, namespace: Namespace) -> Option<Slot> {
         let ready = &self.ready[namespace as usize];
         let served = &mut self.served[namespace as usize];
-        let after = served.and_then(|served| ready.range((Excluded(served), Unbounded)).next());
+        let others = served.filter(|_| ready.len() > 1);
+        let after = others.and_then(|served| ready.range((Excluded(served), Unbounded)).next());
         *served = after.or_else(|| ready.first()).copied();
         *served
     }
@@ -202,9 +225,12 @@ impl Lanes {
     /// The ready lane of a topic whose turn it is, and its first message.
     pub(super) fn next_lane(&mut self, topic: Slot) -> Option<(Slot, Number, Slot)> {
         let row = &mut self.topics[topic];
-        let after = row.served.0.checked_add(1).and_then(|next| row.ready.range(Shard(next)..).next());
-        row.served = *after.or_else(|| row.ready.first())?;
-        let lane = row.lanes[&row.served];
+        // Most topics have one lane: then there is nothing to choose.
+        let next = row.served.0.checked_add(1).filter(|_| row.ready.len() > 1);
+        let after = next.and_then(|next| row.ready.range(Shard(next)..).next());
+        let (shard, lane) = after.or_else(|| row.ready.first_key_value())?;
+        let lane = *lane;
+        row.served = *shard;
         let (number, message) = self.rows[lane].ready.first_key_value().expect("a ready lane has a message");
         Some((lane, *number, *message))
     }
@@ -259,7 +285,7 @@ impl Lanes {
     pub(super) fn dump(&self) -> Vec<String> {
         let line = |lane: &Lane| {
             let topic = &self.topics[lane.topic];
-            let open = topic.ready.contains(&lane.shard)
+            let open = topic.ready.contains_key(&lane.shard)
                 && self.ready[topic.namespace as usize].contains(&lane.topic);
             assert_eq!(open, !lane.ready.is_empty(), "a lane takes part in turns iff it has something");
             let numbers: Vec<_> = lane.ready.keys().collect();

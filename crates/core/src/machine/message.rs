@@ -9,6 +9,7 @@ use crate::hash::{CallerHash, Fingerprint};
 use crate::id::{Number, Uid};
 use crate::key::Key;
 use crate::message::{DeadReason, Divergence, Hold, Policy, State};
+use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
 
 /// Where a message is kept besides the arena; see `place.rs`.
@@ -20,6 +21,8 @@ pub(super) enum Place {
     Lane,
     /// In its partition's queue, which puts its first message into the lane.
     Queue,
+    /// On a shelf that need not keep it any longer; see `retention.rs`.
+    Free,
 }
 
 pub(super) struct Message<P> {
@@ -39,7 +42,6 @@ pub(super) struct Message<P> {
     pub(super) timer: Timestamp,
     window_ms: u64,
     keep_ms: Option<std::num::NonZeroU64>,
-    pub(super) payload_bytes: u32,
     /// What the byte bound charges for it.
     pub(super) charged: u32,
     pub(super) attempts: u32,
@@ -58,8 +60,6 @@ pub(super) struct Message<P> {
     divergence: Divergence,
     pub(super) keep_finished: bool,
     pub(super) keyed: bool,
-    /// Its shelf need not keep it any longer; see `retention.rs`.
-    pub(super) unbound: bool,
     pub(super) place: Place,
     pub(super) class: Class,
 }
@@ -114,7 +114,6 @@ impl<P> Message<P> {
             timer: Timestamp::NEVER,
             window_ms: 0,
             keep_ms: None,
-            payload_bytes: 0,
             charged: 0,
             attempts: 0,
             deliveries: 0,
@@ -129,7 +128,6 @@ impl<P> Message<P> {
             divergence: policy.divergence,
             keep_finished: false,
             keyed: true,
-            unbound: false,
             place: Place::Aside,
             class: Class::Seen,
         };
@@ -215,6 +213,13 @@ impl<P> Message<P> {
 
     pub(super) fn trace(&self) -> Trace {
         self.rare.as_ref().map_or_else(Trace::default, |rare| rare.trace.clone())
+    }
+
+    pub(super) fn payload_bytes(&self) -> u64
+    where
+        P: PayloadHandle,
+    {
+        self.payload.as_ref().map_or(0, |payload| payload.bytes().into())
     }
 
     /// Changes what is rare, and keeps it only if something is left.

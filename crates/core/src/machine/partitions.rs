@@ -55,11 +55,12 @@ impl Partitions {
 
     /// One user less. What nobody uses any more goes.
     pub(super) fn part(&mut self, partition: Slot) {
-        self.rows[partition].users -= 1;
-        if self.rows[partition].users == 0 {
-            let row = self.rows.remove(partition);
+        let row = &mut self.rows[partition];
+        row.users -= 1;
+        if row.users == 0 {
             debug_assert!(row.queue.is_empty() && row.in_flight == Slot::NONE);
             self.by_name[row.namespace as usize].remove(&row.name);
+            self.rows.remove(partition);
         }
     }
 

@@ -32,7 +32,8 @@ impl<P: PayloadHandle> Machine<P> {
         let timer = std::mem::replace(&mut message.timer, Timestamp::NEVER);
         let (lane, partition, number) = (message.lane, message.partition, message.number);
         match std::mem::replace(&mut message.place, Place::Aside) {
-            Place::Aside => {}
+            Place::Aside => self.unshelve(slot, Place::Aside),
+            Place::Free => self.unshelve(slot, Place::Free),
             Place::Lane => self.lanes.withdraw(lane, number),
             Place::Queue => {
                 if self.partitions.unqueue(partition, number) {
@@ -42,12 +43,10 @@ impl<P: PayloadHandle> Machine<P> {
             }
         }
         self.timers.clear(timer, slot);
-        self.unshelve(slot);
     }
 
     pub(super) fn place(&mut self, slot: Slot) {
         self.renew(slot);
-        self.charge(slot);
         let message = &self.messages[slot];
         match message.state {
             State::Seen | State::Processing if self.is_leased(message) => self.place_leased(slot),

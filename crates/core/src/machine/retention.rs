@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::arena::Slot;
 use super::counts::Class;
-use super::message::Message;
+use super::message::{Message, Place};
 use super::{Effect, Machine, Turn};
 use crate::id::Number;
 use crate::limits::REPEAT_WINDOW;
@@ -43,8 +43,7 @@ impl Shelves {
 
     /// When the next Done message may be forgotten.
     pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
-        let first = self.done.free.first().or(self.done.bound.first());
-        first.map(|(at, _)| *at)
+        self.done.bound.first().map(|(at, _)| *at)
     }
 }
 
@@ -81,17 +80,16 @@ impl<P: PayloadHandle> Machine<P> {
         self.classify(slot, class);
     }
 
-    pub(super) fn unshelve(&mut self, slot: Slot) {
-        let message = &mut self.messages[slot];
+    pub(super) fn unshelve(&mut self, slot: Slot, place: Place) {
+        let message = &self.messages[slot];
         if message.state == State::Dead {
             self.shelves.dead_numbers.remove(&message.number);
         }
         let Some(kept) = self.shelves.of(message.state) else { return };
-        if std::mem::take(&mut message.unbound) {
-            kept.free.remove(&(since(message), slot));
-        } else {
-            kept.bound.remove(&(bound_until(message), slot));
-        }
+        match place {
+            Place::Free => kept.free.remove(&(since(message), slot)),
+            _ => kept.bound.remove(&(bound_until(message), slot)),
+        };
     }
 
     /// Does a bounded piece of what time has made necessary.
@@ -99,7 +97,10 @@ impl<P: PayloadHandle> Machine<P> {
         let mut forgotten = 0;
         if self.catch_up(turn, budget.items_max) {
             for (state, keep) in retentions(budget) {
-                self.unbind(state, budget.items_max);
+                // What is Done goes as soon as it need not be kept; the others wait for their retention.
+                if state != State::Done {
+                    self.unbind(state, budget.items_max);
+                }
                 while forgotten < u64::from(budget.items_max)
                     && let Some(slot) = self.over(state, keep)
                 {
@@ -122,14 +123,15 @@ impl<P: PayloadHandle> Machine<P> {
             };
             kept.bound.remove(&(until, slot));
             let message = &mut self.messages[slot];
-            message.unbound = true;
+            message.place = Place::Free;
             kept.free.insert((since(message), slot));
         }
     }
 
     /// A message that the retention lets go.
     fn over(&mut self, state: State, keep: Option<Duration>) -> Option<Slot> {
-        let (since, slot) = self.shelves.of(state)?.free.first()?;
+        let kept = self.shelves.of(state)?;
+        let (since, slot) = if state == State::Done { kept.bound.first()? } else { kept.free.first()? };
         (since.after(keep?) <= self.now).then_some(*slot)
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::{ProptestConfig, Strategy, any, prop};
 
+use crate::machine::message::Place;
 use crate::machine::{Capacity, Journal, Machine, Turn};
 use crate::{
     Action, AttemptCount, Batch, Begin, Budget, CallerHash, Claim, Delivery, Divergence, Hold, Id, Key,
@@ -288,7 +289,9 @@ pub(super) fn dump(machine: &Machine) -> Vec<String> {
             assert!(found == slot, "a uid finds its own message");
             let entry = machine.entry(machine.hash_key(&message.key), &message.key);
             assert_eq!(message.keyed, entry == Some(slot), "a message is keyed iff it has the key's entry");
-            let (place, class, timer) = (message.place, message.class, message.timer);
+            let (class, timer) = (message.class, message.timer);
+            // Upkeep moves what is on a shelf; that is not recorded.
+            let place = if message.place == Place::Free { Place::Aside } else { message.place };
             format!("{:?} {place:?} {class:?} {timer:?}", machine.snapshot(slot))
         })
         .collect();
