@@ -18,7 +18,7 @@ const HEART: &str = "crates/core/src/machine";
 const COPY: &str = "target/guards/workspace";
 
 /// Stops a test that a missing guard sends round in circles.
-const LIMIT: &str = "300";
+const LIMIT: &str = "150";
 
 const ARGUMENTS: [&str; 9] = [
     "test",

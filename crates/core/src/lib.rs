@@ -7,6 +7,7 @@ pub mod limits;
 pub mod machine;
 
 mod annotation;
+mod bell;
 mod error;
 mod hash;
 mod id;
@@ -19,6 +20,7 @@ mod text;
 mod time;
 
 pub use annotation::{Attributes, LastError, Trace};
+pub use bell::Bell;
 pub use error::{Error, Invalid, Kind};
 pub use hash::{CallerHash, Fingerprint};
 pub use id::{Fence, IdSource, Number, Owner, RequestId, Rng, Shard, Uid};

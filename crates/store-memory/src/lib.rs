@@ -3,7 +3,6 @@
 //! Everything is bounded; what would go over a bound is answered `Saturated`, and a held key is never forgotten.
 
 mod store;
-mod wakeups;
 
 use oncebox_core::machine::Capacity;
 

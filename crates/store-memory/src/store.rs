@@ -7,14 +7,13 @@ use bytes::Bytes;
 use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Clock, Counts, Error, Extended, Extension, IdSource,
+    Accepted, Begin, Begun, Bell, Budget, Capabilities, Clock, Counts, Error, Extended, Extension, IdSource,
     Interest, Kind, NewMessage, Observed, Operated, Order, Page, Payload, Query, Ref, Scope, Settlement,
     Sighting, Snapshot, Store, Upkept, Wakeups, Worked,
 };
 use oncebox_system::{SystemClock, SystemRng};
 use zeroize::Zeroizing;
 
-use crate::wakeups::Bell;
 use crate::{Options, Payloads};
 
 /// A store that keeps everything in memory.

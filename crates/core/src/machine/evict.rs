@@ -30,6 +30,11 @@ impl<P: PayloadHandle> Machine<P> {
         }
     }
 
+    /// The moment up to which time has taken effect. Effects that a store writes down by itself happen at this moment.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// A message as it stands, as far as time has taken effect.
     pub fn peek(&self, uid: Uid) -> Option<Snapshot<P>> {
         self.find_uid(uid).map(|slot| self.snapshot(slot))

@@ -82,7 +82,9 @@ impl<P: PayloadHandle> Machine<P> {
     /// Deliveries that are out now were given out before the restart, and bound how far their mailbox lanes run ahead of
     /// them.
     pub fn resume(&mut self, resume: Resume) {
-        self.now = self.now.max(resume.now);
+        // What time has brought in between still happens at its own instant.
+        let pending = self.timers.next().unwrap_or(Timestamp::NEVER);
+        self.now = self.now.max(resume.now.min(pending));
         self.number_next = self.number_next.max(resume.number_floor.0);
         self.fence_next = self.fence_next.max(resume.fence_floor.get());
         for (_, message) in self.messages.iter() {
@@ -93,7 +95,7 @@ impl<P: PayloadHandle> Machine<P> {
                 self.lanes.inherit(lane, message.number);
             }
         }
-        if resume.held_until > self.now {
+        if resume.held_until > resume.now {
             self.hold_back(resume.held_until);
         }
     }

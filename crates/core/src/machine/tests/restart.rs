@@ -1,12 +1,13 @@
 //! After a restart a mailbox lane does not run far ahead of what was out before it.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::limits::MAILBOX_REORDER_MESSAGES_MAX;
 use crate::machine::{Capacity, Effect, Machine, Record, Resume, Turn};
 use crate::{
-    Batch, Claim, Delivery, Fence, Id, IdSource, Key, Namespace, NewMessage, Number, Owner, Payload, Source,
-    Span, Timestamp, Topic, Uid,
+    Batch, Claim, DeadReason, Delivery, Fence, Id, IdSource, Key, Namespace, NewMessage, Number, Owner,
+    Payload, Source, Span, Timestamp, Topic, Uid,
 };
 
 struct Ids(u128);
@@ -150,4 +151,19 @@ fn no_fence_is_given_out_again_after_a_restart() {
     inbox.resume(Duration::ZERO);
     inbox.now = inbox.now.after(Duration::from_secs(30));
     assert_eq!(inbox.claim(Namespace::Inbox, 1)[0].lease.fence.get(), 1_000);
+}
+
+/// Holds: RULE-05, RULE-09.
+#[test]
+fn what_time_brought_during_a_restart_happens_at_its_instant() {
+    let mut inbox = Mailbox::with(Namespace::Inbox, 0);
+    let key = Key::inbox("source", "id").unwrap();
+    let mut message = NewMessage::new(key, Topic::new("topic").unwrap(), Payload::default());
+    message.policy.attempts_max = NonZeroU32::new(1);
+    inbox.turn(|machine, turn| machine.accept(turn, &message));
+    let delivery = inbox.claim(Namespace::Inbox, 1).remove(0);
+    inbox.now = inbox.now.after(Duration::from_secs(3_600));
+    inbox.resume(Duration::ZERO);
+    let dead = inbox.turn(|machine, turn| machine.get(turn, &delivery.uid.into())).unwrap();
+    assert_eq!((dead.dead, dead.finished_at), (Some(DeadReason::Exhausted), Some(delivery.lease.until)));
 }

@@ -1,0 +1,252 @@
+//! Effects as bytes, and back. What is read back is checked as strictly as what comes from outside.
+
+mod message;
+mod reader;
+mod writer;
+
+use std::time::Duration;
+
+use oncebox_core::machine::{Effect, Record};
+use oncebox_core::{
+    AttemptCount, CallerHash, DeadReason, Hold, Key, LastError, Lease, NewMessage, Number, RequestId,
+    Settled, Snapshot, State, Timestamp, Uid, VerdictKind,
+};
+
+pub(crate) use reader::{Damaged, Reader};
+pub(crate) use writer::Writer;
+
+/// An effect that owns what it speaks of, as it comes back from the journal.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    at: Timestamp,
+    uid: Uid,
+    effect: StoredEffect,
+}
+
+#[derive(Debug)]
+enum StoredEffect {
+    Accepted { number: Number, message: Box<NewMessage> },
+    Recorded { number: Number, key: Key, hold: Hold, hash: Option<CallerHash>, state: State },
+    Restored(Box<Snapshot>),
+    Sighted { hash: Option<CallerHash> },
+    Filled { number: Number, message: Box<NewMessage> },
+    Replaced { message: Box<NewMessage>, diverged: bool },
+    Granted { lease: Lease, extendable_until: Timestamp, request: Option<RequestId> },
+    Extended { until: Timestamp },
+    Settled { kind: VerdictKind, outcome: Settled, error: Option<LastError> },
+    Lapsed { exhausted: bool },
+    Expired,
+    Marked { state: State },
+    Killed { reason: DeadReason, error: Option<LastError> },
+    Redriven { number: Number, attempts: AttemptCount },
+    Dropped,
+}
+
+impl Stored {
+    /// The uid of the message if this brings one in whole.
+    pub(crate) fn brings(&self) -> Option<Uid> {
+        use StoredEffect::{Accepted, Recorded, Restored};
+        matches!(self.effect, Accepted { .. } | Recorded { .. } | Restored(_)).then_some(self.uid)
+    }
+
+    /// The effect, to be replayed.
+    pub(crate) fn record(&self) -> Record<'_> {
+        let effect = match &self.effect {
+            StoredEffect::Accepted { number, message } => Effect::Accepted { number: *number, message },
+            StoredEffect::Recorded { number, key, hold, hash, state } => {
+                Effect::Recorded { number: *number, key, hold: *hold, hash: hash.as_ref(), state: *state }
+            }
+            StoredEffect::Restored(snapshot) => Effect::Restored(snapshot),
+            StoredEffect::Sighted { hash } => Effect::Sighted { hash: hash.as_ref() },
+            StoredEffect::Filled { number, message } => Effect::Filled { number: *number, message },
+            StoredEffect::Replaced { message, diverged } => Effect::Replaced { message, diverged: *diverged },
+            StoredEffect::Granted { lease, extendable_until, request } => {
+                Effect::Granted { lease: *lease, extendable_until: *extendable_until, request: *request }
+            }
+            StoredEffect::Extended { until } => Effect::Extended { until: *until },
+            StoredEffect::Settled { kind, outcome, error } => {
+                Effect::Settled { kind: *kind, outcome: *outcome, error: error.as_ref() }
+            }
+            StoredEffect::Lapsed { exhausted } => Effect::Lapsed { exhausted: *exhausted },
+            StoredEffect::Expired => Effect::Expired,
+            StoredEffect::Marked { state } => Effect::Marked { state: *state },
+            StoredEffect::Killed { reason, error } => {
+                Effect::Killed { reason: *reason, error: error.as_ref() }
+            }
+            StoredEffect::Redriven { number, attempts } => {
+                Effect::Redriven { number: *number, attempts: *attempts }
+            }
+            StoredEffect::Dropped => Effect::Dropped,
+        };
+        Record { at: self.at, uid: self.uid, effect }
+    }
+}
+
+/// Appends one effect.
+pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
+    let Record { at, uid, effect } = record;
+    let mut start = |tag: u8| {
+        writer.u8(tag);
+        writer.timestamp(at);
+        writer.uid(uid);
+    };
+    match effect {
+        Effect::Accepted { number, message } => {
+            start(1);
+            writer.u64(number.0);
+            writer.new_message(message);
+        }
+        Effect::Recorded { number, key, hold, hash, state } => {
+            start(2);
+            writer.u64(number.0);
+            writer.key(key);
+            writer.hold(&hold);
+            writer.option(hash, Writer::hash);
+            writer.state(state);
+        }
+        Effect::Restored(snapshot) => {
+            start(3);
+            writer.snapshot(snapshot);
+        }
+        Effect::Sighted { hash } => {
+            start(4);
+            writer.option(hash, Writer::hash);
+        }
+        Effect::Filled { number, message } => {
+            start(5);
+            writer.u64(number.0);
+            writer.new_message(message);
+        }
+        Effect::Replaced { message, diverged } => {
+            start(6);
+            writer.new_message(message);
+            writer.flag(diverged);
+        }
+        Effect::Granted { lease, extendable_until, request } => {
+            start(7);
+            writer.lease(&lease);
+            writer.timestamp(extendable_until);
+            writer.option(request.as_ref(), |writer, request| writer.u128(request.as_u128()));
+        }
+        Effect::Extended { until } => {
+            start(8);
+            writer.timestamp(until);
+        }
+        Effect::Settled { kind, outcome, error } => {
+            start(9);
+            writer.verdict_kind(kind);
+            writer.settled(outcome);
+            writer.option(error, Writer::last_error);
+        }
+        Effect::Lapsed { exhausted } => {
+            start(10);
+            writer.flag(exhausted);
+        }
+        Effect::Expired => start(11),
+        Effect::Marked { state } => {
+            start(12);
+            writer.state(state);
+        }
+        Effect::Killed { reason, error } => {
+            start(13);
+            writer.dead_reason(reason);
+            writer.option(error, Writer::last_error);
+        }
+        Effect::Redriven { number, attempts } => {
+            start(14);
+            writer.u64(number.0);
+            writer.flag(attempts == AttemptCount::Reset);
+        }
+        Effect::Dropped => start(15),
+    }
+}
+
+/// Reads the next effect.
+pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Stored, Damaged> {
+    let tag = reader.u8()?;
+    let at = reader.timestamp()?;
+    let uid = reader.uid()?;
+    let effect = match tag {
+        1 => StoredEffect::Accepted { number: reader.number()?, message: Box::new(reader.new_message()?) },
+        2 => StoredEffect::Recorded {
+            number: reader.number()?,
+            key: reader.key()?,
+            hold: reader.hold()?,
+            hash: reader.option(Reader::hash)?,
+            state: reader.state()?,
+        },
+        3 => StoredEffect::Restored(Box::new(reader.snapshot(uid)?)),
+        4 => StoredEffect::Sighted { hash: reader.option(Reader::hash)? },
+        5 => StoredEffect::Filled { number: reader.number()?, message: Box::new(reader.new_message()?) },
+        6 => StoredEffect::Replaced { message: Box::new(reader.new_message()?), diverged: reader.flag()? },
+        7 => StoredEffect::Granted {
+            lease: reader.lease()?,
+            extendable_until: reader.timestamp()?,
+            request: reader.option(|reader| reader.u128().map(RequestId::from_u128))?,
+        },
+        8 => StoredEffect::Extended { until: reader.timestamp()? },
+        9 => StoredEffect::Settled {
+            kind: reader.verdict_kind()?,
+            outcome: reader.settled()?,
+            error: reader.option(Reader::last_error)?,
+        },
+        10 => StoredEffect::Lapsed { exhausted: reader.flag()? },
+        11 => StoredEffect::Expired,
+        12 => StoredEffect::Marked { state: reader.state()? },
+        13 => {
+            StoredEffect::Killed { reason: reader.dead_reason()?, error: reader.option(Reader::last_error)? }
+        }
+        14 => StoredEffect::Redriven {
+            number: reader.number()?,
+            attempts: if reader.flag()? { AttemptCount::Reset } else { AttemptCount::Keep },
+        },
+        15 => StoredEffect::Dropped,
+        _ => return Err(Damaged("an effect of an unknown kind")),
+    };
+    Ok(Stored { at, uid, effect })
+}
+
+/// What an opening of the store leaves for the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Boot {
+    /// The run of the operating system; empty if it does not tell.
+    pub(crate) id: String,
+    /// No lease was granted or extended for longer than this.
+    pub(crate) longest_lease: Duration,
+    /// What may be leased somewhere without our knowing is held back until then.
+    pub(crate) held_until: Timestamp,
+    /// The store was closed, and everything is durable.
+    pub(crate) closed: bool,
+}
+
+/// One thing in a group.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Effect(Stored),
+    Boot(Boot),
+}
+
+const BOOT: u8 = 32;
+
+/// Appends what the next opening must know.
+pub(crate) fn encode_boot(writer: &mut Writer, boot: &Boot) {
+    writer.u8(BOOT);
+    writer.text(&boot.id);
+    writer.timestamp(Timestamp::EPOCH.after(boot.longest_lease));
+    writer.timestamp(boot.held_until);
+    writer.flag(boot.closed);
+}
+
+/// Reads the next thing in a group.
+pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
+    if reader.0.first() != Some(&BOOT) {
+        return decode(reader).map(Entry::Effect);
+    }
+    reader.u8()?;
+    Ok(Entry::Boot(Boot {
+        id: reader.text()?.to_owned(),
+        longest_lease: reader.u64().map(Duration::from_millis)?,
+        held_until: reader.timestamp()?,
+        closed: reader.flag()?,
+    }))
+}

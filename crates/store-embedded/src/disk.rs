@@ -1,0 +1,112 @@
+//! All file access of the store, behind two small traits, so that tests can stop, tear, lose, reorder and flip.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A directory of files.
+pub trait Disk: Send + Sync {
+    /// The names of all files.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Opens a file that exists, for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Makes a new, empty file.
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes created and removed names survive a power cut.
+    fn sync_names(&self) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync {
+    /// How many bytes it has.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads up to a buffer full from an offset on; fewer bytes only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes all bytes at an offset.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes everything written so far survive a power cut.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory of the operating system.
+#[derive(Debug)]
+pub struct RealDisk {
+    path: PathBuf,
+}
+
+impl RealDisk {
+    /// The directory at `path`, made if it is missing.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        // The directory's own name must survive a power cut too.
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            File::open(parent)?.sync_all()?;
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+}
+
+impl Disk for RealDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(&self.path)?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.path.join(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        Ok(Box::new(options.read(true).write(true).create_new(true).open(self.path.join(name))?))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, mut offset: u64, mut buffer: &mut [u8]) -> io::Result<usize> {
+        let mut total = 0;
+        while !buffer.is_empty() {
+            match FileExt::read_at(self, buffer, offset) {
+                Ok(0) => break,
+                Ok(count) => {
+                    total += count;
+                    offset += count as u64;
+                    buffer = &mut buffer[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(total)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

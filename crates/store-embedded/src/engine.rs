@@ -1,0 +1,146 @@
+//! The machine together with the group of effects that is being filled. Knows no threads and no disk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::machine::{Capacity, Effect, Journal, Machine, Record, Resume, Turn};
+use oncebox_core::{Clock, Error, Fence, IdSource, Kind, Number, Timestamp, Uid};
+
+use crate::codec::{self, Boot, Entry, Reader, Writer};
+
+/// Effects on their way into the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) bytes: Writer,
+    /// The messages that it brings in whole.
+    pub(crate) homes: Vec<Uid>,
+    /// Store time of the newest effect.
+    pub(crate) time: Timestamp,
+}
+
+impl Group {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.0.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.0.clear();
+        self.homes.clear();
+    }
+}
+
+impl Journal for Group {
+    fn record(&mut self, record: Record<'_>) {
+        if let Effect::Accepted { .. } | Effect::Recorded { .. } | Effect::Restored(_) = record.effect {
+            self.homes.push(record.uid);
+        }
+        codec::encode(&mut self.bytes, record);
+    }
+}
+
+pub(crate) struct Engine {
+    pub(crate) machine: Machine,
+    pub(crate) group: Group,
+    pub(crate) clock: Arc<dyn Clock>,
+    ids: Box<dyn IdSource>,
+    boot: Boot,
+}
+
+impl Engine {
+    /// Bits of a fence that count within one opening; the opening's own number stands above them.
+    const FENCE_BITS: u32 = 40;
+
+    /// An engine on what was recovered, as the opening number `epoch`.
+    pub(crate) fn new(
+        recovering: Recovering,
+        epoch: u64,
+        clock: Arc<dyn Clock>,
+        ids: Box<dyn IdSource>,
+        id: String,
+    ) -> Self {
+        let Recovering { mut machine, boot: before } = recovering;
+        let fence_floor = Fence::new(epoch << Self::FENCE_BITS).expect("the first opening is number one");
+        let now = clock.now();
+        // Leases survive the end of the process, but not that of the machine.
+        let lost_leases = !before.closed && before.id != id && before.longest_lease > Duration::ZERO;
+        let held_until = if lost_leases { now.after(before.longest_lease) } else { before.held_until };
+        machine.resume(Resume { now, number_floor: Number(1), fence_floor, held_until });
+        let boot = Boot { id, longest_lease: before.longest_lease, held_until, closed: false };
+        let mut engine = Self { machine, group: Group::default(), clock, ids, boot };
+        engine.write_boot();
+        engine
+    }
+
+    fn write_boot(&mut self) {
+        self.group.time = self.clock.now();
+        codec::encode_boot(&mut self.group.bytes, &self.boot);
+    }
+
+    /// Runs one call on the machine; its effects go into the group.
+    pub(crate) fn run<T>(&mut self, call: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T) -> T {
+        let now = self.clock.now();
+        self.group.time = now;
+        let mut turn = Turn { now, ids: self.ids.as_mut(), journal: &mut self.group };
+        call(&mut self.machine, &mut turn)
+    }
+
+    /// Notes a lease that is about to be granted. Answers whether that must be durable before it is.
+    pub(crate) fn note_lease(&mut self, lease: Duration) -> bool {
+        let longer = lease > self.boot.longest_lease;
+        if longer {
+            self.boot.longest_lease = lease;
+            self.write_boot();
+        }
+        longer
+    }
+
+    /// Notes that the store is closed, once everything else is durable.
+    pub(crate) fn note_close(&mut self) {
+        self.boot.closed = true;
+        self.write_boot();
+    }
+
+    /// Writes messages again whole, so that the segment they lived in can go; a bounded piece of them.
+    pub(crate) fn write_again(&mut self, homes: &mut Vec<Uid>, bytes_max: usize) {
+        let limit = self.group.bytes.0.len() + bytes_max;
+        self.group.time = self.clock.now();
+        while self.group.bytes.0.len() < limit
+            && let Some(uid) = homes.pop()
+        {
+            if let Some(snapshot) = self.machine.peek(uid) {
+                let at = self.machine.now();
+                self.group.record(Record { at, uid, effect: Effect::Restored(&snapshot) });
+            }
+        }
+    }
+}
+
+/// A machine that is being replayed.
+pub(crate) struct Recovering {
+    pub(crate) machine: Machine,
+    pub(crate) boot: Boot,
+}
+
+impl Recovering {
+    pub(crate) fn new(capacity: Capacity) -> Self {
+        Self { machine: Machine::new(capacity), boot: Boot::default() }
+    }
+
+    /// Replays one group; answers with the messages that it brought in whole.
+    pub(crate) fn replay(&mut self, group: &[u8]) -> Result<Vec<Uid>, Error> {
+        let mut homes = Vec::new();
+        let mut reader = Reader(group);
+        while !reader.is_at_end() {
+            let damaged =
+                |damaged| Error::new(Kind::Corrupt, format!("the journal cannot be read: {damaged}"));
+            match codec::decode_entry(&mut reader).map_err(damaged)? {
+                Entry::Effect(stored) => {
+                    homes.extend(stored.brings());
+                    self.machine.replay(stored.record());
+                }
+                Entry::Boot(boot) => self.boot = boot,
+            }
+        }
+        Ok(homes)
+    }
+}

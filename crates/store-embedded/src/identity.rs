@@ -1,0 +1,58 @@
+//! Who this store is, and which run of the operating system this is.
+
+use oncebox_core::{Error, Kind, Rng};
+use oncebox_system::SystemRng;
+
+use crate::disk::Disk;
+use crate::frame::StoreId;
+use crate::recovery::failed;
+use crate::segment::{read_all, segment_number};
+
+const NAME: &str = "store";
+const MAGIC: &[u8; 8] = b"ONCEBOX\x01";
+const BYTES: usize = 8 + 16 + 16;
+
+/// The id of the store in a directory, made when the directory is empty.
+pub(crate) fn store_id(disk: &dyn Disk) -> Result<StoreId, Error> {
+    let names = disk.names().map_err(|error| failed("listing the directory", error))?;
+    if names.iter().any(|name| name == NAME) {
+        let read = disk.open(NAME).and_then(|file| read_all(&*file));
+        let bytes = read.map_err(|error| failed("reading the store's id", error))?;
+        if let Some(id) = decode(&bytes) {
+            return Ok(id);
+        }
+    }
+    // The id is durable before the first segment is made, so without segments nothing was ever answered.
+    if names.iter().any(|name| segment_number(name).is_some()) {
+        let text =
+            "the file `store` with the id of the journal is missing or damaged: restore it from a copy";
+        return Err(Error::new(Kind::Corrupt, text));
+    }
+    make(disk, names.iter().any(|name| name == NAME)).map_err(|error| failed("writing the store's id", error))
+}
+
+fn make(disk: &dyn Disk, left_over: bool) -> std::io::Result<StoreId> {
+    let mut rng = SystemRng::default();
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+    id[8..].copy_from_slice(&rng.next_u64().to_le_bytes());
+    let mut bytes = [MAGIC.as_slice(), &id].concat();
+    bytes.extend_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
+    let file = if left_over { disk.open(NAME)? } else { disk.create(NAME)? };
+    file.write_at(0, &bytes)?;
+    file.sync()?;
+    disk.sync_names()?;
+    Ok(id)
+}
+
+fn decode(bytes: &[u8]) -> Option<StoreId> {
+    let (checked, checksum) = bytes.get(..BYTES)?.split_at(BYTES - 16);
+    let intact = blake3::hash(checked).as_bytes()[..16] == *checksum;
+    checked.strip_prefix(MAGIC).filter(|_| intact)?.try_into().ok()
+}
+
+/// Names the present run of the operating system; empty if it does not tell.
+pub(crate) fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map(|id| id.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,207 @@
+//! The journal: groups of effects appended to segments, made durable, and given back when nobody needs them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use oncebox_core::{Timestamp, Uid};
+
+use crate::disk::{Disk, DiskFile};
+use crate::frame::{self, ALIGNMENT, BODY_BYTES_MAX, HEADER_BYTES, Header, StoreId};
+use crate::segment::{DATA_OFFSET, Segment, SegmentHeader};
+
+/// The least that is worth beginning a frame for: with less room the next segment is taken.
+const FRAME_BYTES_MIN: u64 = (HEADER_BYTES + 56) as u64;
+
+/// A segment's file, full of zeros and durable: whatever is written into it needs no room that the disk may not have.
+pub(crate) struct Blank {
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) size: u64,
+}
+
+/// A file that may be wiped once a frame is durable.
+pub(crate) struct Retired {
+    pub(crate) blank: Blank,
+    /// The frame that says that it is no longer needed; none until that is written.
+    after_lsn: Option<u64>,
+}
+
+pub(crate) struct Journal {
+    pub(crate) store: StoreId,
+    pub(crate) epoch: u64,
+    /// Oldest first; the last one is written to.
+    pub(crate) live: VecDeque<Segment>,
+    pub(crate) blanks: VecDeque<Blank>,
+    pub(crate) retired: Vec<Retired>,
+    pub(crate) lsn_next: u64,
+    pub(crate) durable_lsn: u64,
+    pub(crate) generation_next: u64,
+    buffer: Vec<u8>,
+    dirty: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(store: StoreId, epoch: u64, lsn_next: u64, generation_next: u64) -> Self {
+        Self {
+            store,
+            epoch,
+            live: VecDeque::new(),
+            blanks: VecDeque::new(),
+            retired: Vec::new(),
+            lsn_next,
+            durable_lsn: lsn_next - 1,
+            generation_next,
+            buffer: Vec::new(),
+            dirty: false,
+        }
+    }
+
+    /// The newest frame that has been written.
+    pub(crate) fn written_lsn(&self) -> u64 {
+        self.lsn_next - 1
+    }
+
+    /// Bytes that can be appended without a new segment having to be made, frame headers included.
+    pub(crate) fn room(&self) -> u64 {
+        let current = self.live.back().map_or(0, Segment::room);
+        let blanks: u64 = self.blanks.iter().map(|blank| blank.size - DATA_OFFSET).sum();
+        // At the end of each segment a little may stay unused.
+        (current + blanks).saturating_sub((self.blanks.len() as u64 + 1) * FRAME_BYTES_MIN)
+    }
+
+    /// Appends one group; `homes` are the messages that it brings in whole. It is durable after the next sync.
+    pub(crate) fn append(&mut self, group: &[u8], homes: &[Uid], time: Timestamp) -> io::Result<()> {
+        let (mut rest, mut first) = (group, true);
+        while first || !rest.is_empty() {
+            if self.live.back().is_none_or(|segment| segment.room() < FRAME_BYTES_MIN) {
+                self.rotate()?;
+            }
+            let segment = self.live.back_mut().expect("a segment was just begun");
+            if first {
+                segment.homes.extend_from_slice(homes);
+            }
+            let room = usize::try_from(segment.room()).unwrap_or(usize::MAX) - HEADER_BYTES;
+            let (body, more) = rest.split_at(rest.len().min(BODY_BYTES_MAX).min(room - room % ALIGNMENT));
+            rest = more;
+            let oldest = self.live.front().map_or(0, |segment| segment.header.generation);
+            let header = Header {
+                lsn: self.lsn_next,
+                durable_lsn: self.durable_lsn,
+                generation: self.live.back().map_or(0, |segment| segment.header.generation),
+                oldest,
+                time_ms: time.as_millis(),
+                first,
+                last: rest.is_empty(),
+            };
+            self.write_frame(&header, body)?;
+            first = false;
+        }
+        for retired in &mut self.retired {
+            retired.after_lsn.get_or_insert(self.lsn_next - 1);
+        }
+        Ok(())
+    }
+
+    fn write_frame(&mut self, header: &Header, body: &[u8]) -> io::Result<()> {
+        self.buffer.clear();
+        frame::write(&mut self.buffer, &self.store, header, body);
+        let segment = self.live.back_mut().expect("frames are written into a segment");
+        self.dirty = true;
+        segment.file.write_at(segment.end, &self.buffer)?;
+        segment.end += self.buffer.len() as u64;
+        self.lsn_next += 1;
+        Ok(())
+    }
+
+    /// Begins the next segment. What was written before it is durable first: its header says so.
+    pub(crate) fn rotate(&mut self) -> io::Result<()> {
+        self.sync()?;
+        let blank = self.blanks.pop_front();
+        let Blank { name, file, size } = blank.ok_or_else(|| io::Error::other("no segment is prepared"))?;
+        let (generation, first_lsn) = (self.generation_next, self.lsn_next);
+        let header = SegmentHeader { generation, first_lsn, epoch: self.epoch };
+        self.dirty = true;
+        file.write_at(0, &header.encode(&self.store))?;
+        self.generation_next += 1;
+        self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, size, homes: Vec::new() });
+        Ok(())
+    }
+
+    /// Makes everything that was appended durable.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        if self.dirty {
+            let segment = self.live.back().expect("something was written");
+            segment.file.sync()?;
+            self.dirty = false;
+        }
+        self.durable_lsn = self.lsn_next - 1;
+        Ok(())
+    }
+
+    /// Gives up the oldest segment: whatever it held has been written again, or is gone.
+    pub(crate) fn retire_oldest(&mut self) {
+        let Segment { name, file, size, .. } = self.live.pop_front().expect("there is an oldest segment");
+        self.retire(Blank { name, file, size });
+    }
+
+    /// Has a file wiped once the next group is durable.
+    pub(crate) fn retire(&mut self, blank: Blank) {
+        self.retired.push(Retired { blank, after_lsn: None });
+    }
+
+    /// Whether a group must be written before something that was retired can be wiped.
+    pub(crate) fn wants_a_group(&self) -> bool {
+        self.retired.iter().any(|retired| retired.after_lsn.is_none())
+    }
+
+    /// The files that may be wiped now.
+    pub(crate) fn take_wipeable(&mut self) -> Vec<Blank> {
+        let durable = self.durable_lsn;
+        let ripe = |retired: &mut Retired| retired.after_lsn.is_some_and(|lsn| lsn <= durable);
+        self.retired.extract_if(.., ripe).map(|retired| retired.blank).collect()
+    }
+}
+
+/// Makes, wipes and removes the files of segments; everything here may be slow, and nothing else waits for it.
+pub(crate) struct Preparer {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) name_next: u64,
+}
+
+impl Preparer {
+    /// Makes a new blank segment. What is left over from a failure is removed.
+    pub(crate) fn make(&mut self) -> io::Result<Blank> {
+        let name = format!("{:08}.seg", self.name_next);
+        self.name_next += 1;
+        let made = self.disk.create(&name).and_then(|file| {
+            let blank =
+                Self::fill(Blank { name: name.clone(), file: file.into(), size: self.segment_bytes })?;
+            self.disk.sync_names()?;
+            Ok(blank)
+        });
+        made.inspect_err(|_| {
+            let _ = self.disk.remove(&name);
+        })
+    }
+
+    /// Overwrites a segment with zeros, durably.
+    pub(crate) fn fill(blank: Blank) -> io::Result<Blank> {
+        static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
+        let mut offset = 0;
+        while offset < blank.size {
+            let length = usize::try_from(blank.size - offset).unwrap_or(usize::MAX).min(CHUNK.len());
+            blank.file.write_at(offset, &CHUNK[..length])?;
+            offset += length as u64;
+        }
+        blank.file.sync()?;
+        Ok(blank)
+    }
+
+    /// Removes a segment's file.
+    pub(crate) fn remove(&self, blank: &Blank) -> io::Result<()> {
+        self.disk.remove(&blank.name)?;
+        self.disk.sync_names()
+    }
+}

@@ -1,0 +1,111 @@
+//! Opening: recover what is there, begin a segment, start the threads.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use oncebox_core::{Bell, Error, Invalid};
+use oncebox_system::{SystemClock, SystemRng, uptime};
+
+use crate::disk::{Disk, RealDisk};
+use crate::engine::{Engine, Group, Recovering};
+use crate::identity::{boot_id, store_id};
+use crate::journal::{Journal, Preparer};
+use crate::lock::DirectoryLock;
+use crate::options::Options;
+use crate::recovery::{failed, recover};
+use crate::shared::Shared;
+use crate::store::EmbeddedStore;
+use crate::syncer::{BLANKS, Syncer, prepare};
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+        let disk = RealDisk::open(path).map_err(|error| failed("opening the directory", error))?;
+        let lock = DirectoryLock::take(path)?;
+        Self::open_locked(Arc::new(disk), options, Some(lock))
+    }
+
+    /// Opens the store on any disk. Nothing keeps a second opener away.
+    pub fn open_on(disk: Arc<dyn Disk>, options: &Options) -> Result<Self, Error> {
+        Self::open_locked(disk, options, None)
+    }
+
+    fn open_locked(
+        disk: Arc<dyn Disk>,
+        options: &Options,
+        lock: Option<DirectoryLock>,
+    ) -> Result<Self, Error> {
+        if !(64 << 10..=16 << 20).contains(&options.segment_bytes) {
+            return Err(Invalid::new("segment size", "must be from 64 KiB to 16 MiB").into());
+        }
+        let store = store_id(&*disk)?;
+        let mut recovering = Recovering::new(options.capacity);
+        let found = recover(&*disk, &store, &mut |group| recovering.replay(group))?;
+        let epoch = found.epoch + 1;
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::start(found.time)));
+        let engine = Engine::new(recovering, epoch, clock, Box::new(SystemRng::default()), boot_id());
+
+        let mut journal = Journal::new(store, epoch, found.lsn_next, found.generation_next);
+        let mut preparer =
+            Preparer { disk, segment_bytes: options.segment_bytes, name_next: found.name_next };
+        // The header of the segment that comes next says that everything before it is durable.
+        if let Some(last) = found.live.back() {
+            last.file.sync().map_err(|error| failed("syncing the journal", error))?;
+        }
+        journal.live = found.live;
+        while journal.blanks.len() < BLANKS {
+            journal
+                .blanks
+                .push_back(preparer.make().map_err(|error| failed("preparing the journal", error))?);
+        }
+        journal.rotate().map_err(|error| failed("writing the journal", error))?;
+        for unneeded in found.unneeded {
+            journal.retire(unneeded);
+        }
+        let shared = Arc::new(Shared::new(engine, journal.room()));
+        let threads = start(journal, preparer, &shared, options)?;
+        Ok(Self {
+            shared,
+            bell: Bell::default(),
+            durability: options.durability,
+            reserve_bytes: options.segment_bytes,
+            cut: found.cut,
+            threads: Mutex::new(threads),
+            _lock: lock,
+        })
+    }
+}
+
+fn start(
+    journal: Journal,
+    preparer: Preparer,
+    shared: &Arc<Shared>,
+    options: &Options,
+) -> Result<Vec<JoinHandle<()>>, Error> {
+    let (chore_sender, chores) = channel();
+    let (done_sender, done) = channel();
+    let syncer = Syncer {
+        journal,
+        shared: Arc::clone(shared),
+        durability: options.durability,
+        chores: chore_sender,
+        done,
+        coming: 0,
+        reclaiming: None,
+        segment_bytes: options.segment_bytes,
+        spare: Group::default(),
+        appended_at: uptime(),
+        unsynced_since: None,
+    };
+    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+        spawned.map_err(|error| failed("starting a thread", error))
+    };
+    let told = Arc::clone(shared);
+    Ok(vec![
+        spawn("oncebox-prepare", Box::new(move || prepare(preparer, &chores, &done_sender, &told)))?,
+        spawn("oncebox-sync", Box::new(move || syncer.run()))?,
+    ])
+}

@@ -1,0 +1,217 @@
+//! Recovery: which segments make up the journal, where it ends, and whether anything is missing from it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use oncebox_core::{Error, Kind, Timestamp, Uid};
+
+use crate::disk::Disk;
+use crate::frame::{Header, StoreId};
+use crate::journal::Blank;
+use crate::segment::{DATA_OFFSET, Frames, Segment, SegmentHeader, segment_number};
+
+/// What was found.
+pub(crate) struct Recovered {
+    /// The segments that are needed, oldest first.
+    pub(crate) live: VecDeque<Segment>,
+    /// Files that nobody needs: older segments, and what a crash left behind.
+    pub(crate) unneeded: Vec<Blank>,
+    pub(crate) lsn_next: u64,
+    pub(crate) generation_next: u64,
+    pub(crate) epoch: u64,
+    pub(crate) name_next: u64,
+    /// The highest moment that was recorded.
+    pub(crate) time: Timestamp,
+    /// Where the journal was cut, if its last frames were not whole.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// The end of a journal whose last frames were not whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment's file.
+    pub segment: String,
+    /// The offset there.
+    pub offset: u64,
+}
+
+pub(crate) fn failed(what: &str, error: io::Error) -> Error {
+    Error::new(Kind::Unavailable, format!("{what} failed: {error}")).with_source(error)
+}
+
+fn corrupt(text: &str) -> Error {
+    Error::new(Kind::Corrupt, format!("{text}; keep a copy of the directory, then repair it"))
+}
+
+/// Replays one whole group; answers with the messages that it brought in.
+pub(crate) type Replay<'a> = dyn FnMut(&[u8]) -> Result<Vec<Uid>, Error> + 'a;
+
+/// Reads the journal and hands each whole group to `replay`, which answers with the messages that it brought in.
+pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>) -> Result<Recovered, Error> {
+    let (segments, blanks, name_next) = list(disk, store)?;
+    let epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or(0);
+    let generation_next = segments.iter().map(|segment| segment.header.generation).max().unwrap_or(0) + 1;
+    let (mut live, mut unneeded) = chain(segments);
+    unneeded.extend(blanks);
+    let oldest = oldest_needed(&live, store)?;
+    while live.front().is_some_and(|segment| segment.header.generation < oldest) {
+        unneeded.extend(live.pop_front().map(into_blank));
+    }
+    if live.front().is_some_and(|segment| segment.header.generation > oldest && oldest > 0) {
+        return Err(corrupt(&format!("the segment of generation {oldest} is missing from the journal")));
+    }
+    let mut walk =
+        Walk { store, group: Vec::new(), in_group: false, group_home: 0, lsn: 1, time: 0, cut: None };
+    if let Some(first) = live.front() {
+        walk.lsn = first.header.first_lsn;
+    }
+    for index in 0..live.len() {
+        walk.segment(&mut live, index, replay)?;
+    }
+    let time = Timestamp::from_millis(walk.time);
+    Ok(Recovered {
+        live,
+        unneeded,
+        lsn_next: walk.lsn,
+        generation_next,
+        epoch,
+        name_next,
+        time,
+        cut: walk.cut,
+    })
+}
+
+fn into_blank(segment: Segment) -> Blank {
+    Blank { name: segment.name, file: segment.file, size: segment.size }
+}
+
+/// All segment files: those with a header, those without, and the next free name.
+fn list(disk: &dyn Disk, store: &StoreId) -> Result<(Vec<Segment>, Vec<Blank>, u64), Error> {
+    let (mut segments, mut blanks, mut name_next) = (Vec::new(), Vec::new(), 1);
+    let names = disk.names().map_err(|error| failed("listing the journal", error))?;
+    for name in names {
+        let Some(number) = segment_number(&name) else { continue };
+        name_next = name_next.max(number + 1);
+        let read = || {
+            let file = disk.open(&name)?;
+            let mut head = [0; 128];
+            let count = file.read_at(0, &mut head)?;
+            Ok((Arc::from(file), SegmentHeader::decode(&head[..count], store)))
+        };
+        let (file, header) = read().map_err(|error| failed("reading a segment", error))?;
+        let file: Arc<dyn crate::disk::DiskFile> = file;
+        let size = file.size().map_err(|error| failed("reading a segment", error))?;
+        match header {
+            Some(header) => {
+                segments.push(Segment { name, file, header, end: DATA_OFFSET, size, homes: Vec::new() });
+            }
+            None => blanks.push(Blank { name, file, size }),
+        }
+    }
+    Ok((segments, blanks, name_next))
+}
+
+/// The segments that own a stretch of the journal, oldest first, and the others.
+///
+/// A segment owns what begins with its first frame, up to where a later one begins. One that begins where a later one has
+/// begun already owns nothing: it lay behind a place at which the journal was cut.
+fn chain(mut segments: Vec<Segment>) -> (VecDeque<Segment>, Vec<Blank>) {
+    segments.sort_by_key(|segment| std::cmp::Reverse(segment.header.generation));
+    let (mut live, mut unneeded, mut limit) = (VecDeque::new(), Vec::new(), u64::MAX);
+    for segment in segments {
+        if segment.header.first_lsn < limit {
+            limit = segment.header.first_lsn;
+            live.push_front(segment);
+        } else {
+            unneeded.push(into_blank(segment));
+        }
+    }
+    (live, unneeded)
+}
+
+/// The generation that recovery has to begin with: what the last frame that ended a group says.
+fn oldest_needed(live: &VecDeque<Segment>, store: &StoreId) -> Result<u64, Error> {
+    for segment in live.iter().rev() {
+        let bytes = segment.read().map_err(|error| failed("reading a segment", error))?;
+        let SegmentHeader { generation, first_lsn, .. } = segment.header;
+        let frames = Frames::new(&bytes, store, generation).map(|found| found.header);
+        let in_order = frames.zip(first_lsn..).take_while(|(header, lsn)| header.lsn == *lsn);
+        let last = in_order.map(|(header, _)| header).filter(|header| header.last).last();
+        if let Some(Header { oldest, .. }) = last {
+            return Ok(oldest);
+        }
+    }
+    Ok(0)
+}
+
+/// The journal being read from front to back.
+struct Walk<'a> {
+    store: &'a StoreId,
+    /// What has been read of a group that is not complete.
+    group: Vec<u8>,
+    in_group: bool,
+    /// The segment in which that group began.
+    group_home: usize,
+    /// The next frame's.
+    lsn: u64,
+    time: u64,
+    cut: Option<Cut>,
+}
+
+impl Walk<'_> {
+    fn segment(
+        &mut self,
+        live: &mut VecDeque<Segment>,
+        index: usize,
+        replay: &mut Replay<'_>,
+    ) -> Result<(), Error> {
+        let bytes = live[index].read().map_err(|error| failed("reading a segment", error))?;
+        let next_lsn = live.get(index + 1).map(|segment| segment.header.first_lsn);
+        let SegmentHeader { generation, .. } = live[index].header;
+        let mut frames = Frames::new(&bytes, self.store, generation);
+        while next_lsn.is_none_or(|next| self.lsn < next) {
+            let before = frames.offset;
+            let Some(found) = frames.next().filter(|found| found.header.lsn == self.lsn) else {
+                frames.offset = before;
+                self.end(&live[index], next_lsn, &frames)?;
+                break;
+            };
+            self.lsn += 1;
+            self.time = self.time.max(found.header.time_ms);
+            if found.header.first {
+                self.group.clear();
+                self.in_group = true;
+                self.group_home = index;
+            }
+            // A group whose beginning lies before the oldest segment was written again, as far as it is needed.
+            if !self.in_group {
+                continue;
+            }
+            self.group.extend_from_slice(found.body);
+            if found.header.last {
+                self.in_group = false;
+                let homes = replay(&self.group)?;
+                live[self.group_home].homes.extend(homes);
+            }
+        }
+        live[index].end = live[index].size.min(frames.offset as u64);
+        Ok(())
+    }
+
+    /// There is no whole frame where the next should be: the end of the journal, or damage.
+    fn end(&mut self, segment: &Segment, next_lsn: Option<u64>, frames: &Frames<'_>) -> Result<(), Error> {
+        let place = Cut { segment: segment.name.clone(), offset: frames.offset as u64 };
+        // A segment is begun only when everything before it is durable, and a frame says what was durable before it.
+        let answered = next_lsn.is_some() || frames.search().any(|header| header.durable_lsn >= self.lsn);
+        if answered {
+            let Cut { segment, offset } = place;
+            return Err(corrupt(&format!(
+                "segment {segment} is damaged at offset {offset}, before what was answered"
+            )));
+        }
+        let torn = frames.search().next().is_some() || frames.has_bytes();
+        self.cut = torn.then_some(place);
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Segments: files of a fixed size that are written from front to back, and the header that says what a file holds.
+
+use std::io;
+use std::sync::Arc;
+
+use oncebox_core::Uid;
+
+use crate::codec::{Reader, Writer};
+use crate::disk::DiskFile;
+use crate::frame::{self, ALIGNMENT, Header, StoreId};
+
+/// Frames begin here.
+pub(crate) const DATA_OFFSET: u64 = 128;
+
+const MAGIC: &[u8; 8] = b"ONCEBOX\x01";
+const CHECKSUM_BYTES: usize = 16;
+
+/// The first bytes of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) generation: u64,
+    /// The number of its first frame.
+    pub(crate) first_lsn: u64,
+    /// Which opening of the store began it.
+    pub(crate) epoch: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self, store: &StoreId) -> Vec<u8> {
+        let mut writer = Writer(MAGIC.to_vec());
+        writer.0.extend_from_slice(store);
+        for word in [self.generation, self.first_lsn, self.epoch] {
+            writer.u64(word);
+        }
+        let checksum = blake3::hash(&writer.0);
+        writer.0.extend_from_slice(&checksum.as_bytes()[..CHECKSUM_BYTES]);
+        writer.0
+    }
+
+    /// The header of this store's segment, if the bytes are one.
+    pub(crate) fn decode(bytes: &[u8], store: &StoreId) -> Option<Self> {
+        let length = MAGIC.len() + store.len() + 3 * 8;
+        let (checked, checksum) = bytes.get(..length + CHECKSUM_BYTES)?.split_at(length);
+        if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+            return None;
+        }
+        let rest = checked.strip_prefix(MAGIC)?.strip_prefix(store)?;
+        let mut reader = Reader(rest);
+        Some(Self {
+            generation: reader.u64().ok()?,
+            first_lsn: reader.u64().ok()?,
+            epoch: reader.u64().ok()?,
+        })
+    }
+}
+
+/// A segment that is being written, or waits to be read or reclaimed.
+pub(crate) struct Segment {
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) header: SegmentHeader,
+    /// Where the next frame goes.
+    pub(crate) end: u64,
+    pub(crate) size: u64,
+    /// The messages whose whole state was last written in a group that began here.
+    pub(crate) homes: Vec<Uid>,
+}
+
+impl Segment {
+    pub(crate) fn room(&self) -> u64 {
+        self.size.saturating_sub(self.end)
+    }
+
+    /// All bytes, as they lie on disk.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        read_all(&*self.file)
+    }
+}
+
+/// The number in the name of a segment's file; none if it is another file.
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
+    name.strip_suffix(".seg")?.parse().ok()
+}
+
+pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.size()?).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    let count = file.read_at(0, &mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// A frame in a segment's bytes.
+pub(crate) struct Found<'a> {
+    pub(crate) header: Header,
+    pub(crate) body: &'a [u8],
+}
+
+/// The frames of one segment, one after another, up to the first that is missing or damaged.
+pub(crate) struct Frames<'a> {
+    bytes: &'a [u8],
+    store: &'a StoreId,
+    generation: u64,
+    pub(crate) offset: usize,
+}
+
+impl<'a> Frames<'a> {
+    pub(crate) fn new(bytes: &'a [u8], store: &'a StoreId, generation: u64) -> Self {
+        Self { bytes, store, generation, offset: usize::try_from(DATA_OFFSET).unwrap_or_default() }
+    }
+
+    /// Any undamaged frame at or after the present place, wherever it begins: is there life after damage?
+    pub(crate) fn search(&self) -> impl Iterator<Item = Header> {
+        (self.offset..self.bytes.len())
+            .step_by(ALIGNMENT)
+            .filter_map(|offset| self.at(offset))
+            .map(|found| found.header)
+    }
+
+    /// Whether anything but zeros stands at or after the present place.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.bytes.get(self.offset..).is_some_and(|bytes| bytes.iter().any(|byte| *byte != 0))
+    }
+
+    fn at(&self, offset: usize) -> Option<Found<'a>> {
+        let (header, body) = frame::read(self.bytes.get(offset..)?, self.store)?;
+        (header.generation == self.generation).then_some(Found { header, body })
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Found<'a>;
+
+    fn next(&mut self) -> Option<Found<'a>> {
+        let found = self.at(self.offset)?;
+        self.offset += frame::framed(found.body.len());
+        Some(found)
+    }
+}

@@ -1,0 +1,53 @@
+//! How many bytes of journal a call may need at most: reserved before anything is applied.
+
+use oncebox_core::{Action, Claim, Key, NewMessage, Order, Settlement, Sighting, Verdict};
+
+/// An effect without texts.
+pub(crate) const RECORD_BYTES: u64 = 192;
+
+fn text(bytes: usize) -> u64 {
+    bytes as u64 + 8
+}
+
+pub(crate) fn key(key: &Key) -> u64 {
+    // A key that is begun is recorded, sighted and granted.
+    3 * RECORD_BYTES + text(key.source.as_str().len()) + text(key.id.as_str().len())
+}
+
+pub(crate) fn sighting(sighting: &Sighting) -> u64 {
+    key(&sighting.key) + RECORD_BYTES
+}
+
+pub(crate) fn message(message: &NewMessage) -> u64 {
+    let content = &message.content;
+    let partition = content.partition.as_ref().map_or(0, |partition| partition.as_str().len());
+    let trace = [message.trace.correlation(), message.trace.causation(), message.trace.tenant()];
+    let trace: usize = trace.into_iter().flatten().map(str::len).sum();
+    let attributes = content.attributes.bytes() + content.attributes.iter().count() * 8;
+    let texts = content.topic.as_str().len() + partition + trace + attributes;
+    2 * RECORD_BYTES + key(&message.key) + text(texts) + content.payload.len() as u64
+}
+
+pub(crate) fn settlement(settlement: &Settlement) -> u64 {
+    let error = match &settlement.verdict {
+        Verdict::Abandon { error, .. } | Verdict::Fail { error, .. } => error.as_ref(),
+        _ => None,
+    };
+    RECORD_BYTES + text(error.map_or(0, |error| error.as_str().len()))
+}
+
+pub(crate) fn claim(claim: &Claim) -> u64 {
+    u64::from(claim.batch.get()) * RECORD_BYTES
+}
+
+pub(crate) fn order(order: &Order) -> u64 {
+    let error = match &order.action {
+        Action::MarkDead { error } => error.as_ref(),
+        _ => None,
+    };
+    let recorded = match &order.target {
+        oncebox_core::Ref::Key(target) => key(target),
+        oncebox_core::Ref::Uid(_) => 0,
+    };
+    RECORD_BYTES + recorded + text(error.map_or(0, |error| error.as_str().len()))
+}

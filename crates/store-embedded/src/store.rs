@@ -1,0 +1,282 @@
+//! The port on engine and journal: callers apply under the lock, then wait for the journal.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use oncebox_core::limits::{check_call, check_work};
+use oncebox_core::machine::{Machine, Turn};
+use oncebox_core::{
+    Accepted, Begin, Begun, Bell, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
+    Kind, NewMessage, Observed, Operated, Order, Page, Query, Ref, Scope, Settlement, Sighting, Snapshot,
+    Store, Upkept, Wakeups, Worked,
+};
+
+use crate::lock::DirectoryLock;
+use crate::options::Durability;
+use crate::recovery::Cut;
+use crate::shared::{Goal, Life, Shared, State};
+use crate::size;
+
+/// Bytes of a group after which callers wait for it to be written.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+/// Room that settlements leave for what time brings.
+const SLACK_BYTES: u64 = 16 << 10;
+/// When to come again while the disk is full.
+const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
+
+/// A durable store in a directory of its own.
+pub struct EmbeddedStore {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) bell: Bell,
+    pub(crate) durability: Durability,
+    /// Room that only settlements and operators may use.
+    pub(crate) reserve_bytes: u64,
+    pub(crate) cut: Option<Cut>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) _lock: Option<DirectoryLock>,
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore").field("durability", &self.durability).finish_non_exhaustive()
+    }
+}
+
+/// What a call does to the journal, and so what its answer waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// Takes in something new; refused when room is short.
+    Intake,
+    /// Ends or changes something; may use the reserve.
+    Solid,
+    /// Grants or extends leases: written before the answer, on disk soon after.
+    Light,
+}
+
+/// Why a call was not run.
+enum Refused {
+    /// There is no room, and the disk has none to give.
+    Full,
+    Failed(Error),
+}
+
+impl EmbeddedStore {
+    /// Where the journal was cut when it was opened, if its last frames were not whole: the mark of a crash.
+    pub fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
+    }
+
+    /// Runs one call on the machine and waits for the journal.
+    async fn call<T>(
+        &self,
+        items: usize,
+        weight: Weight,
+        bytes: u64,
+        run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T + Send,
+        lease: Duration,
+    ) -> Result<T, Refused> {
+        check_call(items).map_err(Refused::Failed)?;
+        let needed =
+            bytes + bytes / 32 + SLACK_BYTES + if weight == Weight::Intake { self.reserve_bytes } else { 0 };
+        let (answer, goal) = loop {
+            let mut progress = self.shared.progress.subscribe();
+            progress.mark_unchanged();
+            {
+                let mut state = self.shared.lock();
+                self.check_open(&state)?;
+                let room = state.room >= needed;
+                if room && state.engine.group.bytes.0.len() < GROUP_BYTES_MAX {
+                    break self.apply(&mut state, weight, run, lease);
+                }
+                if !room {
+                    state.room_wanted = state.room_wanted.max(needed);
+                    state.prepared = true;
+                    self.shared.work.notify_all();
+                    if std::mem::take(&mut state.disk_full) {
+                        return Err(Refused::Full);
+                    }
+                }
+            }
+            let _ = progress.changed().await;
+        };
+        self.shared.work.notify_all();
+        self.shared.wait(goal).await.map_err(Refused::Failed)?;
+        Ok(answer)
+    }
+
+    fn check_open(&self, state: &State) -> Result<(), Refused> {
+        if state.life != Life::Open {
+            return Err(Refused::Failed(Error::new(Kind::Closed, "the store is closed: open it again")));
+        }
+        self.shared.failure().map_or(Ok(()), |failure| Err(Refused::Failed(failure)))
+    }
+
+    fn apply<T>(
+        &self,
+        state: &mut State,
+        weight: Weight,
+        run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T,
+        lease: Duration,
+    ) -> (T, Goal) {
+        let before = state.engine.group.bytes.0.len();
+        let raised = state.engine.note_lease(lease);
+        let answer = state.engine.run(run);
+        state.engine.machine.take_woken(|namespace, topic| self.bell.ring(namespace, topic));
+        let written = state.engine.group.bytes.0.len() - before;
+        state.room = state.room.saturating_sub(written as u64 + written as u64 / 64);
+        let own = if written > 0 { state.group_number } else { 0 };
+        if written > 0 && (weight != Weight::Light || raised) {
+            state.solid = state.group_number;
+        }
+        (answer, Goal { written: own, durable: state.solid })
+    }
+
+    async fn solid<T>(
+        &self,
+        items: usize,
+        bytes: u64,
+        run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T + Send,
+    ) -> Result<T, Error> {
+        self.call(items, Weight::Solid, bytes, run, Duration::ZERO).await.map_err(refused)
+    }
+}
+
+/// A refusal where no outcome says it.
+fn refused(refused: Refused) -> Error {
+    match refused {
+        Refused::Failed(error) => error,
+        Refused::Full => Error::new(Kind::Unavailable, "the disk is full: make room, then try again"),
+    }
+}
+
+/// Every item's outcome, or that there was no room for any of them.
+fn or_full<T: Clone>(outcome: Result<Vec<T>, Refused>, items: usize, full: T) -> Result<Vec<T>, Error> {
+    match outcome {
+        Ok(outcomes) => Ok(outcomes),
+        Err(Refused::Full) => Ok(vec![full; items]),
+        Err(Refused::Failed(error)) => Err(error),
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if state.life == Life::Open {
+            state.life = Life::Closing;
+        }
+        drop(state);
+        self.shared.work.notify_all();
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..).rev() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Store for EmbeddedStore {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::NONE;
+        capabilities.atomic_calls = true;
+        capabilities.durable = true;
+        capabilities
+    }
+
+    fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
+        self.bell.listen(interest)
+    }
+
+    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
+        let bytes = sightings.iter().map(size::sighting).sum();
+        let run = |machine: &mut Machine, turn: &mut Turn<'_>| {
+            sightings.iter().map(|item| machine.observe(turn, item)).collect()
+        };
+        let outcome = self.call(sightings.len(), Weight::Intake, bytes, run, Duration::ZERO).await;
+        or_full(outcome, sightings.len(), Observed::Saturated { retry_after: DISK_FULL_RETRY })
+    }
+
+    async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        let bytes = messages.iter().map(size::message).sum();
+        let run = |machine: &mut Machine, turn: &mut Turn<'_>| {
+            messages.iter().map(|item| machine.accept(turn, item)).collect()
+        };
+        let outcome = self.call(messages.len(), Weight::Intake, bytes, run, Duration::ZERO).await;
+        or_full(outcome, messages.len(), Accepted::Saturated { retry_after: DISK_FULL_RETRY })
+    }
+
+    async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
+        let bytes = begins.iter().map(|begin| size::key(&begin.key)).sum();
+        let lease = begins.iter().map(|begin| begin.lease.get()).max().unwrap_or_default();
+        let run = |machine: &mut Machine, turn: &mut Turn<'_>| {
+            begins.iter().map(|item| machine.begin(turn, item)).collect()
+        };
+        let outcome = self.call(begins.len(), Weight::Intake, bytes, run, lease).await;
+        or_full(outcome, begins.len(), Begun::Saturated { retry_after: DISK_FULL_RETRY })
+    }
+
+    async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
+        let settled: u64 = settlements.iter().map(size::settlement).sum();
+        let bytes = settled + claims.iter().map(size::claim).sum::<u64>();
+        let lease = claims.iter().map(|claim| claim.lease.get()).max().unwrap_or_default();
+        let weight = if settlements.is_empty() { Weight::Light } else { Weight::Solid };
+        let run = |machine: &mut Machine, turn: &mut Turn<'_>| Worked {
+            settled: settlements.iter().map(|item| machine.settle(turn, item)).collect(),
+            deliveries: claims.iter().map(|item| machine.claim(turn, item)).collect(),
+        };
+        check_work(settlements.len(), claims)?;
+        self.call(0, weight, bytes, run, lease).await.map_err(refused)
+    }
+
+    async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
+        let bytes = extensions.len() as u64 * size::RECORD_BYTES;
+        let lease = extensions.iter().map(|extension| extension.lease.get()).max().unwrap_or_default();
+        let run = |machine: &mut Machine, turn: &mut Turn<'_>| {
+            extensions.iter().map(|item| machine.extend(turn, item)).collect()
+        };
+        self.call(extensions.len(), Weight::Light, bytes, run, lease).await.map_err(refused)
+    }
+
+    async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
+        let bytes = orders.iter().map(size::order).sum();
+        self.solid(orders.len(), bytes, |machine, turn| {
+            orders.iter().map(|item| machine.operate(turn, item)).collect()
+        })
+        .await
+    }
+
+    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+        self.solid(refs.len(), 0, |machine, turn| refs.iter().map(|item| machine.get(turn, item)).collect())
+            .await
+    }
+
+    async fn page(&self, query: &Query) -> Result<Page, Error> {
+        self.solid(1, 0, |machine, turn| machine.page(turn, query)).await
+    }
+
+    async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
+        self.solid(1, 0, |machine, turn| machine.counts(turn, scope)).await
+    }
+
+    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
+        let bytes = u64::from(budget.items_max).min(100_000) * 32;
+        self.solid(1, bytes, |machine, turn| machine.upkeep(turn, budget)).await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        let goal = {
+            let mut state = self.shared.lock();
+            if state.life == Life::Open {
+                state.life = Life::Closing;
+                self.shared.work.notify_all();
+            }
+            self.bell.close();
+            // The group that is being filled, and the mark after it.
+            let last = if state.life == Life::Closed { 0 } else { state.group_number + 1 };
+            Goal { written: last, durable: last }
+        };
+        self.shared.wait(goal).await
+    }
+}

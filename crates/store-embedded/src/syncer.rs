@@ -1,0 +1,261 @@
+//! The thread that writes groups and makes them durable, and the one that prepares segments for it.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use oncebox_core::Uid;
+use oncebox_system::uptime;
+
+use crate::engine::Group;
+use crate::frame::HEADER_BYTES;
+use crate::journal::{Blank, Journal, Preparer};
+use crate::options::Durability;
+use crate::shared::{Life, Shared, State};
+
+/// Leases are on disk after this long at most.
+const LEASE_SYNC: Duration = Duration::from_millis(50);
+/// The time is recorded at least this often.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+/// Bytes that reclaiming adds to one group at most.
+const SLICE_BYTES: usize = 256 << 10;
+/// Segments that are kept prepared.
+pub(crate) const BLANKS: usize = 2;
+/// Bytes of a segment that hold no frames, generously.
+const SEGMENT_LOSS_BYTES: u64 = 512;
+
+/// Work for the preparer.
+pub(crate) enum Chore {
+    Make,
+    Wipe(Blank),
+    Remove(Blank),
+}
+
+/// What came of it.
+pub(crate) type Done = io::Result<Option<Blank>>;
+
+pub(crate) fn prepare(
+    mut preparer: Preparer,
+    chores: &Receiver<Chore>,
+    done: &Sender<Done>,
+    shared: &Shared,
+) {
+    for chore in chores {
+        let result = match chore {
+            Chore::Make => preparer.make().map(Some),
+            Chore::Wipe(blank) => Preparer::fill(blank).map(Some),
+            Chore::Remove(blank) => preparer.remove(&blank).map(|()| None),
+        };
+        if done.send(result).is_err() {
+            return;
+        }
+        shared.lock().prepared = true;
+        shared.work.notify_all();
+    }
+}
+
+pub(crate) struct Syncer {
+    pub(crate) journal: Journal,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) durability: Durability,
+    pub(crate) chores: Sender<Chore>,
+    pub(crate) done: Receiver<Done>,
+    /// Segments that are being made or wiped.
+    pub(crate) coming: usize,
+    /// Of the oldest segment: what is still to be written again.
+    pub(crate) reclaiming: Option<Vec<Uid>>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) spare: Group,
+    /// When the last frame was appended, on the monotonic clock.
+    pub(crate) appended_at: Duration,
+    /// Since when frames wait for a sync, on the monotonic clock.
+    pub(crate) unsynced_since: Option<Duration>,
+}
+
+impl Syncer {
+    /// Runs until the store is closed or fails.
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.step() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let why = format!(
+                        "writing the journal failed, what was not answered is unknown, open the store again: {error}"
+                    );
+                    self.shared.fail(&why);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for something to do, and does it. Answers whether to go on.
+    fn step(&mut self) -> io::Result<bool> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = self.wait(&shared);
+        if shared.failure().is_some() {
+            return Ok(false);
+        }
+        self.collect(&mut state);
+        self.plan_reclaim(&state);
+        if let Some(homes) = &mut self.reclaiming {
+            state.engine.write_again(homes, SLICE_BYTES);
+        }
+        let closing = state.life == Life::Closing;
+        let (solid, wanted) = (state.solid, state.room_wanted);
+        let (number, mut group) = state.take_group(std::mem::take(&mut self.spare));
+        drop(state);
+
+        if self.reclaiming.as_ref().is_some_and(Vec::is_empty) {
+            self.reclaiming = None;
+            self.journal.retire_oldest();
+        }
+        let idle_for = uptime().saturating_sub(self.appended_at);
+        if !group.is_empty() || self.journal.wants_a_group() || idle_for >= HEARTBEAT {
+            self.journal.append(&group.bytes.0, &group.homes, group.time)?;
+            self.appended_at = uptime();
+        }
+        self.publish(number, solid)?;
+        self.tidy(wanted);
+        group.clear();
+        self.spare = group;
+        if closing {
+            return self.close(number).map(|()| false);
+        }
+        Ok(true)
+    }
+
+    /// For how long frames may stay unsynced if nobody waits for them.
+    fn patience(&self) -> Duration {
+        match self.durability {
+            Durability::Sync => LEASE_SYNC,
+            Durability::Interval(interval) => interval,
+            Durability::Os => Duration::MAX,
+        }
+    }
+
+    /// Waits until there is a group to write, a segment came, or time asks for a sync or a sign of life.
+    fn wait<'a>(&self, shared: &'a Shared) -> MutexGuard<'a, State> {
+        let state = shared.lock();
+        if self.journal.wants_a_group() {
+            return state;
+        }
+        let unsynced = self.journal.durable_lsn < self.journal.written_lsn();
+        let limit = if unsynced { self.patience().min(HEARTBEAT) } else { HEARTBEAT };
+        let idle = |state: &mut State| {
+            state.engine.group.is_empty()
+                && !state.prepared
+                && state.life == Life::Open
+                && self.reclaiming.is_none()
+                && shared.failure().is_none()
+        };
+        let waited = shared.work.wait_timeout_while(state, limit, idle);
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+
+    /// Takes over the segments that the preparer has finished, and tells the callers how much room there is.
+    fn collect(&mut self, state: &mut State) {
+        let before = state.room;
+        loop {
+            match self.done.try_recv() {
+                Ok(Ok(blank)) => {
+                    self.coming -= usize::from(blank.is_some());
+                    self.journal.blanks.extend(blank);
+                    state.disk_full = false;
+                }
+                Ok(Err(_)) => {
+                    self.coming -= 1;
+                    state.disk_full = true;
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        let waiting = state.engine.group.bytes.0.len() as u64;
+        state.room = self.journal.room().saturating_sub(waiting + waiting / 64 + HEADER_BYTES as u64);
+        state.prepared = false;
+        if state.room >= state.room_wanted {
+            state.room_wanted = 0;
+        }
+        if state.room > before || state.disk_full {
+            self.shared.progress.send_modify(|progress| progress.room_changes += 1);
+        }
+    }
+
+    /// Begins to write the oldest segment's messages again if the journal is much larger than what it holds.
+    fn plan_reclaim(&mut self, state: &State) {
+        let needed = 1 + usize::try_from(state.engine.machine.live_bytes() * 2 / self.segment_bytes)
+            .unwrap_or(usize::MAX);
+        if self.reclaiming.is_none() && self.journal.live.len() > needed.max(1) && self.journal.live.len() > 1
+        {
+            let oldest = self.journal.live.front_mut().expect("there is an oldest segment");
+            self.reclaiming = Some(std::mem::take(&mut oldest.homes));
+        }
+    }
+
+    /// Syncs if anybody waits for it or it is time, and tells how far the groups have come.
+    fn publish(&mut self, number: u64, solid: u64) -> io::Result<()> {
+        let unsynced = self.journal.durable_lsn < self.journal.written_lsn();
+        let answer_when_written = self.durability != Durability::Sync;
+        let durable_before = self.shared.progress.borrow().durable;
+        let waited_for = !answer_when_written && solid > durable_before;
+        if unsynced && self.unsynced_since.is_none() {
+            self.unsynced_since = Some(uptime());
+        }
+        let overdue =
+            self.unsynced_since.is_some_and(|since| uptime().saturating_sub(since) >= self.patience());
+        self.shared.progress.send_modify(|progress| {
+            progress.written = number;
+            if answer_when_written || !unsynced {
+                progress.durable = number;
+            }
+        });
+        if unsynced && (waited_for || overdue) {
+            self.journal.sync()?;
+            self.unsynced_since = None;
+            self.shared.progress.send_modify(|progress| progress.durable = number);
+        }
+        Ok(())
+    }
+
+    /// Hands files that nobody needs to the preparer, and has as many segments prepared as there should be.
+    fn tidy(&mut self, room_wanted: u64) {
+        for blank in self.journal.take_wipeable() {
+            let enough = self.journal.blanks.len() + self.coming >= BLANKS;
+            let wrong_size = blank.size != self.segment_bytes;
+            if enough || wrong_size {
+                let _ = self.chores.send(Chore::Remove(blank));
+            } else {
+                self.coming += 1;
+                let _ = self.chores.send(Chore::Wipe(blank));
+            }
+        }
+        let coming_bytes = |coming: usize| coming as u64 * (self.segment_bytes - SEGMENT_LOSS_BYTES);
+        let lacking = |coming: usize| {
+            self.journal.blanks.len() + coming < BLANKS
+                || self.journal.room() + coming_bytes(coming) < room_wanted
+        };
+        while lacking(self.coming) {
+            self.coming += 1;
+            let _ = self.chores.send(Chore::Make);
+        }
+    }
+
+    /// Writes the mark that says that everything before it is durable.
+    fn close(&mut self, number: u64) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        state.engine.note_close();
+        let (_, group) = state.take_group(Group::default());
+        state.life = Life::Closed;
+        drop(state);
+        self.journal.append(&group.bytes.0, &group.homes, group.time)?;
+        self.journal.sync()?;
+        self.shared.progress.send_modify(|progress| {
+            progress.written = number + 1;
+            progress.durable = number + 1;
+        });
+        Ok(())
+    }
+}

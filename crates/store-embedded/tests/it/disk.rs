@@ -1,0 +1,155 @@
+//! A disk in memory that forgets what was not synced when the power is cut.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use oncebox_store_embedded::disk::{Disk, DiskFile};
+
+#[derive(Default)]
+struct Content {
+    /// As it is on disk.
+    synced: Vec<u8>,
+    /// As programs see it.
+    seen: Vec<u8>,
+}
+
+type File = Arc<Mutex<Content>>;
+
+#[derive(Default)]
+struct Names {
+    seen: BTreeMap<String, File>,
+    synced: BTreeMap<String, File>,
+}
+
+/// A directory in memory; clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct SimDisk {
+    names: Arc<Mutex<Names>>,
+    /// Held while something is written, and by whoever copies everything: a copy shows one moment.
+    moment: Arc<RwLock<()>>,
+}
+
+impl SimDisk {
+    fn lock(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap()
+    }
+
+    /// A copy of what a power cut now would leave.
+    pub(crate) fn after_power_cut(&self) -> Self {
+        let _moment = self.moment.write().unwrap();
+        copy(&self.lock().synced, |content| content.synced.clone())
+    }
+
+    /// A copy of what the end of the process now would leave.
+    pub(crate) fn after_kill(&self) -> Self {
+        let _moment = self.moment.write().unwrap();
+        copy(&self.lock().seen, |content| content.seen.clone())
+    }
+
+    /// The largest segment in use: where something other than zeros stands last.
+    pub(crate) fn written_segment(&self) -> (String, usize) {
+        let names = self.lock();
+        let end = |file: &File| file.lock().unwrap().seen.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        let segments = names.seen.iter().filter(|(name, _)| *name != "store");
+        let ends = segments.map(|(name, file)| (name.clone(), end(file)));
+        ends.max_by_key(|(_, end)| *end).unwrap()
+    }
+
+    /// Flips a bit of a byte.
+    pub(crate) fn flip(&self, name: &str, offset: usize) {
+        self.lock().seen[name].lock().unwrap().seen[offset] ^= 4;
+    }
+
+    /// How many bytes all files have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().seen.values().map(|file| file.lock().unwrap().seen.len()).sum()
+    }
+}
+
+fn copy(files: &BTreeMap<String, File>, bytes: impl Fn(&Content) -> Vec<u8>) -> SimDisk {
+    let copy = |(name, file): (&String, &File)| {
+        let synced = bytes(&file.lock().unwrap());
+        (name.clone(), Arc::new(Mutex::new(Content { seen: synced.clone(), synced })))
+    };
+    let files: BTreeMap<_, _> = files.iter().map(copy).collect();
+    SimDisk {
+        names: Arc::new(Mutex::new(Names { seen: files.clone(), synced: files })),
+        ..SimDisk::default()
+    }
+}
+
+struct SimFile {
+    content: File,
+    moment: Arc<RwLock<()>>,
+}
+
+impl SimFile {
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap()
+    }
+}
+
+impl Disk for SimDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.lock().seen.keys().cloned().collect())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.lock().seen.get(name).cloned().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(SimFile { content: file, moment: Arc::clone(&self.moment) }))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let _moment = self.moment.read().unwrap();
+        let file = File::default();
+        self.lock().seen.insert(name.to_owned(), file.clone());
+        Ok(Box::new(SimFile { content: file, moment: Arc::clone(&self.moment) }))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let _moment = self.moment.read().unwrap();
+        self.lock().seen.remove(name);
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let _moment = self.moment.read().unwrap();
+        let mut names = self.lock();
+        names.synced = names.seen.clone();
+        Ok(())
+    }
+}
+
+impl DiskFile for SimFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.lock().seen.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let content = self.lock();
+        let bytes = content.seen.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+        let count = bytes.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let _moment = self.moment.read().unwrap();
+        let mut content = self.lock();
+        let start = usize::try_from(offset).unwrap();
+        let end = start + bytes.len();
+        if content.seen.len() < end {
+            content.seen.resize(end, 0);
+        }
+        content.seen[start..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let _moment = self.moment.read().unwrap();
+        let mut content = self.lock();
+        content.synced = content.seen.clone();
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! The embedded store against the conformance suite, the faulty cases and the random comparison, and across restarts.
+
+#[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod reopening;
+#[cfg(test)]
+mod restarts;
+
+use std::sync::Arc;
+
+use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_testkit::{Fixture, ManualClock};
+
+use disk::SimDisk;
+
+async fn open() -> Fixture {
+    let clock = Arc::new(ManualClock::default());
+    let store = open_on(&SimDisk::default(), &clock);
+    Fixture { store: Arc::new(store), time: clock }
+}
+
+fn open_on(disk: &SimDisk, clock: &Arc<ManualClock>) -> EmbeddedStore {
+    let mut options = Options::default();
+    options.segment_bytes = 64 << 10;
+    options.clock = Some(clock.clone());
+    EmbeddedStore::open_on(Arc::new(disk.clone()), &options).expect("an intact store opens")
+}
+
+oncebox_testkit::conformance!(open);
+oncebox_testkit::faulty_cases!(open);
+oncebox_testkit::random_comparison!(open);

@@ -1,0 +1,110 @@
+//! The random comparison on a store that is closed, or whose process ends, again and again.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use oncebox_core::{
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
+    NewMessage, Observed, Operated, Order, Page, Query, Ref, Scope, Settlement, Sighting, Snapshot, Store,
+    Upkept, Wakeups, Worked,
+};
+use oncebox_store_embedded::EmbeddedStore;
+use oncebox_testkit::{Fixture, ManualClock, SplitMix};
+
+use crate::disk::SimDisk;
+use crate::open_on;
+
+/// A store that is now and then opened anew before a call.
+struct Reopening {
+    clock: Arc<ManualClock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    rng: SplitMix,
+    disk: SimDisk,
+    store: Option<Arc<EmbeddedStore>>,
+}
+
+impl Reopening {
+    fn store(&self) -> Arc<EmbeddedStore> {
+        let mut state = self.state.lock().unwrap();
+        match state.rng.below(40) {
+            // Dropped: closed as it should be.
+            0 => state.store = None,
+            // The process ends: what was written is there, and nobody closes anything.
+            1 => {
+                let left = state.disk.after_kill();
+                state.disk = left;
+                state.store = None;
+            }
+            _ => {}
+        }
+        let State { store, disk, .. } = &mut *state;
+        Arc::clone(store.get_or_insert_with(|| Arc::new(open_on(disk, &self.clock))))
+    }
+}
+
+#[async_trait]
+impl Store for Reopening {
+    fn capabilities(&self) -> Capabilities {
+        self.store().capabilities()
+    }
+
+    fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
+        self.store().wakeups(interest)
+    }
+
+    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
+        self.store().observe(sightings).await
+    }
+
+    async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        self.store().accept(messages).await
+    }
+
+    async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
+        self.store().begin(begins).await
+    }
+
+    async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
+        self.store().work(settlements, claims).await
+    }
+
+    async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
+        self.store().extend(extensions).await
+    }
+
+    async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
+        self.store().operate(orders).await
+    }
+
+    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+        self.store().get(refs).await
+    }
+
+    async fn page(&self, query: &Query) -> Result<Page, Error> {
+        self.store().page(query).await
+    }
+
+    async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
+        self.store().counts(scope).await
+    }
+
+    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
+        self.store().upkeep(budget).await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.store().close().await
+    }
+}
+
+async fn open() -> Fixture {
+    let clock = Arc::new(ManualClock::default());
+    let state = State { rng: SplitMix::new(3), disk: SimDisk::default(), store: None };
+    let store = Reopening { clock: clock.clone(), state: Mutex::new(state) };
+    Fixture { store: Arc::new(store), time: clock }
+}
+
+oncebox_testkit::random_comparison!(open);

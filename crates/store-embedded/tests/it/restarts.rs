@@ -1,0 +1,156 @@
+//! What survives: a clean close, the end of the process, a power cut.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{
+    Accepted, Batch, Budget, Claim, Delivery, Key, Kind, Namespace, NewMessage, Owner, Payload, Settled,
+    Span, Store, StoreExt, Topic, Topics,
+};
+use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_testkit::{ManualClock, TestResult, block_on};
+
+use crate::disk::SimDisk;
+use crate::open_on;
+
+fn message(id: usize) -> NewMessage {
+    let key = Key::inbox("restarts", id.to_string()).unwrap();
+    NewMessage::new(key, Topic::new("topic").unwrap(), Payload::new(vec![b'x'; 1_000]).unwrap())
+}
+
+fn claim(batch: u32) -> Claim {
+    let lease = Span::lease(Duration::from_secs(30)).unwrap();
+    Claim::new(Namespace::Inbox, Owner::new(1).unwrap(), lease, Batch::new(batch).unwrap())
+}
+
+/// Holds: RULE-13.
+#[test]
+fn what_was_answered_survives_a_power_cut() -> TestResult {
+    block_on(async {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let store = open_on(&disk, &clock);
+        for id in 0..50 {
+            store.accept_one(&message(id)).await?;
+        }
+        let deliveries = store.claim(&claim(10)).await?;
+        let acks: Vec<_> = deliveries.iter().map(Delivery::ack).collect();
+        store.settle(&acks).await?;
+        let left = disk.after_power_cut();
+        let again = open_on(&left, &clock);
+        for id in 0..50 {
+            let outcome = again.accept_one(&message(id)).await?;
+            assert!(matches!(outcome, Accepted::Duplicate { diverged: false, .. }), "{id}: {outcome:?}");
+        }
+        assert_eq!(again.claim(&claim(100)).await?.len(), 40);
+        Ok(())
+    })
+}
+
+/// Holds: RULE-05.
+#[test]
+fn a_lease_survives_a_clean_close_and_no_fence_comes_twice() -> TestResult {
+    block_on(async {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let store = open_on(&disk, &clock);
+        store.accept(&[message(1), message(2)]).await?;
+        let first = store.claim(&claim(1)).await?.remove(0);
+        store.close().await?;
+        drop(store);
+        let store = open_on(&disk, &clock);
+        let second = store.claim(&claim(10)).await?;
+        assert_eq!(second.len(), 1);
+        assert!(second[0].lease.fence > first.lease.fence);
+        assert_eq!(store.settle(&[first.ack()]).await?, [Settled::Done]);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_journal_is_reclaimed_and_what_lives_on_is_kept() -> TestResult {
+    block_on(async {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let store = open_on(&disk, &clock);
+        let mut kept = message(0);
+        kept.content.topic = Topic::new("other")?;
+        store.accept_one(&kept).await?;
+        let topics = Topics::only([Topic::new("topic")?])?;
+        for round in 0..300_usize {
+            let messages: Vec<_> = (0..50).map(|id| message(1 + round * 50 + id)).collect();
+            store.accept(&messages).await?;
+            let claim = Claim { topics: topics.clone(), ..claim(100) };
+            let acks: Vec<_> = store.claim(&claim).await?.iter().map(Delivery::ack).collect();
+            assert_eq!(acks.len(), 50);
+            store.settle(&acks).await?;
+            clock.advance(Duration::from_secs(31 * 24 * 60 * 60));
+            store.upkeep(Budget::new(1_000)).await?;
+        }
+        // 300 rounds of 50 messages are about 18 MB of journal in segments of 1 MiB.
+        assert!(disk.bytes() < 8 << 20, "{} bytes are left", disk.bytes());
+        store.close().await?;
+        drop(store);
+        let store = open_on(&disk, &clock);
+        let found = store.get_one(&kept.key.clone().into()).await?.ok_or("the message that lives on")?;
+        assert_eq!(found.content, Some(kept.content));
+        Ok(())
+    })
+}
+
+/// A bit that flips in what was answered is never passed over.
+#[test]
+fn damage_before_what_was_answered_is_corrupt() -> TestResult {
+    block_on(async {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let store = open_on(&disk, &clock);
+        for id in 0..20 {
+            store.accept_one(&message(id)).await?;
+        }
+        store.close().await?;
+        drop(store);
+        let (segment, end) = disk.written_segment();
+        for place in 1..40 {
+            let damaged = disk.after_kill();
+            damaged.flip(&segment, 128 + (end - 1_000) * place / 40);
+            let error = EmbeddedStore::open_on(Arc::new(damaged), &Options::default()).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+            assert!(error.to_string().contains(&segment), "{error}");
+        }
+        Ok(())
+    })
+}
+
+/// What a crash left of a write that nobody was answered is cut, and says so.
+#[test]
+fn a_torn_end_is_cut() -> TestResult {
+    block_on(async {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let store = open_on(&disk, &clock);
+        for id in 0..20 {
+            store.accept_one(&message(id)).await?;
+        }
+        let (left, (segment, end)) = (disk.after_kill(), disk.written_segment());
+        left.flip(&segment, end - 10);
+        let again = open_on(&left, &clock);
+        assert_eq!(again.cut().map(|cut| cut.segment.clone()), Some(segment));
+        assert!(matches!(again.accept_one(&message(18)).await?, Accepted::Duplicate { .. }));
+        assert!(matches!(again.accept_one(&message(19)).await?, Accepted::New { .. }));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_second_opener_is_told_who_has_the_store() -> TestResult {
+    let directory = std::env::temp_dir().join(format!("oncebox-embedded-{}", std::process::id()));
+    let store = EmbeddedStore::open(&directory, &Options::default())?;
+    let error = EmbeddedStore::open(&directory, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+    block_on(async {
+        store.accept_one(&message(1)).await?;
+        store.close().await
+    })?;
+    drop(store);
+    let again = EmbeddedStore::open(&directory, &Options::default())?;
+    assert!(matches!(block_on(again.accept_one(&message(1)))?, Accepted::Duplicate { .. }));
+    drop(again);
+    std::fs::remove_dir_all(&directory)?;
+    Ok(())
+}
