@@ -100,18 +100,28 @@ impl Engine {
         self.write_boot();
     }
 
-    /// Writes messages again whole, so that the segment they lived in can go; a bounded piece of them.
-    pub(crate) fn write_again(&mut self, homes: &mut Vec<Uid>, bytes_max: usize) {
-        let limit = self.group.bytes.0.len() + bytes_max;
-        self.group.time = self.clock.now();
-        while self.group.bytes.0.len() < limit
+    /// Writes messages again whole, so that the segment they lived in can go; a piece of them that fits into `room`. Answers
+    /// how much room it lacked, if it lacked any.
+    pub(crate) fn write_again(&mut self, homes: &mut Vec<Uid>, bytes_max: usize, room: usize) -> usize {
+        let before = self.group.bytes.0.len();
+        let at = self.machine.now();
+        while self.group.bytes.0.len() - before < bytes_max
             && let Some(uid) = homes.pop()
         {
-            if let Some(snapshot) = self.machine.peek(uid) {
-                let at = self.machine.now();
-                self.group.record(Record { at, uid, effect: Effect::Restored(&snapshot) });
+            let Some(snapshot) = self.machine.peek(uid) else { continue };
+            let start = self.group.bytes.0.len();
+            self.group.record(Record { at, uid, effect: Effect::Restored(&snapshot) });
+            let written = self.group.bytes.0.len() - before;
+            // Frames add a little to what is written.
+            let needed = written + written / 32 + 4_096;
+            if needed > room {
+                self.group.bytes.0.truncate(start);
+                self.group.homes.pop();
+                homes.push(uid);
+                return needed;
             }
         }
+        0
     }
 }
 

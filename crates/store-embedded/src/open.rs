@@ -94,6 +94,8 @@ fn start(
         done,
         coming: 0,
         reclaiming: None,
+        stalled: false,
+        refused_at: None,
         segment_bytes: options.segment_bytes,
         spare: Group::default(),
         appended_at: uptime(),

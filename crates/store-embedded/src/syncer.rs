@@ -18,6 +18,8 @@ use crate::shared::{Life, Shared, State};
 const LEASE_SYNC: Duration = Duration::from_millis(50);
 /// The time is recorded at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(60);
+/// A disk that is full is asked again after this long.
+const DISK_RETRY: Duration = Duration::from_secs(1);
 /// Bytes that reclaiming adds to one group at most.
 const SLICE_BYTES: usize = 256 << 10;
 /// Segments that are kept prepared.
@@ -32,20 +34,24 @@ pub(crate) enum Chore {
     Remove(Blank),
 }
 
-/// What came of it.
-pub(crate) type Done = io::Result<Option<Blank>>;
+/// A segment that was to be made or wiped, or why there is none.
+pub(crate) type Prepared = io::Result<Blank>;
 
 pub(crate) fn prepare(
     mut preparer: Preparer,
     chores: &Receiver<Chore>,
-    done: &Sender<Done>,
+    done: &Sender<Prepared>,
     shared: &Shared,
 ) {
     for chore in chores {
         let result = match chore {
-            Chore::Make => preparer.make().map(Some),
-            Chore::Wipe(blank) => Preparer::fill(blank).map(Some),
-            Chore::Remove(blank) => preparer.remove(&blank).map(|()| None),
+            Chore::Make => preparer.make(),
+            Chore::Wipe(blank) => Preparer::fill(blank),
+            Chore::Remove(blank) => {
+                // A file that stays is found and removed at the next opening.
+                let _ = preparer.remove(&blank);
+                continue;
+            }
         };
         if done.send(result).is_err() {
             return;
@@ -55,18 +61,33 @@ pub(crate) fn prepare(
     }
 }
 
+/// Ends all service if the syncer does not end as it should: nobody must wait for it then.
+struct Watch(Arc<Shared>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("the journal's thread met a broken invariant, what was not answered is unknown: open the store again");
+        }
+    }
+}
+
 pub(crate) struct Syncer {
     pub(crate) journal: Journal,
     pub(crate) shared: Arc<Shared>,
     pub(crate) durability: Durability,
     pub(crate) chores: Sender<Chore>,
-    pub(crate) done: Receiver<Done>,
+    pub(crate) done: Receiver<Prepared>,
     /// Segments that are being made or wiped.
     pub(crate) coming: usize,
     /// Of the oldest segment: what is still to be written again.
     pub(crate) reclaiming: Option<Vec<Uid>>,
     pub(crate) segment_bytes: u64,
     pub(crate) spare: Group,
+    /// Reclaiming waits for room.
+    pub(crate) stalled: bool,
+    /// When the disk last refused a segment, on the monotonic clock; none if it has given one since.
+    pub(crate) refused_at: Option<Duration>,
     /// When the last frame was appended, on the monotonic clock.
     pub(crate) appended_at: Duration,
     /// Since when frames wait for a sync, on the monotonic clock.
@@ -76,6 +97,7 @@ pub(crate) struct Syncer {
 impl Syncer {
     /// Runs until the store is closed or fails.
     pub(crate) fn run(mut self) {
+        let _watch = Watch(Arc::clone(&self.shared));
         loop {
             match self.step() {
                 Ok(true) => {}
@@ -101,7 +123,10 @@ impl Syncer {
         self.collect(&mut state);
         self.plan_reclaim(&state);
         if let Some(homes) = &mut self.reclaiming {
-            state.engine.write_again(homes, SLICE_BYTES);
+            let room = usize::try_from(state.room).unwrap_or(usize::MAX);
+            let wanted = state.engine.write_again(homes, SLICE_BYTES.min(room / 2), room);
+            state.room_wanted = state.room_wanted.max(wanted as u64);
+            self.stalled = wanted > 0;
         }
         let closing = state.life == Life::Closing;
         let (solid, wanted) = (state.solid, state.room_wanted);
@@ -144,11 +169,12 @@ impl Syncer {
         }
         let unsynced = self.journal.durable_lsn < self.journal.written_lsn();
         let limit = if unsynced { self.patience().min(HEARTBEAT) } else { HEARTBEAT };
+        let limit = if self.refused_at.is_some() { limit.min(DISK_RETRY) } else { limit };
         let idle = |state: &mut State| {
             state.engine.group.is_empty()
                 && !state.prepared
                 && state.life == Life::Open
-                && self.reclaiming.is_none()
+                && (self.reclaiming.is_none() || self.stalled)
                 && shared.failure().is_none()
         };
         let waited = shared.work.wait_timeout_while(state, limit, idle);
@@ -161,12 +187,14 @@ impl Syncer {
         loop {
             match self.done.try_recv() {
                 Ok(Ok(blank)) => {
-                    self.coming -= usize::from(blank.is_some());
-                    self.journal.blanks.extend(blank);
+                    self.coming -= 1;
+                    self.journal.blanks.push_back(blank);
+                    self.refused_at = None;
                     state.disk_full = false;
                 }
                 Ok(Err(_)) => {
                     self.coming -= 1;
+                    self.refused_at = Some(uptime());
                     state.disk_full = true;
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
@@ -230,6 +258,10 @@ impl Syncer {
                 self.coming += 1;
                 let _ = self.chores.send(Chore::Wipe(blank));
             }
+        }
+        // A disk that refused is not asked again at once.
+        if self.refused_at.is_some_and(|at| uptime().saturating_sub(at) < DISK_RETRY) {
+            return;
         }
         let coming_bytes = |coming: usize| coming as u64 * (self.segment_bytes - SEGMENT_LOSS_BYTES);
         let lacking = |coming: usize| {

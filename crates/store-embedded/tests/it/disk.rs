@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use oncebox_store_embedded::disk::{Disk, DiskFile};
@@ -28,9 +29,16 @@ pub(crate) struct SimDisk {
     names: Arc<Mutex<Names>>,
     /// Held while something is written, and by whoever copies everything: a copy shows one moment.
     moment: Arc<RwLock<()>>,
+    /// Whether files may not grow any more.
+    full: Arc<AtomicBool>,
 }
 
 impl SimDisk {
+    /// From now on files may, or may not, grow.
+    pub(crate) fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap()
     }
@@ -81,7 +89,7 @@ fn copy(files: &BTreeMap<String, File>, bytes: impl Fn(&Content) -> Vec<u8>) -> 
 
 struct SimFile {
     content: File,
-    moment: Arc<RwLock<()>>,
+    disk: SimDisk,
 }
 
 impl SimFile {
@@ -97,14 +105,14 @@ impl Disk for SimDisk {
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let file = self.lock().seen.get(name).cloned().ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(SimFile { content: file, moment: Arc::clone(&self.moment) }))
+        Ok(Box::new(SimFile { content: file, disk: self.clone() }))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let _moment = self.moment.read().unwrap();
         let file = File::default();
         self.lock().seen.insert(name.to_owned(), file.clone());
-        Ok(Box::new(SimFile { content: file, moment: Arc::clone(&self.moment) }))
+        Ok(Box::new(SimFile { content: file, disk: self.clone() }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -135,11 +143,14 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let _moment = self.moment.read().unwrap();
+        let _moment = self.disk.moment.read().unwrap();
         let mut content = self.lock();
         let start = usize::try_from(offset).unwrap();
         let end = start + bytes.len();
         if content.seen.len() < end {
+            if self.disk.full.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             content.seen.resize(end, 0);
         }
         content.seen[start..end].copy_from_slice(bytes);
@@ -147,7 +158,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let _moment = self.moment.read().unwrap();
+        let _moment = self.disk.moment.read().unwrap();
         let mut content = self.lock();
         content.synced = content.seen.clone();
         Ok(())

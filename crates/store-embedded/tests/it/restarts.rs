@@ -154,3 +154,37 @@ fn a_second_opener_is_told_who_has_the_store() -> TestResult {
     std::fs::remove_dir_all(&directory)?;
     Ok(())
 }
+
+/// When the disk has no room, intake says so, work goes on in the reserve, and all is well when there is room again.
+#[test]
+fn a_full_disk_stops_intake_but_not_work() -> TestResult {
+    block_on(async {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let store = open_on(&disk, &clock);
+        store.accept_one(&message(0)).await?;
+        disk.set_full(true);
+        let mut accepted = 1;
+        let full = loop {
+            match store.accept_one(&message(accepted)).await? {
+                Accepted::New { .. } => accepted += 1,
+                other => break other,
+            }
+            assert!(accepted < 1_000, "the disk is full");
+        };
+        assert!(matches!(full, Accepted::Saturated { .. }), "{full:?}");
+        let mut done = 0;
+        while done < accepted {
+            let acks: Vec<_> = store.claim(&claim(20)).await?.iter().map(Delivery::ack).collect();
+            assert!(!acks.is_empty(), "{done} of {accepted} are done");
+            assert!(store.settle(&acks).await?.iter().all(|settled| *settled == Settled::Done));
+            done += acks.len();
+        }
+        disk.set_full(false);
+        for _ in 0..100 {
+            if let Accepted::New { .. } = store.accept_one(&message(accepted)).await? {
+                return Ok(());
+            }
+        }
+        Err("nothing is taken in although there is room again".into())
+    })
+}
