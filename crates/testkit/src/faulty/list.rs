@@ -8,7 +8,7 @@
 /// ```
 /// # use oncebox_testkit::Fixture;
 /// async fn open() -> Fixture {
-///     # unimplemented!()
+///     # std::future::pending().await
 /// }
 ///
 /// oncebox_testkit::faulty_cases!(open);
