@@ -163,6 +163,7 @@ macro_rules! conformance {
                 a_lane_gives_messages_in_order_of_acceptance
                 every_lane_keeps_its_own_order
                 lanes_take_turns
+                named_topics_take_turns
                 a_released_message_keeps_its_place
                 an_abandoned_message_keeps_its_place
                 a_lapsed_message_keeps_its_place

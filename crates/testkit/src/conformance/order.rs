@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use oncebox_core::{Action, AttemptCount, Shard, Topic};
 
-use super::kit::{Draft, LEASE, claim, ids, message, seconds, span};
+use super::kit::{Draft, LEASE, claim, claim_of, ids, message, seconds, span};
 use crate::fixture::{Fixture, TestResult};
 
 /// A lane gives its messages in the order in which they were accepted.
@@ -56,6 +56,23 @@ pub async fn lanes_take_turns(fixture: Fixture) -> TestResult {
         }
     }
     Err("the quiet lane had no turn while the busy one had 25".into())
+}
+
+/// Among the topics that a claim names, one full of work does not starve another, whatever others claim in between.
+/// Holds: RULE-11.
+pub async fn named_topics_take_turns(fixture: Fixture) -> TestResult {
+    for number in 0..50 {
+        fixture.accept(&message(&number.to_string()).topic("busy")).await?;
+        fixture.accept(&message(&format!("other {number}")).topic("other")).await?;
+    }
+    fixture.accept(&message("rare").topic("quiet")).await?;
+    for _ in 0..25 {
+        if ids(&fixture.claim(&claim_of(&["busy", "quiet"], 1)).await?) == ["rare"] {
+            return Ok(());
+        }
+        fixture.claim(&claim_of(&["other"], 1)).await?;
+    }
+    Err("the quiet topic had no turn while the busy one had 25".into())
 }
 
 /// A released message comes again in its old place.
