@@ -29,6 +29,7 @@ mod record;
 mod replay;
 mod retention;
 mod settle;
+mod sorted;
 #[cfg(test)]
 mod tests;
 mod timers;

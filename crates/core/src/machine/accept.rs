@@ -20,7 +20,7 @@ impl<P: PayloadHandle> Machine<P> {
         }
     }
 
-    fn accept_first(&mut self, turn: &mut Turn<'_, P>, key_hash: u64, new: &NewMessage<P>) -> Accepted {
+    fn accept_first(&mut self, turn: &mut Turn<'_, P>, key_hash: u32, new: &NewMessage<P>) -> Accepted {
         if let Some(other) = new.uid.and_then(|uid| self.find_uid(uid)) {
             return Accepted::UidTaken(self.receipt(other));
         }

@@ -23,17 +23,18 @@ impl<P: PayloadHandle> Machine<P> {
         &mut self,
         journal: &mut dyn Journal<P>,
         uid: Uid,
-        key_hash: u64,
+        key_hash: u32,
         effect: Effect<'_, P>,
     ) -> Slot {
         journal.record(Record { at: self.now, uid, effect });
         self.enact_new(uid, key_hash, effect)
     }
 
-    pub(super) fn enact_new(&mut self, uid: Uid, key_hash: u64, effect: Effect<'_, P>) -> Slot {
+    pub(super) fn enact_new(&mut self, uid: Uid, key_hash: u32, effect: Effect<'_, P>) -> Slot {
         let message = match effect {
             Effect::Accepted { number, message: new } => {
-                let mut message = Message::new(uid, number, self.keys.share(&new.key), &new.policy, self.now);
+                let mut message =
+                    Message::new(uid, number, self.keys.share(&new.key), key_hash, &new.policy, self.now);
                 message.state = State::Processing;
                 fill(&mut self.lanes, &mut self.partitions, &mut message, &new.content);
                 message.fingerprint = Some(new.fingerprint);
@@ -45,7 +46,7 @@ impl<P: PayloadHandle> Machine<P> {
             }
             Effect::Recorded { number, key, hold, hash, state } => {
                 let mut message =
-                    Message::new(uid, number, self.keys.share(key), &Policy::bare(hold), self.now);
+                    Message::new(uid, number, self.keys.share(key), key_hash, &Policy::bare(hold), self.now);
                 message.state = state;
                 if state == State::Done {
                     message.finished_at = self.now;
@@ -58,15 +59,15 @@ impl<P: PayloadHandle> Machine<P> {
             Effect::Restored(snapshot) => self.thaw(snapshot, key_hash),
             _ => unreachable!("only these bring a message in"),
         };
-        self.insert(message, key_hash)
+        self.insert(message)
     }
 
-    pub(super) fn insert(&mut self, message: Message<P>, key_hash: u64) -> Slot {
+    pub(super) fn insert(&mut self, message: Message<P>) -> Slot {
         let number = message.number;
         let slot = self.messages.insert(message);
         self.number_next = self.number_next.max(number.0 + 1);
         self.numbers.insert(number, slot);
-        self.enter(slot, key_hash);
+        self.enter(slot);
         self.count_in(slot);
         self.charge(slot);
         self.settle_in(slot);
@@ -92,13 +93,13 @@ impl<P: PayloadHandle> Machine<P> {
 
     /// A grant becomes current: its request can be repeated, its partition is busy.
     fn take_off(&mut self, slot: Slot) {
-        let message = &mut self.messages[slot];
+        let message = &self.messages[slot];
         let Grant { lease, request, partition, .. } = &self.grants[message.grant];
         if let Some(request) = request {
             self.requests.insert((message.key.namespace, lease.owner, *request, lease.fence), slot);
         }
         if let Some(partition) = partition {
-            message.flight = self.partitions.fly(message.key.namespace, partition, slot);
+            self.partitions.fly(message.key.namespace, partition, slot);
         }
     }
 

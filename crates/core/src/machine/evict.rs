@@ -71,15 +71,16 @@ impl<P: PayloadHandle> Machine<P> {
         let mut message = self.thaw(snapshot, key_hash);
         // A lapsed key may have been taken over by a message that is on the cold side now; its entry must not hide that.
         message.keyed &= message.holds_key(self.now);
-        self.insert(message, key_hash);
+        self.insert(message);
     }
 
     /// A message from its snapshot, not yet in any index. It does not take its key from one that holds it now.
-    pub(super) fn thaw(&mut self, snapshot: &Snapshot<P>, key_hash: u64) -> Message<P> {
+    pub(super) fn thaw(&mut self, snapshot: &Snapshot<P>, key_hash: u32) -> Message<P> {
         let taken = self.holder(key_hash, &snapshot.key).is_some();
         let key = self.keys.share(&snapshot.key);
         let accepted_at = snapshot.accepted_at;
-        let mut message = Message::new(snapshot.uid, snapshot.number, key, &snapshot.policy, accepted_at);
+        let mut message =
+            Message::new(snapshot.uid, snapshot.number, key, key_hash, &snapshot.policy, accepted_at);
         if let Some(content) = &snapshot.content {
             fill(&mut self.lanes, &mut self.partitions, &mut message, content);
         }

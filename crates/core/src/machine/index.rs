@@ -1,53 +1,165 @@
 //! A hash index from something in a row to the row's slot. Holds eight bytes per row; what is hashed stays in the row.
 
-use hashbrown::HashTable;
-
 use super::arena::Slot;
 
+/// Small tables instead of a large one: each grows on its own, so that growing never takes long.
 const SHARDS: usize = 256;
 
-struct Entry {
+/// Bits of a hash that choose the place within a shard; those above choose the shard.
+const PLACE_BITS: u32 = 24;
+
+#[derive(Clone, Copy)]
+struct Cell {
     hash: u32,
     slot: Slot,
 }
 
-/// 256 small tables instead of a large one: each grows on its own, so that growing never takes long.
+const EMPTY: Cell = Cell { hash: 0, slot: Slot::NONE };
+
+/// A table with linear probing: a look touches one piece of memory, mostly a single cache line. At least one cell is empty.
+#[derive(Clone, Default)]
+struct Shard {
+    cells: Vec<Cell>,
+    used: usize,
+}
+
 pub(super) struct Index {
-    shards: Vec<HashTable<Entry>>,
+    shards: Vec<Shard>,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| HashTable::new()).collect() }
+        Self { shards: vec![Shard::default(); SHARDS] }
     }
 }
 
-/// The shard of a hash, and the part of the hash that is kept.
-#[expect(clippy::cast_possible_truncation, reason = "a hash is cut into parts")]
-fn split(hash: u64) -> (usize, u32) {
-    ((hash >> 56) as usize, hash as u32)
+fn shard_of(hash: u32) -> usize {
+    (hash >> PLACE_BITS) as usize
 }
 
-/// What a table is given: the kept part spread over all bits, so that growing needs no look at the rows.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+impl Shard {
+    /// Where a search for a hash begins. Places follow the order of the hashes, so any number of cells will do.
+    fn home(&self, hash: u32) -> usize {
+        let place = u64::from(hash & ((1 << PLACE_BITS) - 1));
+        ((place * self.cells.len() as u64) >> PLACE_BITS) as usize
+    }
+
+    fn next(&self, at: usize) -> usize {
+        if at + 1 == self.cells.len() { 0 } else { at + 1 }
+    }
+
+    /// How far it is from one cell to another, going forward.
+    fn distance(&self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.cells.len() - from }
+    }
+
+    fn find(&self, hash: u32, is_it: impl Fn(Slot) -> bool) -> Option<usize> {
+        if self.cells.is_empty() {
+            return None;
+        }
+        let mut at = self.home(hash);
+        loop {
+            let cell = self.cells[at];
+            if cell.slot == Slot::NONE {
+                return None;
+            }
+            if cell.hash == hash && is_it(cell.slot) {
+                return Some(at);
+            }
+            at = self.next(at);
+        }
+    }
+
+    fn insert(&mut self, new: Cell) {
+        if (self.used + 1) * 4 > self.cells.len() * 3 {
+            self.grow();
+        }
+        let mut at = self.home(new.hash);
+        while self.cells[at].slot != Slot::NONE {
+            at = self.next(at);
+        }
+        self.cells[at] = new;
+        self.used += 1;
+    }
+
+    fn grow(&mut self) {
+        let cells = (self.cells.len() + self.cells.len() / 2).max(8);
+        let before = std::mem::replace(self, Self { cells: vec![EMPTY; cells], used: 0 });
+        for cell in before.cells.into_iter().filter(|cell| cell.slot != Slot::NONE) {
+            self.insert(cell);
+        }
+    }
+
+    /// Empties a cell, and moves up what would not be found behind it any more.
+    fn remove(&mut self, at: usize) {
+        let (mut hole, mut next) = (at, self.next(at));
+        while self.cells[next].slot != Slot::NONE {
+            let wanted = self.home(self.cells[next].hash);
+            if self.distance(wanted, next) >= self.distance(hole, next) {
+                self.cells[hole] = self.cells[next];
+                hole = next;
+            }
+            next = self.next(next);
+        }
+        self.cells[hole] = EMPTY;
+        self.used -= 1;
+    }
 }
 
 impl Index {
-    pub(super) fn find(&self, hash: u64, is_it: impl Fn(Slot) -> bool) -> Option<Slot> {
-        let (shard, hash) = split(hash);
-        let found = self.shards[shard].find(spread(hash), |entry| entry.hash == hash && is_it(entry.slot));
-        found.map(|entry| entry.slot)
+    pub(super) fn find(&self, hash: u32, is_it: impl Fn(Slot) -> bool) -> Option<Slot> {
+        let shard = &self.shards[shard_of(hash)];
+        shard.find(hash, is_it).map(|at| shard.cells[at].slot)
     }
 
-    pub(super) fn insert(&mut self, hash: u64, slot: Slot) {
-        let (shard, hash) = split(hash);
-        self.shards[shard].insert_unique(spread(hash), Entry { hash, slot }, |entry| spread(entry.hash));
+    pub(super) fn insert(&mut self, hash: u32, slot: Slot) {
+        self.shards[shard_of(hash)].insert(Cell { hash, slot });
     }
 
-    pub(super) fn remove(&mut self, hash: u64, slot: Slot) {
-        let (shard, hash) = split(hash);
-        let found = self.shards[shard].find_entry(spread(hash), |entry| entry.slot == slot);
-        found.ok().expect("what is removed was inserted").remove();
+    pub(super) fn remove(&mut self, hash: u32, slot: Slot) {
+        let shard = &mut self.shards[shard_of(hash)];
+        let at = shard.find(hash, |found| found == slot).expect("what is removed was inserted");
+        shard.remove(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::{any, prop, proptest};
+
+    use super::Index;
+    use crate::machine::arena::Arena;
+
+    proptest! {
+        /// Few hashes in few places, so that most collide and wrap around.
+        #[test]
+        fn an_index_finds_what_was_inserted_and_not_removed(
+            steps in prop::collection::vec((any::<bool>(), 0_u32..3, 0_u32..4, 0_usize..64), 1..400),
+        ) {
+            let mut arena = Arena::default();
+            let slots: Vec<_> = (0..64).map(|row| arena.insert(row)).collect();
+            let (mut index, mut model) = (Index::default(), BTreeSet::new());
+            for (insert, place, low, slot) in steps {
+                let (hash, slot) = (place.wrapping_mul(0x007F_FFFE) | low, slots[slot]);
+                match (insert, model.contains(&(hash, slot))) {
+                    (true, false) => {
+                        index.insert(hash, slot);
+                        model.insert((hash, slot));
+                    }
+                    (false, true) => {
+                        index.remove(hash, slot);
+                        model.remove(&(hash, slot));
+                    }
+                    _ => {}
+                }
+                let found = index.find(hash, |found| found == slot);
+                assert_eq!(found.is_some(), model.contains(&(hash, slot)));
+            }
+            for (hash, slot) in model {
+                assert_eq!(index.find(hash, |found| found == slot), Some(slot));
+            }
+        }
     }
 }

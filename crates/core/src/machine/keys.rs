@@ -36,10 +36,10 @@ impl Default for Keys {
 impl Keys {
     /// A uid is short and mostly random: one multiplication of its halves, each mixed with a secret, spreads it well.
     #[expect(clippy::cast_possible_truncation, reason = "halves of a wide number")]
-    fn hash_uid(&self, uid: Uid) -> u64 {
+    fn hash_uid(&self, uid: Uid) -> u32 {
         let (low, high) = (uid.as_u128() as u64, (uid.as_u128() >> 64) as u64);
         let product = u128::from(low ^ self.uid_secret.0) * u128::from(high ^ self.uid_secret.1);
-        (product as u64) ^ (product >> 64) as u64
+        ((product as u64) ^ (product >> 64) as u64) as u32
     }
 
     /// The same key, with its source's text shared with that of other messages.
@@ -71,14 +71,15 @@ impl Sources {
 }
 
 impl<P: PayloadHandle> Machine<P> {
-    pub(super) fn hash_key(&self, key: &Key) -> u64 {
+    #[expect(clippy::cast_possible_truncation, reason = "an index takes 32 bits")]
+    pub(super) fn hash_key(&self, key: &Key) -> u32 {
         let (source, id) = (key.source.as_str().as_bytes(), key.id.as_str().as_bytes());
         let mut hasher = self.keys.hasher.build_hasher();
         // The length keeps source and id from running into each other.
         hasher.write_u64(((key.namespace as u64) << 32) | source.len() as u64);
         hasher.write(source);
         hasher.write(id);
-        hasher.finish()
+        hasher.finish() as u32
     }
 
     pub(super) fn find_uid(&self, uid: Uid) -> Option<Slot> {
@@ -86,12 +87,12 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// The message that has the key's entry, whether or not it still holds the key.
-    pub(super) fn entry(&self, hash: u64, key: &Key) -> Option<Slot> {
+    pub(super) fn entry(&self, hash: u32, key: &Key) -> Option<Slot> {
         self.keys.by_key.find(hash, |slot| self.messages[slot].key == *key)
     }
 
     /// The message that holds the key now.
-    pub(super) fn holder(&self, hash: u64, key: &Key) -> Option<Slot> {
+    pub(super) fn holder(&self, hash: u32, key: &Key) -> Option<Slot> {
         self.entry(hash, key).filter(|slot| self.messages[*slot].holds_key(self.now))
     }
 
@@ -103,11 +104,11 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// Enters a message under its uid and, if it is keyed, under its key; an older message loses the entry.
-    pub(super) fn enter(&mut self, slot: Slot, key_hash: u64) {
+    pub(super) fn enter(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        let (uid_hash, keyed) = (self.keys.hash_uid(message.uid), message.keyed);
+        let (uid_hash, key_hash) = (self.keys.hash_uid(message.uid), message.key_hash);
         self.keys.by_uid.insert(uid_hash, slot);
-        if !keyed {
+        if !message.keyed {
             return;
         }
         if let Some(older) = self.entry(key_hash, &self.messages[slot].key) {
@@ -123,8 +124,7 @@ impl<P: PayloadHandle> Machine<P> {
         let uid_hash = self.keys.hash_uid(message.uid);
         self.keys.by_uid.remove(uid_hash, slot);
         if message.keyed {
-            let key_hash = self.hash_key(&message.key);
-            self.keys.by_key.remove(key_hash, slot);
+            self.keys.by_key.remove(message.key_hash, slot);
         }
     }
 }

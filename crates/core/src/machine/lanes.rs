@@ -5,6 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use super::arena::{Arena, Slot};
 use super::counts::Census;
+use super::sorted::Sorted;
 use crate::id::{Number, Shard};
 use crate::key::Namespace;
 use crate::limits::MAILBOX_REORDER_MESSAGES_MAX;
@@ -27,7 +28,7 @@ struct Lane {
     topic: Slot,
     shard: Shard,
     census: Census,
-    ready: BTreeMap<Number, Slot>,
+    ready: Sorted<Number>,
     messages: u32,
     restart: Option<Box<Restart>>,
 }
@@ -95,7 +96,7 @@ impl Lanes {
                 topic,
                 shard,
                 census: Census::default(),
-                ready: BTreeMap::new(),
+                ready: Sorted::default(),
                 messages: 0,
                 restart: None,
             })
@@ -164,7 +165,7 @@ impl Lanes {
 
     /// Makes a message no longer claimable.
     pub(super) fn withdraw(&mut self, lane: Slot, number: Number) {
-        self.rows[lane].ready.remove(&number);
+        self.rows[lane].ready.remove(number);
         if self.rows[lane].ready.is_empty() {
             self.close(lane);
         }
@@ -231,8 +232,8 @@ impl Lanes {
         let (shard, lane) = after.or_else(|| row.ready.first_key_value())?;
         let lane = *lane;
         row.served = *shard;
-        let (number, message) = self.rows[lane].ready.first_key_value().expect("a ready lane has a message");
-        Some((lane, *number, *message))
+        let (number, message) = self.rows[lane].ready.first().expect("a ready lane has a message");
+        Some((lane, number, message))
     }
 
     /// Whether the restart rule lets this message out.
@@ -288,7 +289,7 @@ impl Lanes {
             let open = topic.ready.contains_key(&lane.shard)
                 && self.ready[topic.namespace as usize].contains(&lane.topic);
             assert_eq!(open, !lane.ready.is_empty(), "a lane takes part in turns iff it has something");
-            let numbers: Vec<_> = lane.ready.keys().collect();
+            let numbers = lane.ready.keys();
             format!("{} {} {:?} {} {numbers:?}", topic.namespace, topic.name, lane.shard, lane.messages)
         };
         let mut lines: Vec<_> = self.rows.iter().map(|(_, lane)| line(lane)).collect();

@@ -59,7 +59,7 @@ impl<P: PayloadHandle> Machine<P> {
 
     /// Ends the current grant, if there is one. The message is out of its place.
     pub(super) fn end_grant(&mut self, slot: Slot, end: GrantEnd) {
-        let message = &mut self.messages[slot];
+        let message = &self.messages[slot];
         let Some(grant) = message.grant.some() else { return };
         let grant = &mut self.grants[grant];
         if grant.end.is_some() {
@@ -72,8 +72,8 @@ impl<P: PayloadHandle> Machine<P> {
         if let Some(lane) = message.lane.some() {
             self.lanes.disinherit(lane, message.number);
         }
-        if let Some(partition) = std::mem::replace(&mut message.flight, Slot::NONE).some() {
-            self.partitions.land(partition);
+        if let Some(partition) = &grant.partition {
+            self.partitions.land(message.key.namespace, partition);
         }
     }
 

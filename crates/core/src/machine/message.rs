@@ -30,6 +30,8 @@ pub(super) struct Message<P> {
     pub(super) number: Number,
     pub(super) version: u64,
     pub(super) key: Key,
+    /// See `Keys`.
+    pub(super) key_hash: u32,
     pub(super) payload: Option<P>,
     pub(super) rare: Option<Box<Rare>>,
     pub(super) accepted_at: Timestamp,
@@ -51,8 +53,6 @@ pub(super) struct Message<P> {
     pub(super) lane: Slot,
     /// The partition of its content.
     pub(super) partition: Slot,
-    /// The partition that its lease keeps busy.
-    pub(super) flight: Slot,
     pub(super) grant: Slot,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) state: State,
@@ -99,12 +99,20 @@ fn millis(duration: Duration) -> u64 {
 
 impl<P> Message<P> {
     /// A message without content.
-    pub(super) fn new(uid: Uid, number: Number, key: Key, policy: &Policy, now: Timestamp) -> Self {
+    pub(super) fn new(
+        uid: Uid,
+        number: Number,
+        key: Key,
+        key_hash: u32,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Self {
         let mut message = Self {
             uid,
             number,
             version: 0,
             key,
+            key_hash,
             payload: None,
             rare: None,
             accepted_at: now,
@@ -120,7 +128,6 @@ impl<P> Message<P> {
             attempts_max: None,
             lane: Slot::NONE,
             partition: Slot::NONE,
-            flight: Slot::NONE,
             grant: Slot::NONE,
             fingerprint: None,
             state: State::Seen,

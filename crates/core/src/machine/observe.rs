@@ -69,7 +69,7 @@ impl<P: PayloadHandle> Machine<P> {
     pub(super) fn record(
         &mut self,
         turn: &mut Turn<'_, P>,
-        key_hash: u64,
+        key_hash: u32,
         key: &Key,
         hold: Hold,
         hash: Option<&CallerHash>,

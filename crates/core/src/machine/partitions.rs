@@ -95,17 +95,17 @@ impl Partitions {
     }
 
     /// Keeps a partition busy with a message.
-    pub(super) fn fly(&mut self, namespace: Namespace, name: &Partition, message: Slot) -> Slot {
+    pub(super) fn fly(&mut self, namespace: Namespace, name: &Partition, message: Slot) {
         let partition = self.join(namespace, name);
         let row = &mut self.rows[partition];
         assert!(row.in_flight == Slot::NONE, "one message of a partition is in flight at a time");
         row.in_flight = message;
         self.touch(partition);
-        partition
     }
 
     /// The message in flight has landed; the partition is to be looked at again.
-    pub(super) fn land(&mut self, partition: Slot) {
+    pub(super) fn land(&mut self, namespace: Namespace, name: &Partition) {
+        let partition = self.by_name[namespace as usize][name];
         self.rows[partition].in_flight = Slot::NONE;
         // The flight's use becomes the touch's.
         self.touched.push(partition);

@@ -42,7 +42,7 @@ impl<P: PayloadHandle> Machine<P> {
                 self.partitions.touch(partition);
             }
         }
-        self.timers.clear(timer, slot);
+        self.timers.clear(timer, number);
     }
 
     pub(super) fn place(&mut self, slot: Slot) {
@@ -98,7 +98,8 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     fn set_timer(&mut self, slot: Slot, at: Timestamp) {
-        self.messages[slot].timer = at;
-        self.timers.set(at, slot);
+        let message = &mut self.messages[slot];
+        message.timer = at;
+        self.timers.set(at, message.number, slot);
     }
 }

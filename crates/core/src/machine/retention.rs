@@ -1,11 +1,12 @@
 //! Shelves for what is no longer worked on, and the upkeep that clears them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::arena::Slot;
 use super::counts::Class;
 use super::message::{Message, Place};
+use super::sorted::Sorted;
 use super::{Effect, Machine, Turn};
 use crate::id::Number;
 use crate::limits::REPEAT_WINDOW;
@@ -17,8 +18,8 @@ use crate::time::Timestamp;
 /// Messages in one state. What must be kept for a while lies by the end of that while; what need not, by age.
 #[derive(Default)]
 struct Shelf {
-    bound: BTreeSet<(Timestamp, Slot)>,
-    free: BTreeSet<(Timestamp, Slot)>,
+    bound: Sorted<(Timestamp, Number)>,
+    free: Sorted<(Timestamp, Number)>,
 }
 
 #[derive(Default)]
@@ -43,7 +44,7 @@ impl Shelves {
 
     /// When the next Done message may be forgotten.
     pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
-        self.done.bound.first().map(|(at, _)| *at)
+        self.done.bound.first().map(|((at, _), _)| at)
     }
 }
 
@@ -75,7 +76,7 @@ impl<P: PayloadHandle> Machine<P> {
             self.shelves.dead_numbers.insert(message.number, slot);
         }
         if let Some(kept) = self.shelves.of(message.state) {
-            kept.bound.insert((bound_until(message), slot));
+            kept.bound.insert((bound_until(message), message.number), slot);
         }
         self.classify(slot, class);
     }
@@ -87,9 +88,9 @@ impl<P: PayloadHandle> Machine<P> {
         }
         let Some(kept) = self.shelves.of(message.state) else { return };
         match place {
-            Place::Free => kept.free.remove(&(since(message), slot)),
-            _ => kept.bound.remove(&(bound_until(message), slot)),
-        };
+            Place::Free => kept.free.remove((since(message), message.number)),
+            _ => kept.bound.remove((bound_until(message), message.number)),
+        }
     }
 
     /// Does a bounded piece of what time has made necessary.
@@ -117,22 +118,21 @@ impl<P: PayloadHandle> Machine<P> {
     fn unbind(&mut self, state: State, items_max: u32) {
         let Some(kept) = self.shelves.of(state) else { return };
         for _ in 0..items_max {
-            let Some((until, slot)) = kept.bound.first().copied().filter(|(until, _)| *until <= self.now)
-            else {
-                return;
-            };
-            kept.bound.remove(&(until, slot));
+            let first = kept.bound.first().filter(|((until, _), _)| *until <= self.now);
+            let Some((key, slot)) = first else { return };
+            kept.bound.remove(key);
             let message = &mut self.messages[slot];
             message.place = Place::Free;
-            kept.free.insert((since(message), slot));
+            kept.free.insert((since(message), message.number), slot);
         }
     }
 
     /// A message that the retention lets go.
     fn over(&mut self, state: State, keep: Option<Duration>) -> Option<Slot> {
         let kept = self.shelves.of(state)?;
-        let (since, slot) = if state == State::Done { kept.bound.first()? } else { kept.free.first()? };
-        (since.after(keep?) <= self.now).then_some(*slot)
+        let first = if state == State::Done { kept.bound.first() } else { kept.free.first() };
+        let ((since, _), slot) = first?;
+        (since.after(keep?) <= self.now).then_some(slot)
     }
 
     /// When time brings something next: what a timer should wait for. A call in between may bring something earlier.
@@ -140,8 +140,8 @@ impl<P: PayloadHandle> Machine<P> {
         let timer = self.timers.next();
         let shelves = retentions(budget).into_iter().filter_map(|(state, keep)| {
             let kept = self.shelves.of(state)?;
-            let bound = kept.bound.first().map(|(until, _)| *until);
-            let free = kept.free.first().map(|(since, _)| since.after(keep.unwrap_or_default()));
+            let bound = kept.bound.first().map(|((until, _), _)| until);
+            let free = kept.free.first().map(|((since, _), _)| since.after(keep.unwrap_or_default()));
             keep.and(bound.into_iter().chain(free).min())
         });
         timer.into_iter().chain(shelves).min().filter(|at| *at != Timestamp::NEVER)

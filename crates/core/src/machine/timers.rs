@@ -1,32 +1,42 @@
 //! Messages by the moment at which time brings them something; each at most once, at its earliest.
 
-use std::collections::BTreeSet;
-
 use super::arena::Slot;
+use super::sorted::Sorted;
+use crate::id::Number;
 use crate::time::Timestamp;
 
 #[derive(Default)]
-pub(super) struct Timers(BTreeSet<(Timestamp, Slot)>);
+pub(super) struct Timers {
+    timers: Sorted<(Timestamp, Number)>,
+    /// No timer is before this: most calls need not look at more.
+    none_before: Timestamp,
+}
 
 impl Timers {
-    pub(super) fn set(&mut self, at: Timestamp, slot: Slot) {
+    pub(super) fn set(&mut self, at: Timestamp, number: Number, slot: Slot) {
         if at != Timestamp::NEVER {
-            self.0.insert((at, slot));
+            self.timers.insert((at, number), slot);
+            self.none_before = self.none_before.min(at);
         }
     }
 
-    pub(super) fn clear(&mut self, at: Timestamp, slot: Slot) {
+    pub(super) fn clear(&mut self, at: Timestamp, number: Number) {
         if at != Timestamp::NEVER {
-            self.0.remove(&(at, slot));
+            self.timers.remove((at, number));
         }
     }
 
     /// The earliest that is due at `now`; it stays until its message is placed anew.
-    pub(super) fn due(&self, now: Timestamp) -> Option<(Timestamp, Slot)> {
-        self.0.first().filter(|(at, _)| *at <= now).copied()
+    pub(super) fn due(&mut self, now: Timestamp) -> Option<(Timestamp, Slot)> {
+        if now < self.none_before {
+            return None;
+        }
+        self.none_before = self.next().unwrap_or(Timestamp::NEVER);
+        let ((at, _), slot) = self.timers.first().filter(|((at, _), _)| *at <= now)?;
+        Some((at, slot))
     }
 
     pub(super) fn next(&self) -> Option<Timestamp> {
-        self.0.first().map(|(at, _)| *at)
+        self.timers.first().map(|((at, _), _)| at)
     }
 }
