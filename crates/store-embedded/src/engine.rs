@@ -60,7 +60,8 @@ impl Engine {
     ) -> Self {
         let Recovering { mut machine, boot: before } = recovering;
         let fence_floor = Fence::new(epoch << Self::FENCE_BITS).expect("the first opening is number one");
-        let now = clock.now();
+        // A clock that is behind what was recorded must not make the time of a lease shorter.
+        let now = clock.now().max(machine.now());
         // Leases survive the end of the process, but not that of the machine.
         let lost_leases = !before.closed && before.id != id && before.longest_lease > Duration::ZERO;
         let held_until = if lost_leases { now.after(before.longest_lease) } else { before.held_until };
@@ -71,7 +72,8 @@ impl Engine {
         engine
     }
 
-    fn write_boot(&mut self) {
+    /// Writes what the next opening must know.
+    pub(crate) fn write_boot(&mut self) {
         self.group.time = self.clock.now();
         codec::encode_boot(&mut self.group.bytes, &self.boot);
     }

@@ -16,9 +16,17 @@ const BYTES: usize = 8 + 16 + 16;
 pub(crate) fn store_id(disk: &dyn Disk) -> Result<StoreId, Error> {
     let names = disk.names().map_err(|error| failed("listing the directory", error))?;
     if names.iter().any(|name| name == NAME) {
-        let read = disk.open(NAME).and_then(|file| read_all(&*file));
-        let bytes = read.map_err(|error| failed("reading the store's id", error))?;
-        if let Some(id) = decode(&bytes) {
+        let read = || {
+            let file = disk.open(NAME)?;
+            let id = decode(&read_all(&*file)?);
+            // Whoever wrote it may have ended before it was on disk.
+            if id.is_some() {
+                file.sync()?;
+                disk.sync_names()?;
+            }
+            Ok(id)
+        };
+        if let Some(id) = read().map_err(|error| failed("reading the store's id", error))? {
             return Ok(id);
         }
     }

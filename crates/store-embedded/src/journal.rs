@@ -120,11 +120,11 @@ impl Journal {
         let blank = self.blanks.pop_front();
         let Blank { name, file, size } = blank.ok_or_else(|| io::Error::other("no segment is prepared"))?;
         let (generation, first_lsn) = (self.generation_next, self.lsn_next);
-        let header = SegmentHeader { generation, first_lsn, epoch: self.epoch };
+        let header = SegmentHeader { generation, first_lsn, epoch: self.epoch, size };
         self.dirty = true;
         file.write_at(0, &header.encode(&self.store))?;
         self.generation_next += 1;
-        self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, size, homes: Vec::new() });
+        self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, homes: Vec::new() });
         Ok(())
     }
 
@@ -141,8 +141,8 @@ impl Journal {
 
     /// Gives up the oldest segment: whatever it held has been written again, or is gone.
     pub(crate) fn retire_oldest(&mut self) {
-        let Segment { name, file, size, .. } = self.live.pop_front().expect("there is an oldest segment");
-        self.retire(Blank { name, file, size });
+        let oldest = self.live.pop_front().expect("there is an oldest segment");
+        self.retire(oldest.into_blank());
     }
 
     /// Has a file wiped once the next group is durable.

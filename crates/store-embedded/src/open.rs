@@ -45,7 +45,8 @@ impl EmbeddedStore {
         let found = recover(&*disk, &store, &mut |group| recovering.replay(group))?;
         let epoch = found.epoch + 1;
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::start(found.time)));
-        let engine = Engine::new(recovering, epoch, clock, Box::new(SystemRng::default()), boot_id());
+        let boot = options.boot_id.clone().unwrap_or_else(boot_id);
+        let engine = Engine::new(recovering, epoch, clock, Box::new(SystemRng::default()), boot);
 
         let mut journal = Journal::new(store, epoch, found.lsn_next, found.generation_next);
         let mut preparer =

@@ -33,6 +33,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// The clock; the system's, and never before what was recorded, if none is given.
     pub clock: Option<Arc<dyn Clock>>,
+    /// Names this run of the operating system, which leases do not outlive; the kernel's boot id if none is given.
+    pub boot_id: Option<String>,
 }
 
 impl Default for Options {
@@ -42,6 +44,7 @@ impl Default for Options {
             capacity: Capacity::default(),
             segment_bytes: 16 << 20,
             clock: None,
+            boot_id: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use oncebox_core::{Error, Kind, Timestamp, Uid};
 use crate::disk::Disk;
 use crate::frame::{Header, StoreId};
 use crate::journal::Blank;
-use crate::segment::{DATA_OFFSET, Frames, Segment, SegmentHeader, segment_number};
+use crate::segment::{DATA_OFFSET, Frames, Segment, SegmentHeader, every_frame, read_all, segment_number};
 
 /// What was found.
 pub(crate) struct Recovered {
@@ -56,7 +56,7 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
     unneeded.extend(blanks);
     let oldest = oldest_needed(&live, store)?;
     while live.front().is_some_and(|segment| segment.header.generation < oldest) {
-        unneeded.extend(live.pop_front().map(into_blank));
+        unneeded.extend(live.pop_front().map(Segment::into_blank));
     }
     if live.front().is_some_and(|segment| segment.header.generation > oldest && oldest > 0) {
         return Err(corrupt(&format!("the segment of generation {oldest} is missing from the journal")));
@@ -69,6 +69,14 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
     for index in 0..live.len() {
         walk.segment(&mut live, index, replay)?;
     }
+    // The next segment begins with the same frame as one without any, and owns it then.
+    if live.back().is_some_and(|segment| segment.header.first_lsn == walk.lsn) {
+        unneeded.extend(live.pop_back().map(Segment::into_blank));
+    }
+    let lost = unneeded.iter().map(|blank| answered_within(blank, store, generation_next, walk.lsn));
+    if let Some(name) = lost.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next() {
+        return Err(corrupt(&format!("segment {name} has lost its header, and held what was answered")));
+    }
     let time = Timestamp::from_millis(walk.time);
     Ok(Recovered {
         live,
@@ -80,10 +88,6 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
         time,
         cut: walk.cut,
     })
-}
-
-fn into_blank(segment: Segment) -> Blank {
-    Blank { name: segment.name, file: segment.file, size: segment.size }
 }
 
 /// All segment files: those with a header, those without, and the next free name.
@@ -104,7 +108,7 @@ fn list(disk: &dyn Disk, store: &StoreId) -> Result<(Vec<Segment>, Vec<Blank>, u
         let size = file.size().map_err(|error| failed("reading a segment", error))?;
         match header {
             Some(header) => {
-                segments.push(Segment { name, file, header, end: DATA_OFFSET, size, homes: Vec::new() });
+                segments.push(Segment { name, file, header, end: DATA_OFFSET, homes: Vec::new() });
             }
             None => blanks.push(Blank { name, file, size }),
         }
@@ -124,7 +128,7 @@ fn chain(mut segments: Vec<Segment>) -> (VecDeque<Segment>, Vec<Blank>) {
             limit = segment.header.first_lsn;
             live.push_front(segment);
         } else {
-            unneeded.push(into_blank(segment));
+            unneeded.push(segment.into_blank());
         }
     }
     (live, unneeded)
@@ -143,6 +147,20 @@ fn oldest_needed(live: &VecDeque<Segment>, store: &StoreId) -> Result<u64, Error
         }
     }
     Ok(0)
+}
+
+/// The file's name if it holds frames of a segment newer than all others, and one of them says that the journal was
+/// durable to `lsn`, where it ends now.
+fn answered_within(
+    file: &Blank,
+    store: &StoreId,
+    generation_next: u64,
+    lsn: u64,
+) -> Result<Option<String>, Error> {
+    let bytes = read_all(&*file.file).map_err(|error| failed("reading a segment", error))?;
+    let mut frames = every_frame(&bytes, store);
+    let answered = frames.any(|header| header.generation >= generation_next && header.durable_lsn >= lsn);
+    Ok(answered.then(|| file.name.clone()))
 }
 
 /// The journal being read from front to back.
@@ -168,7 +186,10 @@ impl Walk<'_> {
     ) -> Result<(), Error> {
         let bytes = live[index].read().map_err(|error| failed("reading a segment", error))?;
         let next_lsn = live.get(index + 1).map(|segment| segment.header.first_lsn);
-        let SegmentHeader { generation, .. } = live[index].header;
+        let SegmentHeader { generation, size, .. } = live[index].header;
+        if (bytes.len() as u64) < size {
+            return Err(corrupt(&format!("segment {} has lost its end", live[index].name)));
+        }
         let mut frames = Frames::new(&bytes, self.store, generation);
         while next_lsn.is_none_or(|next| self.lsn < next) {
             let before = frames.offset;
@@ -195,7 +216,7 @@ impl Walk<'_> {
                 live[self.group_home].homes.extend(homes);
             }
         }
-        live[index].end = live[index].size.min(frames.offset as u64);
+        live[index].end = size.min(frames.offset as u64);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use oncebox_core::Uid;
 use crate::codec::{Reader, Writer};
 use crate::disk::DiskFile;
 use crate::frame::{self, ALIGNMENT, Header, StoreId};
+use crate::journal::Blank;
 
 /// Frames begin here.
 pub(crate) const DATA_OFFSET: u64 = 128;
@@ -23,13 +24,15 @@ pub(crate) struct SegmentHeader {
     pub(crate) first_lsn: u64,
     /// Which opening of the store began it.
     pub(crate) epoch: u64,
+    /// Bytes of the file: a shorter one has lost its end.
+    pub(crate) size: u64,
 }
 
 impl SegmentHeader {
     pub(crate) fn encode(&self, store: &StoreId) -> Vec<u8> {
         let mut writer = Writer(MAGIC.to_vec());
         writer.0.extend_from_slice(store);
-        for word in [self.generation, self.first_lsn, self.epoch] {
+        for word in [self.generation, self.first_lsn, self.epoch, self.size] {
             writer.u64(word);
         }
         let checksum = blake3::hash(&writer.0);
@@ -39,7 +42,7 @@ impl SegmentHeader {
 
     /// The header of this store's segment, if the bytes are one.
     pub(crate) fn decode(bytes: &[u8], store: &StoreId) -> Option<Self> {
-        let length = MAGIC.len() + store.len() + 3 * 8;
+        let length = MAGIC.len() + store.len() + 4 * 8;
         let (checked, checksum) = bytes.get(..length + CHECKSUM_BYTES)?.split_at(length);
         if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
             return None;
@@ -50,6 +53,7 @@ impl SegmentHeader {
             generation: reader.u64().ok()?,
             first_lsn: reader.u64().ok()?,
             epoch: reader.u64().ok()?,
+            size: reader.u64().ok()?,
         })
     }
 }
@@ -61,14 +65,18 @@ pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
     /// Where the next frame goes.
     pub(crate) end: u64,
-    pub(crate) size: u64,
     /// The messages whose whole state was last written in a group that began here.
     pub(crate) homes: Vec<Uid>,
 }
 
 impl Segment {
+    /// Its file, of which nothing is needed any more.
+    pub(crate) fn into_blank(self) -> Blank {
+        Blank { name: self.name, file: self.file, size: self.header.size }
+    }
+
     pub(crate) fn room(&self) -> u64 {
-        self.size.saturating_sub(self.end)
+        self.header.size.saturating_sub(self.end)
     }
 
     /// All bytes, as they lie on disk.
@@ -88,6 +96,12 @@ pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let count = file.read_at(0, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
+}
+
+/// Every undamaged frame, wherever it begins and whatever segment it belongs to.
+pub(crate) fn every_frame(bytes: &[u8], store: &StoreId) -> impl Iterator<Item = Header> {
+    let places = (0..bytes.len()).step_by(ALIGNMENT);
+    places.filter_map(|place| frame::read(&bytes[place..], store)).map(|(header, _)| header)
 }
 
 /// A frame in a segment's bytes.
@@ -111,10 +125,8 @@ impl<'a> Frames<'a> {
 
     /// Any undamaged frame at or after the present place, wherever it begins: is there life after damage?
     pub(crate) fn search(&self) -> impl Iterator<Item = Header> {
-        (self.offset..self.bytes.len())
-            .step_by(ALIGNMENT)
-            .filter_map(|offset| self.at(offset))
-            .map(|found| found.header)
+        let rest = self.bytes.get(self.offset..).unwrap_or_default();
+        every_frame(rest, self.store).filter(|header| header.generation == self.generation)
     }
 
     /// Whether anything but zeros stands at or after the present place.

@@ -121,7 +121,7 @@ impl Syncer {
             return Ok(false);
         }
         self.collect(&mut state);
-        self.plan_reclaim(&state);
+        self.plan_reclaim(&mut state);
         if let Some(homes) = &mut self.reclaiming {
             let room = usize::try_from(state.room).unwrap_or(usize::MAX);
             let wanted = state.engine.write_again(homes, SLICE_BYTES.min(room / 2), room);
@@ -211,14 +211,15 @@ impl Syncer {
         }
     }
 
-    /// Begins to write the oldest segment's messages again if the journal is much larger than what it holds.
-    fn plan_reclaim(&mut self, state: &State) {
+    /// Begins to write again what the oldest segment holds if the journal is much larger than that.
+    fn plan_reclaim(&mut self, state: &mut State) {
         let needed = 1 + usize::try_from(state.engine.machine.live_bytes() * 2 / self.segment_bytes)
             .unwrap_or(usize::MAX);
         if self.reclaiming.is_none() && self.journal.live.len() > needed.max(1) && self.journal.live.len() > 1
         {
             let oldest = self.journal.live.front_mut().expect("there is an oldest segment");
             self.reclaiming = Some(std::mem::take(&mut oldest.homes));
+            state.engine.write_boot();
         }
     }
 

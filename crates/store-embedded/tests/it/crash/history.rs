@@ -1,0 +1,230 @@
+//! Callers at work on a store, and what each of them knows after each call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{
+    Action, AttemptCount, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Error, Hold, Id, Key,
+    LastError, Lease, Namespace, NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting,
+    Snapshot, Source, Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
+};
+use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
+use oncebox_testkit::{ManualClock, SplitMix, block_on};
+
+use super::tape::Tape;
+
+const INBOX_KEYS: u64 = 20;
+const LEDGER_KEYS: u64 = 4;
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+/// One call, and what its caller saw of its own messages after it.
+pub(crate) struct Step {
+    /// Positions of the tape between which it was under way.
+    pub(crate) started: usize,
+    pub(crate) answered: usize,
+    /// Whether its answer promises that a power cut does not undo it.
+    pub(crate) solid: bool,
+    pub(crate) time: Timestamp,
+    pub(crate) view: Vec<Option<Snapshot>>,
+}
+
+/// What happened, caller by caller.
+pub(crate) struct History {
+    pub(crate) tape: Tape,
+    pub(crate) callers: Vec<Vec<Step>>,
+}
+
+pub(crate) fn options(clock: &Arc<ManualClock>, boot: &str) -> Options {
+    let mut options = Options::default();
+    options.segment_bytes = SEGMENT_BYTES;
+    options.clock = Some(clock.clone());
+    options.boot_id = Some(boot.to_owned());
+    options
+}
+
+pub(crate) fn keys(caller: u64) -> Vec<Ref> {
+    let inbox = (0..INBOX_KEYS).map(|id| key(Namespace::Inbox, caller, id));
+    let ledger = (0..LEDGER_KEYS).map(|id| key(Namespace::Ledger, caller, id));
+    inbox.chain(ledger).map(Ref::Key).collect()
+}
+
+fn key(namespace: Namespace, caller: u64, id: u64) -> Key {
+    let source = Source::inbox(source(caller)).unwrap();
+    Key::new(namespace, source, Id::inbox(id.to_string()).unwrap())
+}
+
+fn source(caller: u64) -> String {
+    format!("caller-{caller}")
+}
+
+/// Runs `callers` at once for `steps` calls each. One that is alone also lets time pass.
+pub(crate) fn record(seed: u64, callers: u64, steps: usize) -> History {
+    let (tape, clock) = (Tape::default(), Arc::new(ManualClock::default()));
+    let mut options = options(&clock, "first");
+    options.durability = Durability::Sync;
+    let store = Arc::new(EmbeddedStore::open_on(Arc::new(tape.clone()), &options).unwrap());
+    let work = |caller: u64| {
+        let (store, tape, clock) = (store.clone(), tape.clone(), clock.clone());
+        std::thread::spawn(move || {
+            let rng = SplitMix::new(seed ^ (caller << 32));
+            let caller =
+                Caller { number: caller, alone: callers == 1, store, tape, clock, rng, held: Vec::new() };
+            block_on(caller.run(steps)).unwrap()
+        })
+    };
+    let threads: Vec<_> = (0..callers).map(work).collect();
+    let callers = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    if seed.is_multiple_of(2) {
+        block_on(store.close()).unwrap();
+    }
+    History { tape, callers }
+}
+
+struct Caller {
+    number: u64,
+    alone: bool,
+    store: Arc<EmbeddedStore>,
+    tape: Tape,
+    clock: Arc<ManualClock>,
+    rng: SplitMix,
+    /// Leases that it was given and has not settled.
+    held: Vec<(Uid, Lease)>,
+}
+
+impl Caller {
+    async fn run(mut self, steps: usize) -> Result<Vec<Step>, Error> {
+        let keys = keys(self.number);
+        let view = vec![None; keys.len()];
+        let mut history =
+            vec![Step { started: 0, answered: 0, solid: true, time: Clock::now(&*self.clock), view }];
+        for _ in 0..steps {
+            let pause = if self.alone && self.rng.below(8) == 0 { self.rng.below(700_000) } else { 1 };
+            self.clock.advance(Duration::from_millis(pause));
+            let (started, time) = (self.tape.position(), Clock::now(&*self.clock));
+            let solid = self.call().await?;
+            let answered = self.tape.position();
+            let view = self.store.get(&keys).await?;
+            // A call that did nothing promises nothing.
+            let solid = solid && history.last().is_some_and(|before: &Step| before.view != view);
+            history.push(Step { started, answered, solid, time, view });
+        }
+        Ok(history)
+    }
+
+    /// Makes one call; answers whether it promises to survive a power cut.
+    async fn call(&mut self) -> Result<bool, Error> {
+        match self.rng.below(16) {
+            0..5 => {
+                let messages: Vec<_> = (0..=self.rng.below(4)).map(|_| self.message()).collect();
+                self.store.accept(&messages).await?;
+            }
+            5..8 => {
+                let claim = self.claim();
+                let deliveries = self.store.claim(&claim).await?;
+                self.held.extend(deliveries.iter().map(|delivery| (delivery.uid, delivery.lease)));
+                return Ok(false);
+            }
+            8..11 => {
+                let settlements = self.settlements();
+                self.store.settle(&settlements).await?;
+            }
+            11 => {
+                let (settlements, claim) = (self.settlements(), self.claim());
+                let worked = self.store.work(&settlements, &[claim]).await?;
+                let deliveries = worked.deliveries.iter().flatten();
+                self.held.extend(deliveries.map(|delivery: &Delivery| (delivery.uid, delivery.lease)));
+                return Ok(!settlements.is_empty());
+            }
+            12 => {
+                let begin = self.begin();
+                if let Begun::Acquired { uid, lease } = self.store.begin(&[begin]).await?.remove(0) {
+                    self.held.push((uid, lease));
+                }
+            }
+            13 => {
+                let sighting = Sighting { key: self.ledger_key(), hash: None, hold: Policy::LEDGER.hold };
+                self.store.observe(&[sighting]).await?;
+            }
+            14 => {
+                let orders = [self.order(), self.order()];
+                self.store.operate(&orders).await?;
+            }
+            _ => {
+                self.store.upkeep(Budget::new(20)).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn lease(&mut self) -> Span {
+        Span::lease(Duration::from_secs(1 + self.rng.below(60))).unwrap()
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::new(u128::from(self.number) + 1).unwrap()
+    }
+
+    fn inbox_key(&mut self) -> Key {
+        key(Namespace::Inbox, self.number, self.rng.below(INBOX_KEYS))
+    }
+
+    fn ledger_key(&mut self) -> Key {
+        key(Namespace::Ledger, self.number, self.rng.below(LEDGER_KEYS))
+    }
+
+    /// Mostly small; now and then larger than a segment.
+    fn message(&mut self) -> NewMessage {
+        let length = match self.rng.below(60) {
+            0 => 100_000,
+            1..10 => 10_000,
+            _ => self.rng.below(2_000),
+        };
+        let byte = u8::try_from(self.rng.below(256)).unwrap();
+        let payload = Payload::new(vec![byte; usize::try_from(length).unwrap()]).unwrap();
+        let topic = Topic::new(source(self.number)).unwrap();
+        let mut message = NewMessage::new(self.inbox_key(), topic, payload);
+        if self.rng.below(2) == 0 {
+            message.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::ZERO) };
+        }
+        message
+    }
+
+    fn claim(&mut self) -> Claim {
+        let lease = self.lease();
+        let batch = Batch::new(1 + u32::try_from(self.rng.below(4)).unwrap()).unwrap();
+        let topics = Topics::only([Topic::new(source(self.number)).unwrap()]).unwrap();
+        Claim { topics, ..Claim::new(Namespace::Inbox, self.owner(), lease, batch) }
+    }
+
+    fn begin(&mut self) -> Begin {
+        Begin { key: self.ledger_key(), owner: self.owner(), lease: self.lease(), hold: Policy::LEDGER.hold }
+    }
+
+    fn settlements(&mut self) -> Vec<Settlement> {
+        let count = self.held.len().min(usize::try_from(1 + self.rng.below(3)).unwrap());
+        let held: Vec<_> = self.held.drain(..count).collect();
+        let settlement = |(uid, Lease { owner, fence, .. })| {
+            let error = LastError::new("as planned");
+            let verdict = match self.rng.below(8) {
+                0 => Verdict::Release,
+                1 => Verdict::Abandon { delay: Span::delay(Duration::from_millis(2)).unwrap(), error },
+                2 => Verdict::Fail { reason: oncebox_core::DeadReason::Failed, error },
+                _ => Verdict::Ack,
+            };
+            Settlement { uid, owner, fence, verdict }
+        };
+        held.into_iter().map(settlement).collect()
+    }
+
+    fn order(&mut self) -> Order {
+        let action = match self.rng.below(6) {
+            0 => Action::MarkProcessing,
+            1 => Action::MarkProcessed { hold: Policy::LEDGER.hold },
+            2 => Action::Cancel,
+            3 => Action::Erase,
+            4 => Action::MarkDead { error: None },
+            _ => Action::Redrive { attempts: AttemptCount::Reset },
+        };
+        Order { target: Ref::Key(self.inbox_key()), action }
+    }
+}
