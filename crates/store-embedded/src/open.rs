@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use oncebox_core::{Bell, Error, Invalid};
+use oncebox_core::{Bell, Error, Invalid, Kind, Timestamp};
 use oncebox_system::{SystemClock, SystemRng, uptime};
 
 use crate::disk::{Disk, RealDisk};
@@ -45,6 +46,7 @@ impl EmbeddedStore {
         let found = recover(&*disk, &store, &mut |group| recovering.replay(group))?;
         let epoch = found.epoch + 1;
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::start(found.time)));
+        check_clock(clock.now(), found.time, options.accept_clock)?;
         let boot = options.boot_id.clone().unwrap_or_else(boot_id);
         let engine = Engine::new(recovering, epoch, clock, Box::new(SystemRng::default()), boot);
 
@@ -77,6 +79,21 @@ impl EmbeddedStore {
             _lock: lock,
         })
     }
+}
+
+/// Refuses a clock that is more than a year ahead of what was recorded.
+fn check_clock(now: Timestamp, recorded: Timestamp, accept: bool) -> Result<(), Error> {
+    const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    if accept || recorded == Timestamp::EPOCH || now <= recorded.after(AHEAD_MAX) {
+        return Ok(());
+    }
+    let text = format!(
+        "the clock says {} ms since 1970, more than a year after the last moment that the store recorded, {} ms: \
+         set the clock right, or accept it in the options",
+        now.as_millis(),
+        recorded.as_millis()
+    );
+    Err(Error::new(Kind::Unavailable, text))
 }
 
 fn start(

@@ -33,6 +33,9 @@ pub struct Options {
     pub segment_bytes: u64,
     /// The clock; the system's, and never before what was recorded, if none is given.
     pub clock: Option<Arc<dyn Clock>>,
+    /// Open although the clock is more than a year ahead of what was recorded last: every lease, hold and retention would
+    /// be over at once, so a clock that is merely wrong must not open the store.
+    pub accept_clock: bool,
     /// Names this run of the operating system, which leases do not outlive; the kernel's boot id if none is given.
     pub boot_id: Option<String>,
 }
@@ -44,6 +47,7 @@ impl Default for Options {
             capacity: Capacity::default(),
             segment_bytes: 16 << 20,
             clock: None,
+            accept_clock: false,
             boot_id: None,
         }
     }

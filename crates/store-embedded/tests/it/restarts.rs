@@ -65,6 +65,24 @@ fn a_lease_survives_a_clean_close_and_no_fence_comes_twice() -> TestResult {
     })
 }
 
+/// Holds: RULE-09.
+#[test]
+fn a_clock_a_year_ahead_is_refused_unless_accepted() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    block_on(store.accept_one(&message(1)))?;
+    drop(store);
+    clock.advance(Duration::from_secs(367 * 24 * 60 * 60));
+    let mut options = Options::default();
+    options.clock = Some(clock.clone());
+    let error = EmbeddedStore::open_on(Arc::new(disk.clone()), &options).unwrap_err();
+    assert!(error.to_string().contains("set the clock right"), "{error}");
+    options.accept_clock = true;
+    let store = EmbeddedStore::open_on(Arc::new(disk), &options)?;
+    assert!(matches!(block_on(store.accept_one(&message(1)))?, Accepted::Duplicate { .. }));
+    Ok(())
+}
+
 #[test]
 fn the_journal_is_reclaimed_and_what_lives_on_is_kept() -> TestResult {
     block_on(async {
