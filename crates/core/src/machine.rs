@@ -28,6 +28,7 @@ mod read;
 mod record;
 mod replay;
 mod retention;
+mod salvage;
 mod settle;
 mod sorted;
 #[cfg(test)]

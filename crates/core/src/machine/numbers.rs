@@ -43,6 +43,11 @@ impl Numbers {
         page.slots[index] = slot;
     }
 
+    pub(super) fn get(&self, number: Number) -> Option<Slot> {
+        let (page, index) = locate(number);
+        self.0.get(&page)?.slots[index].some()
+    }
+
     pub(super) fn remove(&mut self, number: Number) {
         let (key, index) = locate(number);
         let page = self.0.get_mut(&key).expect("a number that is removed was inserted");

@@ -94,6 +94,12 @@ impl Partitions {
         partition.some().is_none_or(|partition| self.rows[partition].in_flight == Slot::NONE)
     }
 
+    /// The message that keeps a partition busy.
+    pub(super) fn in_flight(&self, namespace: Namespace, name: &Partition) -> Option<Slot> {
+        let partition = self.by_name[namespace as usize].get(name)?;
+        self.rows[*partition].in_flight.some()
+    }
+
     /// Keeps a partition busy with a message.
     pub(super) fn fly(&mut self, namespace: Namespace, name: &Partition, message: Slot) {
         let partition = self.join(namespace, name);

@@ -17,7 +17,7 @@ impl<P: PayloadHandle> Machine<P> {
         fits
     }
 
-    fn replay_quietly(&mut self, record: Record<'_, P>) -> bool {
+    pub(super) fn replay_quietly(&mut self, record: Record<'_, P>) -> bool {
         self.now = self.now.max(record.at);
         let found = self.find_uid(record.uid);
         let key = match record.effect {

@@ -3,4 +3,5 @@
 mod evict;
 mod replay;
 mod restart;
+mod salvage;
 mod world;

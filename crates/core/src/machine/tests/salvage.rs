@@ -1,0 +1,111 @@
+//! Salvage: a journal from which records are missing never breaks the machine, and nothing that it still says is lost.
+
+use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
+
+use super::world::{World, cases, dump, steps};
+use crate::machine::{Capacity, Effect, Journal, Machine, Record, Turn};
+use crate::{IdSource, State, Timestamp, Uid};
+
+/// A journal that loses some records on the way into a second machine.
+struct Lossy {
+    copy: Machine,
+    /// Whether the next record is lost, over and over.
+    lost: Vec<bool>,
+    count: usize,
+    /// The newest record of all was enacted and says that its message is Done.
+    done: Option<Uid>,
+}
+
+impl Journal for Lossy {
+    fn record(&mut self, record: Record<'_>) {
+        self.count += 1;
+        if self.lost[self.count % self.lost.len()] {
+            return;
+        }
+        let here = self.copy.salvage(record);
+        let settled = matches!(record.effect, Effect::Settled { outcome: crate::Settled::Done, .. });
+        self.done = Some(record.uid).filter(|_| settled && here);
+    }
+}
+
+struct Uids(u64);
+
+impl IdSource for Uids {
+    fn next_uid(&mut self, _: Timestamp) -> Uid {
+        self.0 += 1;
+        Uid::from_u128(u128::from(self.0) << 64)
+    }
+}
+
+fn lossy(lost: Vec<bool>) -> Lossy {
+    Lossy { copy: Machine::new(Capacity::default()), lost, count: 0, done: None }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_nothing_lost_salvage_is_replay(steps in steps()) {
+        let mut world = World::new(6);
+        let mut journal = lossy(vec![false]);
+        for step in steps {
+            let operation = world.operation(step);
+            world.run(&operation, &mut journal);
+            world.pass_time(&mut journal);
+            let mut turn = Turn { now: world.now, ids: &mut Uids(0), journal: &mut () };
+            journal.copy.advance(&mut turn);
+            prop_assert_eq!(dump(&journal.copy), dump(&world.machine));
+        }
+    }
+
+    /// What is salvaged can be written whole, read back, and worked on.
+    #[test]
+    fn a_salvaged_machine_is_sound(steps in steps(), more in steps(), lost in prop::collection::vec(any::<bool>(), 2..40)) {
+        let mut world = World::new(6);
+        let mut journal = lossy(lost);
+        for step in steps {
+            let operation = world.operation(step);
+            world.run(&operation, &mut journal);
+            if let Some(uid) = journal.done.take() {
+                let found = journal.copy.peek(uid).map(|snapshot| snapshot.state);
+                prop_assert!(found.is_none_or(|state| state == State::Done), "{found:?}");
+            }
+        }
+        // Checks the indexes, too.
+        dump(&journal.copy);
+        let mut again = Machine::new(Capacity::default());
+        for uid in journal.copy.uids() {
+            let snapshot = journal.copy.peek(uid).unwrap();
+            again.replay(Record { at: journal.copy.now(), uid, effect: Effect::Restored(&snapshot) });
+        }
+        let snapshots = |machine: &Machine| -> Vec<_> {
+            machine.uids().map(|uid| format!("{:?}", machine.peek(uid))).collect()
+        };
+        prop_assert_eq!(snapshots(&again), snapshots(&journal.copy));
+        world.machine = again;
+        for step in more {
+            let operation = world.operation(step);
+            world.run(&operation, &mut ());
+        }
+        dump(&world.machine);
+    }
+}
+
+/// Numbers are given out again after a restart if what had them is gone.
+#[test]
+fn a_number_that_comes_again_says_that_its_first_message_is_gone() {
+    let mut machine: Machine = Machine::new(Capacity::default());
+    let mut accept = |uid: u128, number: u64| {
+        let key = crate::Key::inbox("s", uid.to_string()).unwrap();
+        let message = crate::NewMessage::new(
+            key,
+            crate::Topic::new("t").unwrap(),
+            crate::Payload::new(Vec::new()).unwrap(),
+        );
+        let effect = Effect::Accepted { number: crate::Number(number), message: &message };
+        machine.salvage(Record { at: Timestamp::EPOCH, uid: Uid::from_u128(uid), effect })
+    };
+    assert!(accept(1, 7) && accept(2, 8) && accept(3, 7));
+    assert_eq!(machine.uids().map(Uid::as_u128).collect::<Vec<_>>(), [3, 2]);
+    dump(&machine);
+}
