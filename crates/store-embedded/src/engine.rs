@@ -48,7 +48,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Bits of a fence that count within one opening; the opening's own number stands above them.
-    const FENCE_BITS: u32 = 40;
+    pub(crate) const FENCE_BITS: u32 = 40;
 
     /// An engine on what was recovered, as the opening number `epoch`.
     pub(crate) fn new(

@@ -8,27 +8,18 @@ use crate::frame::StoreId;
 use crate::recovery::failed;
 use crate::segment::{read_all, segment_number};
 
-const NAME: &str = "store";
+pub(crate) const NAME: &str = "store";
 const MAGIC: &[u8; 8] = b"ONCEBOX\x01";
 const BYTES: usize = 8 + 16 + 16;
 
 /// The id of the store in a directory, made when the directory is empty.
 pub(crate) fn store_id(disk: &dyn Disk) -> Result<StoreId, Error> {
     let names = disk.names().map_err(|error| failed("listing the directory", error))?;
-    if names.iter().any(|name| name == NAME) {
-        let read = || {
-            let file = disk.open(NAME)?;
-            let id = decode(&read_all(&*file)?);
-            // Whoever wrote it may have ended before it was on disk.
-            if id.is_some() {
-                file.sync()?;
-                disk.sync_names()?;
-            }
-            Ok(id)
-        };
-        if let Some(id) = read().map_err(|error| failed("reading the store's id", error))? {
-            return Ok(id);
-        }
+    if let Some(id) = recorded(disk, &names)? {
+        // Whoever wrote it may have ended before it was on disk.
+        let sync = disk.open(NAME).and_then(|file| file.sync()).and_then(|()| disk.sync_names());
+        sync.map_err(|error| failed("syncing the store's id", error))?;
+        return Ok(id);
     }
     // The id is durable before the first segment is made, so without segments nothing was ever answered.
     if names.iter().any(|name| segment_number(name).is_some()) {
@@ -39,11 +30,25 @@ pub(crate) fn store_id(disk: &dyn Disk) -> Result<StoreId, Error> {
     make(disk, names.iter().any(|name| name == NAME)).map_err(|error| failed("writing the store's id", error))
 }
 
+/// The id that stands in the directory, if it is there and whole.
+pub(crate) fn recorded(disk: &dyn Disk, names: &[String]) -> Result<Option<StoreId>, Error> {
+    if !names.iter().any(|name| name == NAME) {
+        return Ok(None);
+    }
+    let read = disk.open(NAME).and_then(|file| read_all(&*file));
+    Ok(decode(&read.map_err(|error| failed("reading the store's id", error))?))
+}
+
 fn make(disk: &dyn Disk, left_over: bool) -> std::io::Result<StoreId> {
     let mut rng = SystemRng::default();
     let mut id = [0; 16];
     id[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
     id[8..].copy_from_slice(&rng.next_u64().to_le_bytes());
+    write(disk, id, left_over)
+}
+
+/// Writes the id into the directory, durably; into the file that is there if it is `left_over`.
+pub(crate) fn write(disk: &dyn Disk, id: StoreId, left_over: bool) -> std::io::Result<StoreId> {
     let mut bytes = [MAGIC.as_slice(), &id].concat();
     bytes.extend_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
     let file = if left_over { disk.open(NAME)? } else { disk.create(NAME)? };

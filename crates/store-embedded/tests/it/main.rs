@@ -5,6 +5,8 @@ mod crash;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod offline;
+#[cfg(test)]
 mod reopening;
 #[cfg(test)]
 mod restarts;

@@ -1,0 +1,58 @@
+//! A copy of a store's directory, durable and compared with what it was made from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use oncebox_core::{Error, Invalid};
+
+use crate::recovery::failed;
+
+/// Copies all files of `from` into `to`, which must not be there yet. Directories inside are not the store's and are left
+/// out. If it fails, what was made of the copy is removed.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = |path: &Path| path.canonicalize().map_err(|error| failed("finding the copy's place", error));
+    if real(parent)?.starts_with(real(from)?) {
+        return Err(Invalid::new("copy", "would lie inside the store: give a place outside of it").into());
+    }
+    match std::fs::create_dir(to) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Invalid::new("copy", "is there already: give a name that is free").into());
+        }
+        Err(error) => return Err(failed("making the copy's directory", error)),
+    }
+    let copied = fill(from, to).and_then(|()| File::open(parent)?.sync_all());
+    copied.map_err(|error| {
+        let _ = std::fs::remove_dir_all(to);
+        failed("copying the store before its repair", error)
+    })
+}
+
+fn fill(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            continue;
+        }
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        std::fs::copy(&source, &target)?;
+        File::open(&target)?.sync_all()?;
+        if hash(&source)? != hash(&target)? {
+            return Err(io::Error::other("the copy differs from what it was made from"));
+        }
+    }
+    File::open(to)?.sync_all()
+}
+
+fn hash(path: &Path) -> io::Result<blake3::Hash> {
+    let (mut file, mut hasher) = (File::open(path)?, blake3::Hasher::new());
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize()),
+            count => hasher.update(&buffer[..count]),
+        };
+    }
+}

@@ -1,0 +1,148 @@
+//! Every segment's file with its header and every whole frame in it, wherever that lies.
+
+use oncebox_core::{Error, Kind};
+
+use crate::disk::Disk;
+use crate::frame::{self, ALIGNMENT, Header, StoreId};
+use crate::identity;
+use crate::recovery::failed;
+use crate::segment::{DATA_OFFSET, SegmentHeader, read_all, segment_number};
+
+/// A whole frame, and where it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spot {
+    pub(super) header: Header,
+    /// Which of the files.
+    pub(super) file: usize,
+    pub(super) offset: usize,
+    /// With its header and what fills it up.
+    pub(super) bytes: usize,
+}
+
+/// What stands at the beginning of a segment's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    Ours(SegmentHeader),
+    OfAnotherStore,
+    /// Nothing, or damage.
+    Missing,
+}
+
+pub(super) struct SegmentFile {
+    pub(super) name: String,
+    pub(super) size: u64,
+    pub(super) head: Head,
+    /// In order of LSN, all of one generation.
+    pub(super) frames: Vec<Spot>,
+    /// Behind this offset there are only zeros.
+    pub(super) used: usize,
+}
+
+pub(super) struct Survey {
+    pub(super) store: StoreId,
+    /// Whether the file `store` says so.
+    pub(super) identified: bool,
+    pub(super) files: Vec<SegmentFile>,
+    /// A number that no file's name has.
+    pub(super) name_next: u64,
+}
+
+impl Survey {
+    pub(super) fn of(disk: &dyn Disk) -> Result<Self, Error> {
+        let mut names = disk.names().map_err(|error| failed("listing the directory", error))?;
+        names.sort();
+        let recorded = identity::recorded(disk, &names)?;
+        let there = names.iter().any(|name| name == identity::NAME);
+        names.retain(|name| segment_number(name).is_some());
+        if names.is_empty() && !there {
+            return Err(Error::new(Kind::Invalid, "there is no embedded store in this directory"));
+        }
+        let heads = names.iter().map(|name| head(disk, name)).collect::<Result<Vec<_>, _>>()?;
+        let (store, identified) = identify(recorded, &heads, names.is_empty())?;
+        let mut files = Vec::with_capacity(names.len());
+        for (index, name) in names.iter().enumerate() {
+            let head = match heads[index] {
+                Some((id, header)) if id == store => Head::Ours(header),
+                Some(_) => Head::OfAnotherStore,
+                None => Head::Missing,
+            };
+            let bytes = read(disk, name)?;
+            let used = used(&bytes);
+            let mut frames = frames(&bytes, used, &store, head);
+            frames.iter_mut().for_each(|spot| spot.file = index);
+            files.push(SegmentFile { name: name.clone(), size: bytes.len() as u64, head, frames, used });
+        }
+        let name_next = names.iter().filter_map(|name| segment_number(name)).max().unwrap_or(0) + 1;
+        Ok(Self { store, identified, files, name_next })
+    }
+}
+
+pub(super) fn read(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
+    let read = disk.open(name).and_then(|file| read_all(&*file));
+    read.map_err(|error| failed("reading a segment", error))
+}
+
+/// The header of a segment, whichever store it belongs to.
+fn head(disk: &dyn Disk, name: &str) -> Result<Option<(StoreId, SegmentHeader)>, Error> {
+    let mut bytes = [0; 128];
+    let read = disk.open(name).and_then(|file| file.read_at(0, &mut bytes));
+    let count = read.map_err(|error| failed("reading a segment", error))?;
+    let bytes = &bytes[..count];
+    let id: Option<StoreId> = bytes.get(8..24).and_then(|id| id.try_into().ok());
+    Ok(id.and_then(|id| SegmentHeader::decode(bytes, &id).map(|header| (id, header))))
+}
+
+/// Who the store is, and whether its file `store` says so. If that does not, the segments' headers do.
+fn identify(
+    recorded: Option<StoreId>,
+    heads: &[Option<(StoreId, SegmentHeader)>],
+    empty: bool,
+) -> Result<(StoreId, bool), Error> {
+    let ids = || heads.iter().flatten().map(|(id, _)| *id);
+    if let Some(id) = recorded
+        && (ids().next().is_none() || ids().any(|other| other == id))
+    {
+        return Ok((id, true));
+    }
+    // The id is durable before the first segment is made, so without segments nothing was ever answered.
+    if empty {
+        return Ok((StoreId::default(), true));
+    }
+    let commonest = ids().max_by_key(|id| ids().filter(|other| other == id).count());
+    let text = "neither the file `store` nor any segment's header tells the store's id: \
+                without it no frame can be read, bring both back from a backup";
+    commonest.map(|id| (id, false)).ok_or_else(|| Error::new(Kind::Corrupt, text))
+}
+
+/// Behind this offset there are only zeros.
+fn used(bytes: &[u8]) -> usize {
+    static ZEROS: [u8; 4_096] = [0; 4_096];
+    let last = bytes.chunks(ZEROS.len()).rposition(|chunk| chunk != &ZEROS[..chunk.len()]);
+    let end = bytes.len().min(last.map_or(0, |last| (last + 1) * ZEROS.len()));
+    bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
+/// All whole frames of a segment, also behind damage. Each must follow on the one before: a payload may look like a frame.
+fn frames(bytes: &[u8], used: usize, store: &StoreId, head: Head) -> Vec<Spot> {
+    let mut generation = match head {
+        Head::Ours(header) => Some(header.generation),
+        Head::OfAnotherStore | Head::Missing => None,
+    };
+    let mut frames: Vec<Spot> = Vec::new();
+    let mut offset = usize::try_from(DATA_OFFSET).unwrap_or_default();
+    while offset < used {
+        let found = frame::read(&bytes[offset..], store).filter(|(header, _)| {
+            generation.is_none_or(|generation| header.generation == generation)
+                && frames.last().is_none_or(|last| header.lsn > last.header.lsn)
+        });
+        let Some((header, body)) = found else {
+            offset += ALIGNMENT;
+            continue;
+        };
+        generation = Some(header.generation);
+        let bytes = frame::framed(body.len());
+        frames.push(Spot { header, file: 0, offset, bytes });
+        offset += bytes;
+    }
+    frames
+}

@@ -1,0 +1,207 @@
+//! Repair: copies first, keeps whatever can be read, never repeats a fence, and can be interrupted anywhere.
+
+use std::time::Duration;
+
+use oncebox_core::{Accepted, Delivery, Kind, State, Store, StoreExt};
+use oncebox_store_embedded::{Finding, Repaired, Report, Verified, repair, verify};
+use oncebox_testkit::{TestResult, block_on};
+
+use super::{Directory, accept, claim, close, files, filled, frames, known, message};
+
+fn repaired(directory: &Directory) -> Report {
+    let before = files(&directory.store());
+    let done = repair(&directory.store(), &directory.copy()).unwrap();
+    let Repaired::Done(report) = done else { panic!("{done}") };
+    assert_eq!(files(&directory.copy()), before, "the copy is the directory as it was");
+    assert_eq!(verify(&directory.store()).unwrap(), Verified::Sound);
+    report
+}
+
+#[test]
+fn what_can_be_read_before_and_behind_damage_is_kept() -> TestResult {
+    let directory = filled()?;
+    let all = files(&directory.store());
+    let segments = directory.segments();
+    // The acceptance of one message; the boot record is the first frame.
+    let lost: Vec<_> = (1..=frames(&all[&segments[1]]).len() / 2).step_by(7).collect();
+    for index in &lost {
+        directory.flip(&segments[1], frames(&all[&segments[1]])[*index] + 100);
+    }
+    let report = repaired(&directory);
+    assert_eq!(report.frames_lost, lost.len() as u64, "{report}");
+    assert_eq!(report.losses.len(), lost.len());
+    assert!(report.is_lossy() && report.rewritten && report.bytes_lost > 1_000, "{report}");
+    let store = directory.open()?;
+    let there = known(&store)?;
+    assert_eq!(report.messages_kept, Some(there.len() as u64));
+    assert_eq!(there.len(), 100 - lost.len());
+    assert!((0..20).all(|id| there.contains(&id)), "nothing before the damage is lost: {there:?}");
+    assert!(there.contains(&99), "nor behind it: {there:?}");
+    block_on(async {
+        for id in 0..10 {
+            let found = store.get_one(&message(id).key.into()).await?.unwrap();
+            assert_eq!(found.state, State::Done);
+        }
+        assert!(matches!(store.accept_one(&message(99)).await?, Accepted::Duplicate { .. }));
+        // Leases may have been lost: whoever has one gets the time to settle.
+        assert_eq!(store.claim(&claim(100)).await?.len(), 0);
+        directory.clock.advance(Duration::from_secs(31));
+        assert_eq!(store.claim(&claim(100)).await?.len(), 90 - lost.len());
+        Ok(())
+    })
+}
+
+/// The grant is lost, the settlement behind it counts.
+#[test]
+fn a_settlement_counts_although_its_lease_was_lost() -> TestResult {
+    let directory = Directory::new();
+    let store = directory.open()?;
+    accept(&store, 0..3)?;
+    let before = frames(&std::fs::read(directory.path(&directory.segments()[0]))?).len();
+    block_on(async {
+        let deliveries = store.claim(&claim(3)).await?;
+        assert!(store.settle(&[deliveries[0].ack()]).await?.len() == 1);
+        store.close().await
+    })?;
+    drop(store);
+    let segment = directory.segments().remove(0);
+    let grant = frames(&std::fs::read(directory.path(&segment))?)[before];
+    directory.flip(&segment, grant + 75);
+    let report = repaired(&directory);
+    assert!(report.is_lossy(), "{report}");
+    let store = directory.open()?;
+    block_on(async {
+        let found = store.get_one(&message(0).key.into()).await?.unwrap();
+        assert_eq!(found.state, State::Done);
+        Ok(())
+    })
+}
+
+#[test]
+fn fences_after_a_repair_are_higher_than_any_before() -> TestResult {
+    let directory = filled()?;
+    let mut last = None;
+    for _ in 0..3 {
+        let store = directory.open()?;
+        let deliveries = block_on(store.claim(&claim(2)))?;
+        last = deliveries.iter().map(|delivery: &Delivery| delivery.lease.fence).max().max(last);
+        close(store)?;
+    }
+    // The headers of the last two openings' segments go, and with the last one all that it held.
+    let segments = directory.segments();
+    let (newest, before) = (&segments[segments.len() - 1], &segments[segments.len() - 2]);
+    directory.change(newest, |bytes| bytes[..1_000].fill(0xEE));
+    directory.flip(before, 3);
+    let report = repaired(&directory);
+    assert!(!report.found.findings.is_empty());
+    let store = directory.open()?;
+    directory.clock.advance(Duration::from_secs(3_600));
+    let again = block_on(store.claim(&claim(100)))?;
+    assert!(!again.is_empty() && again.iter().all(|delivery| Some(delivery.lease.fence) > last));
+    Ok(())
+}
+
+#[test]
+fn a_damaged_header_costs_nothing() -> TestResult {
+    let directory = filled()?;
+    let all = files(&directory.store());
+    for (index, name) in directory.segments().iter().enumerate() {
+        directory.put(&all);
+        directory.flip(name, 30);
+        let copy = directory.root.join(format!("copy-{index}"));
+        let Repaired::Done(report) = repair(&directory.store(), &copy)? else { panic!("it is damaged") };
+        assert!(!report.is_lossy() && report.rewritten, "{report}");
+        assert!(report.to_string().ends_with("nothing was lost"), "{report}");
+        let store = directory.open()?;
+        assert_eq!(known(&store)?.len(), 100);
+        assert_eq!(block_on(store.claim(&claim(100)))?.len(), 90, "nothing is held back");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_store_file_is_restored_from_the_segments() -> TestResult {
+    let directory = filled()?;
+    let before = files(&directory.store());
+    std::fs::remove_file(directory.path("store"))?;
+    let report = repaired(&directory);
+    assert_eq!(report.found.findings, [Finding::Identity]);
+    assert!(!report.rewritten && !report.is_lossy());
+    let mut after = files(&directory.store());
+    after.insert("lock".to_owned(), before["lock"].clone());
+    assert_eq!(after, before);
+    directory.flip("store", 3);
+    repair(&directory.store(), &directory.root.join("second"))?;
+    assert_eq!(known(&directory.open()?)?.len(), 100);
+    Ok(())
+}
+
+#[test]
+fn a_missing_segment_is_reported_as_lost() -> TestResult {
+    let directory = filled()?;
+    let segments = directory.segments();
+    std::fs::remove_file(directory.path(&segments[0]))?;
+    let report = repaired(&directory);
+    assert_eq!(report.losses.len(), 1);
+    assert_eq!((report.losses[0].first_lsn, report.losses[0].after), (None, None));
+    assert!(report.losses[0].before.is_some() && report.is_lossy(), "{report}");
+    let there = known(&directory.open()?)?;
+    assert!(there.contains(&99) && !there.contains(&0), "{there:?}");
+    Ok(())
+}
+
+#[test]
+fn a_copy_never_overwrites_and_never_lies_inside() -> TestResult {
+    let directory = filled()?;
+    directory.flip(&directory.segments()[0], 400);
+    std::fs::create_dir(directory.copy())?;
+    let before = files(&directory.store());
+    for place in [directory.copy(), directory.path("copy")] {
+        let error = repair(&directory.store(), &place).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    }
+    assert_eq!(files(&directory.store()), before);
+    Ok(())
+}
+
+/// Whatever a crash leaves of a repair does not open; repairing again brings the same.
+#[test]
+fn a_repair_that_is_interrupted_is_done_again() -> TestResult {
+    let directory = filled()?;
+    let all = files(&directory.store());
+    let segments = directory.segments();
+    directory.flip(&segments[1], frames(&all[&segments[1]])[5] + 100);
+    let damaged = files(&directory.store());
+    let report = repaired(&directory);
+    let done = files(&directory.store());
+    let fresh = directory.segments();
+    assert!(fresh.len() > 1, "the fresh journal has several segments");
+    // How many of the fresh headers are there yet, the last ones first; and how many bytes of which file.
+    let mut leftovers: Vec<_> = (0..fresh.len()).map(|headers| (headers, fresh.len(), 0)).collect();
+    for (index, name) in fresh.iter().enumerate() {
+        let places = frames(&done[name]);
+        leftovers
+            .extend([0, places[places.len() / 2] + 30, places[places.len() - 1]].map(|end| (0, index, end)));
+    }
+    for (round, (headers, index, end)) in leftovers.into_iter().enumerate() {
+        let mut left = damaged.clone();
+        for (place, name) in fresh.iter().enumerate() {
+            let mut bytes = done[name].clone();
+            if place + headers < fresh.len() {
+                bytes[..128].fill(0);
+            }
+            if place >= index {
+                bytes[if place == index { end } else { 0 }..].fill(0);
+            }
+            left.insert(name.clone(), bytes);
+        }
+        directory.put(&left);
+        assert_eq!(directory.open().unwrap_err().kind(), Kind::Corrupt, "round {round}");
+        directory.put(&left);
+        let again = repair(&directory.store(), &directory.root.join(format!("copy-{round}")))?;
+        let Repaired::Done(again) = again else { panic!("round {round}: {again}") };
+        assert_eq!(again.messages_kept, report.messages_kept, "round {round}: {again}");
+        assert_eq!(known(&directory.open()?)?.len(), 99, "round {round}");
+    }
+    Ok(())
+}
