@@ -51,25 +51,25 @@ impl<P: PayloadHandle> Machine<P> {
         match record.effect {
             Effect::Granted { .. } => {
                 let Some(slot) = self.find_uid(record.uid) else { return };
-                self.lose_lease(slot);
+                self.lose_lease(Some(slot));
                 let message = &self.messages[slot];
                 let partition = message.partition.some().map(|partition| self.partitions.name(partition));
                 let flying =
                     partition.and_then(|name| self.partitions.in_flight(message.key.namespace, name));
-                flying.into_iter().for_each(|slot| self.lose_lease(slot));
+                self.lose_lease(flying);
             }
             Effect::Restored(snapshot) => {
                 let grant = snapshot.grant.as_ref().filter(|grant| grant.end.is_none());
                 let Some(partition) = grant.and_then(|grant| grant.partition.as_ref()) else { return };
                 let flying = self.partitions.in_flight(snapshot.key.namespace, partition);
-                flying.into_iter().for_each(|slot| self.lose_lease(slot));
+                self.lose_lease(flying);
             }
             _ => {}
         }
     }
 
-    fn lose_lease(&mut self, slot: Slot) {
-        if self.is_leased(&self.messages[slot]) {
+    fn lose_lease(&mut self, slot: Option<Slot>) {
+        if let Some(slot) = slot.filter(|slot| self.is_leased(&self.messages[*slot])) {
             self.replace(slot, |machine, slot| machine.end_grant(slot, GrantEnd::Lost));
         }
     }

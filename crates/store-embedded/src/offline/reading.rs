@@ -140,11 +140,7 @@ impl Reading {
 
     /// Hands every whole group to `visit` in order, with its frames; what `visit` cannot understand is a finding, and
     /// answered as its frames. Answers also how many groups are there in part.
-    pub(super) fn groups(
-        &mut self,
-        disk: &dyn Disk,
-        visit: &mut dyn FnMut(&[u8], &[Spot]) -> Result<(), Damaged>,
-    ) -> Result<Groups, Error> {
+    pub(super) fn groups(&mut self, disk: &dyn Disk, visit: &mut Visit<'_>) -> Result<Groups, Error> {
         let mut groups = Groups::default();
         let (mut open, mut body, mut cached) = (Vec::<Spot>::new(), Vec::new(), (usize::MAX, Vec::new()));
         let (mut expected, mut behind_gap) = (None, false);
@@ -191,6 +187,9 @@ impl Reading {
         Ok(groups)
     }
 }
+
+/// Takes one whole group, and its frames.
+pub(super) type Visit<'a> = dyn FnMut(&[u8], &[Spot]) -> Result<(), Damaged> + 'a;
 
 /// How the frames went together.
 #[derive(Debug, Default)]

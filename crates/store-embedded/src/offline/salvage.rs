@@ -36,7 +36,9 @@ impl Salvaged {
             let entries = entries(group)?;
             let times = frames.iter().map(|frame| Timestamp::from_millis(frame.header.time_ms));
             salvaged.time = times.fold(salvaged.time, Timestamp::max);
-            entries.into_iter().for_each(|entry| salvaged.take(entry));
+            for entry in entries {
+                salvaged.take(entry);
+            }
             Ok(())
         })?;
         salvaged.time = salvaged.time.max(salvaged.machine.now());

@@ -68,8 +68,7 @@ impl Survey {
             };
             let bytes = read(disk, name)?;
             let used = used(&bytes);
-            let mut frames = frames(&bytes, used, &store, head);
-            frames.iter_mut().for_each(|spot| spot.file = index);
+            let frames = Search { bytes: &bytes, used, file: index }.frames(&store, head);
             files.push(SegmentFile { name: name.clone(), size: bytes.len() as u64, head, frames, used });
         }
         let name_next = names.iter().filter_map(|name| segment_number(name)).max().unwrap_or(0) + 1;
@@ -122,27 +121,36 @@ fn used(bytes: &[u8]) -> usize {
     bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
-/// All whole frames of a segment, also behind damage. Each must follow on the one before: a payload may look like a frame.
-fn frames(bytes: &[u8], used: usize, store: &StoreId, head: Head) -> Vec<Spot> {
-    let mut generation = match head {
-        Head::Ours(header) => Some(header.generation),
-        Head::OfAnotherStore | Head::Missing => None,
-    };
-    let mut frames: Vec<Spot> = Vec::new();
-    let mut offset = usize::try_from(DATA_OFFSET).unwrap_or_default();
-    while offset < used {
-        let found = frame::read(&bytes[offset..], store).filter(|(header, _)| {
-            generation.is_none_or(|generation| header.generation == generation)
-                && frames.last().is_none_or(|last| header.lsn > last.header.lsn)
-        });
-        let Some((header, body)) = found else {
-            offset += ALIGNMENT;
-            continue;
+/// A segment's bytes, to be searched.
+struct Search<'a> {
+    bytes: &'a [u8],
+    used: usize,
+    file: usize,
+}
+
+impl Search<'_> {
+    /// All whole frames, also behind damage. Each must follow on the one before: a payload may look like a frame.
+    fn frames(&self, store: &StoreId, head: Head) -> Vec<Spot> {
+        let mut generation = match head {
+            Head::Ours(header) => Some(header.generation),
+            Head::OfAnotherStore | Head::Missing => None,
         };
-        generation = Some(header.generation);
-        let bytes = frame::framed(body.len());
-        frames.push(Spot { header, file: 0, offset, bytes });
-        offset += bytes;
+        let mut frames: Vec<Spot> = Vec::new();
+        let mut offset = usize::try_from(DATA_OFFSET).unwrap_or_default();
+        while offset < self.used {
+            let found = frame::read(&self.bytes[offset..], store).filter(|(header, _)| {
+                generation.is_none_or(|generation| header.generation == generation)
+                    && frames.last().is_none_or(|last| header.lsn > last.header.lsn)
+            });
+            let Some((header, body)) = found else {
+                offset += ALIGNMENT;
+                continue;
+            };
+            generation = Some(header.generation);
+            let bytes = frame::framed(body.len());
+            frames.push(Spot { header, file: self.file, offset, bytes });
+            offset += bytes;
+        }
+        frames
     }
-    frames
 }

@@ -79,13 +79,22 @@ impl Directory {
         }
     }
 
+    /// Takes the mark of a clean close away: as if the process had ended before.
+    fn unclose(&self) {
+        let newest = self.segments().pop().unwrap();
+        self.change(&newest, |bytes| {
+            let mark = frames(bytes).pop().unwrap();
+            bytes[mark..].fill(0);
+        });
+    }
+
     /// The segments in use, in the order in which they were begun.
     fn segments(&self) -> Vec<String> {
         let generation = |bytes: &[u8]| u64::from_le_bytes(bytes[24..32].try_into().unwrap());
         let begun = |bytes: &[u8]| bytes.starts_with(b"ONCEBOX");
         let all = files(&self.store());
         let mut segments: Vec<_> =
-            all.into_iter().filter(|(name, bytes)| name.ends_with(".seg") && begun(bytes)).collect();
+            all.into_iter().filter(|(name, bytes)| name != "store" && begun(bytes)).collect();
         segments.sort_by_key(|(_, bytes)| generation(bytes));
         segments.into_iter().map(|(name, _)| name).collect()
     }
