@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use oncebox_core::{Accepted, Delivery, Kind, State, Store, StoreExt};
+use oncebox_core::{Accepted, Budget, Delivery, Kind, State, Store, StoreExt};
 use oncebox_store_embedded::{Finding, Repaired, Report, Verified, repair, verify};
-use oncebox_testkit::{TestResult, block_on};
+use oncebox_testkit::{SplitMix, TestResult, block_on};
 
 use super::{Directory, accept, claim, close, files, filled, frames, known, message};
 
@@ -203,5 +203,68 @@ fn a_repair_that_is_interrupted_is_done_again() -> TestResult {
         assert_eq!(again.messages_kept, report.messages_kept, "round {round}: {again}");
         assert_eq!(known(&directory.open()?)?.len(), 99, "round {round}");
     }
+    Ok(())
+}
+
+/// A store with a past: opened often, reclaimed, with leases, work that was done and messages that were forgotten.
+fn seasoned() -> Result<Directory, Box<dyn std::error::Error + Send + Sync>> {
+    let directory = Directory::new();
+    for round in 0..5_usize {
+        let store = directory.open()?;
+        accept(&store, round * 100..round * 100 + 80)?;
+        block_on(async {
+            let deliveries = store.claim(&claim(70)).await?;
+            let acks: Vec<_> = deliveries.iter().take(60).map(Delivery::ack).collect();
+            store.settle(&acks).await?;
+            directory.clock.advance(Duration::from_secs(20 * 24 * 60 * 60));
+            store.upkeep(Budget::new(1_000)).await
+        })?;
+        accept(&store, round * 100 + 80..round * 100 + 90)?;
+        close(store)?;
+    }
+    Ok(directory)
+}
+
+#[test]
+fn whatever_is_damaged_a_repaired_store_is_sound_and_opens() -> TestResult {
+    let directory = seasoned()?;
+    assert_eq!(verify(&directory.store())?, Verified::Sound);
+    let all = files(&directory.store());
+    let segments = directory.segments();
+    let begins = u64::from_le_bytes(all[&segments[0]][24..32].try_into()?);
+    assert!(begins > 1 && segments.len() > 3, "from generation {begins}: {segments:?}");
+    let mut rng = SplitMix::new(5);
+    let mut lossy = 0;
+    for round in 0..12 {
+        directory.put(&all);
+        for _ in 0..=rng.below(6) {
+            let name = &segments[usize::try_from(rng.below(segments.len() as u64))?];
+            let offset = usize::try_from(rng.below(all[name].len() as u64 - 4_096))?;
+            let (kind, place) = (rng.below(8), usize::try_from(rng.below(64))?);
+            directory.change(name, |bytes| match kind {
+                0 => bytes.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 4),
+                1 => bytes.iter_mut().skip(offset).take(4_096).for_each(|byte| *byte = 0),
+                2 => bytes.truncate(offset),
+                3 => bytes.fill(0),
+                _ => bytes.iter_mut().skip(offset).take(64).for_each(|byte| *byte = 0xA5),
+            });
+        }
+        let copy = directory.root.join(format!("copy-{round}"));
+        let repaired = repair(&directory.store(), &copy)?;
+        if let Repaired::Done(report) = &repaired {
+            lossy += u32::from(report.is_lossy());
+            assert_eq!(verify(&directory.store())?, Verified::Sound, "round {round}: {report}");
+        }
+        let store = directory.open()?;
+        directory.clock.advance(Duration::from_secs(60));
+        let claimed = block_on(store.claim(&claim(100)))?;
+        if let Repaired::Done(Report { messages_kept: Some(kept), .. }) = repaired {
+            assert!(claimed.len() as u64 <= kept);
+        }
+        close(store)?;
+        assert_eq!(verify(&directory.store())?, Verified::Sound, "round {round}");
+        let _ = std::fs::remove_dir_all(copy);
+    }
+    assert!(lossy > 6, "{lossy} rounds lost something");
     Ok(())
 }
