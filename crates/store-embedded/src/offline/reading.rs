@@ -95,10 +95,11 @@ impl Reading {
         let mut all: Vec<_> = self.survey.files.iter().enumerate().filter_map(owner).collect();
         all.sort_by_key(|owner| std::cmp::Reverse(owner.generation));
         let mut owners: Vec<Owner> = Vec::new();
-        for owner in all {
+        for (index, owner) in all.into_iter().enumerate() {
             let file = &self.survey.files[owner.file];
             let answered = file.frames.iter().any(|spot| spot.header.durable_lsn >= owner.first_lsn);
-            if file.head == Head::Missing && owners.is_empty() && !answered {
+            // Any later segment, whatever became of it, was begun when this one was durable.
+            if file.head == Head::Missing && index == 0 && !answered {
                 self.torn = Some(Cut { segment: file.name.clone(), offset: 0 });
             } else if owners.last().is_none_or(|newer| owner.first_lsn < newer.first_lsn) {
                 owners.push(owner);

@@ -16,7 +16,7 @@ use crate::journal::{Blank, Journal, Preparer};
 use crate::segment::{Segment, SegmentHeader};
 
 /// Bytes of a group after which the next one is begun.
-const GROUP_BYTES: usize = 512 << 10;
+const GROUP_BYTES: usize = 32 << 10;
 /// Openings that may have left no trace. Each begins a segment of its own, so this many segments would have to be lost
 /// before a fence could come again.
 const EPOCHS_LOST_MAX: u64 = 1_024;
