@@ -173,7 +173,8 @@ impl<P: PayloadHandle> Machine<P> {
         }
     }
 
-    fn next_number(&self) -> Number {
+    /// Higher than every number that was given out.
+    pub fn next_number(&self) -> Number {
         Number(self.number_next)
     }
 

@@ -217,6 +217,8 @@ pub(crate) struct Boot {
     pub(crate) held_until: Timestamp,
     /// The store was closed, and everything is durable.
     pub(crate) closed: bool,
+    /// Higher than every number that was given out: those of forgotten messages must not come again.
+    pub(crate) number_next: u64,
 }
 
 /// One thing in a group.
@@ -235,6 +237,7 @@ pub(crate) fn encode_boot(writer: &mut Writer, boot: &Boot) {
     writer.timestamp(Timestamp::EPOCH.after(boot.longest_lease));
     writer.timestamp(boot.held_until);
     writer.flag(boot.closed);
+    writer.u64(boot.number_next);
 }
 
 /// Reads the next thing in a group.
@@ -248,5 +251,6 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
         longest_lease: reader.u64().map(Duration::from_millis)?,
         held_until: reader.timestamp()?,
         closed: reader.flag()?,
+        number_next: reader.u64()?,
     }))
 }

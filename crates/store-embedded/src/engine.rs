@@ -50,23 +50,28 @@ impl Engine {
     /// Bits of a fence that count within one opening; the opening's own number stands above them.
     pub(crate) const FENCE_BITS: u32 = 40;
 
-    /// An engine on what was recovered, as the opening number `epoch`.
+    /// The first fence of an opening; none if the store was opened more often than fences can tell.
+    pub(crate) fn fence_floor(epoch: u64) -> Option<Fence> {
+        Fence::new(epoch.checked_mul(1 << Self::FENCE_BITS)?).ok()
+    }
+
+    /// An engine on what was recovered, with fences from `fence_floor` on.
     pub(crate) fn new(
         recovering: Recovering,
-        epoch: u64,
+        fence_floor: Fence,
         clock: Arc<dyn Clock>,
         ids: Box<dyn IdSource>,
         id: String,
     ) -> Self {
         let Recovering { mut machine, boot: before } = recovering;
-        let fence_floor = Fence::new(epoch << Self::FENCE_BITS).expect("the first opening is number one");
         // A clock that is behind what was recorded must not make the time of a lease shorter.
         let now = clock.now().max(machine.now());
         // Leases survive the end of the process, but not that of the machine.
         let lost_leases = !before.closed && before.id != id && before.longest_lease > Duration::ZERO;
         let held_until = if lost_leases { now.after(before.longest_lease) } else { before.held_until };
-        machine.resume(Resume { now, number_floor: Number(1), fence_floor, held_until });
-        let boot = Boot { id, longest_lease: before.longest_lease, held_until, closed: false };
+        machine.resume(Resume { now, number_floor: Number(before.number_next), fence_floor, held_until });
+        let number_next = machine.next_number().0;
+        let boot = Boot { id, longest_lease: before.longest_lease, held_until, closed: false, number_next };
         let mut engine = Self { machine, group: Group::default(), clock, ids, boot };
         engine.write_boot();
         engine
@@ -75,6 +80,7 @@ impl Engine {
     /// Writes what the next opening must know.
     pub(crate) fn write_boot(&mut self) {
         self.group.time = self.clock.now();
+        self.boot.number_next = self.machine.next_number().0;
         codec::encode_boot(&mut self.group.bytes, &self.boot);
     }
 

@@ -45,10 +45,16 @@ impl EmbeddedStore {
         let mut recovering = Recovering::new(options.capacity);
         let found = recover(&*disk, &store, &mut |group| recovering.replay(group))?;
         let epoch = found.epoch + 1;
+        let fences = Engine::fence_floor(epoch).ok_or_else(|| {
+            Error::new(
+                Kind::Unsupported,
+                "the store was opened 16 million times: move what it holds to a new one",
+            )
+        })?;
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::start(found.time)));
         check_clock(clock.now(), found.time, options.accept_clock)?;
         let boot = options.boot_id.clone().unwrap_or_else(boot_id);
-        let engine = Engine::new(recovering, epoch, clock, Box::new(SystemRng::default()), boot);
+        let engine = Engine::new(recovering, fences, clock, Box::new(SystemRng::default()), boot);
 
         let mut journal = Journal::new(store, epoch, found.lsn_next, found.generation_next);
         let mut preparer =

@@ -101,13 +101,16 @@ fn list(disk: &dyn Disk, store: &StoreId) -> Result<(Vec<Segment>, Vec<Blank>, u
             let file = disk.open(&name)?;
             let mut head = [0; 128];
             let count = file.read_at(0, &mut head)?;
-            Ok((Arc::from(file), SegmentHeader::decode(&head[..count], store)))
+            Ok((Arc::from(file), SegmentHeader::decode(&head[..count])))
         };
         let (file, header) = read().map_err(|error| failed("reading a segment", error))?;
         let file: Arc<dyn crate::disk::DiskFile> = file;
         let size = file.size().map_err(|error| failed("reading a segment", error))?;
         match header {
-            Some(header) => {
+            Some((id, _)) if id != *store => {
+                return Err(corrupt(&format!("segment {name} belongs to another store")));
+            }
+            Some((_, header)) => {
                 segments.push(Segment { name, file, header, end: DATA_OFFSET, homes: Vec::new() });
             }
             None => blanks.push(Blank { name, file, size }),

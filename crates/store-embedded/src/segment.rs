@@ -40,21 +40,22 @@ impl SegmentHeader {
         writer.0
     }
 
-    /// The header of this store's segment, if the bytes are one.
-    pub(crate) fn decode(bytes: &[u8], store: &StoreId) -> Option<Self> {
-        let length = MAGIC.len() + store.len() + 4 * 8;
+    /// The header of a segment and the store that it belongs to, if the bytes are one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(StoreId, Self)> {
+        let length = MAGIC.len() + size_of::<StoreId>() + 4 * 8;
         let (checked, checksum) = bytes.get(..length + CHECKSUM_BYTES)?.split_at(length);
         if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
             return None;
         }
-        let rest = checked.strip_prefix(MAGIC)?.strip_prefix(store)?;
+        let (store, rest) = checked.strip_prefix(MAGIC)?.split_first_chunk()?;
         let mut reader = Reader(rest);
-        Some(Self {
+        let header = Self {
             generation: reader.u64().ok()?,
             first_lsn: reader.u64().ok()?,
             epoch: reader.u64().ok()?,
             size: reader.u64().ok()?,
-        })
+        };
+        Some((*store, header))
     }
 }
 

@@ -28,6 +28,13 @@ pub enum Finding {
         /// How many.
         frames: u64,
     },
+    /// A segment's file has lost its end.
+    Short {
+        /// The segment's file.
+        file: String,
+        /// How much is gone.
+        bytes: u64,
+    },
     /// A segment that is needed is not there.
     Missing {
         /// Which one: segments are counted in the order in which they were begun.
@@ -62,6 +69,7 @@ impl fmt::Display for Finding {
                 let last = first_lsn + frames.saturating_sub(1);
                 write!(f, "{file}: damaged at offset {offset}, frames {first_lsn} to {last} cannot be read")
             }
+            Self::Short { file, bytes } => write!(f, "{file}: the last {bytes} bytes are gone"),
             Self::Missing { generation } => write!(f, "the segment of generation {generation} is missing"),
             Self::Undecodable { file, offset, lsn, why } => {
                 write!(f, "{file}: the group at offset {offset}, frame {lsn}, cannot be understood: {why}")

@@ -79,6 +79,12 @@ impl Reading {
                 let (file, generation) = (file.name.clone(), owner.generation);
                 self.damage.add(Finding::Header { file, generation });
             }
+            let bytes = file.head.size().saturating_sub(file.size);
+            if bytes > 0 {
+                self.damage.add(Finding::Short { file: file.name.clone(), bytes });
+                let last_lsn = file.frames.last().map_or(owner.first_lsn, |spot| spot.header.lsn);
+                self.gaps.push(Gap { first_lsn: None, last_lsn, bytes });
+            }
             let share = share(file, owner, owners.get(index + 1));
             for hole in &share.holes {
                 self.note(owner, hole, owners.get(index + 1));

@@ -159,9 +159,9 @@ impl Fresh {
     fn stand_in(&mut self, oldest: u64) -> io::Result<Segment> {
         self.prepare(0)?;
         let (name, file) = self.files.first().expect("a segment was prepared");
-        let header = SegmentHeader { generation: oldest, first_lsn: 0, epoch: 0 };
+        let header = SegmentHeader { generation: oldest, first_lsn: 0, epoch: 0, size: 0 };
         let (name, file) = (name.clone(), Arc::clone(file) as Arc<dyn DiskFile>);
-        Ok(Segment { name, file, header, end: 0, size: 0, homes: Vec::new() })
+        Ok(Segment { name, file, header, end: 0, homes: Vec::new() })
     }
 
     fn append(&mut self, group: &Group) -> io::Result<()> {

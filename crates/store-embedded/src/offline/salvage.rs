@@ -54,7 +54,8 @@ impl Salvaged {
             }
             Entry::Boot(boot) => {
                 let longest_lease = boot.longest_lease.max(self.boot.longest_lease);
-                self.boot = Boot { longest_lease, ..boot };
+                let number_next = boot.number_next.max(self.boot.number_next);
+                self.boot = Boot { longest_lease, number_next, ..boot };
             }
         }
     }
@@ -78,11 +79,9 @@ impl Salvaged {
     /// What the next opening must know. If something was lost, so may be leases that somebody still holds: as after the end
     /// of the machine, nothing is given out for as long as the longest of them.
     pub(super) fn boot(&self, lossy: bool) -> Boot {
-        if lossy {
-            Boot { id: "repaired".to_owned(), closed: false, ..self.boot.clone() }
-        } else {
-            self.boot.clone()
-        }
+        let number_next = self.boot.number_next.max(self.machine.next_number().0);
+        let boot = Boot { number_next, ..self.boot.clone() };
+        if lossy { Boot { id: "repaired".to_owned(), closed: false, ..boot } } else { boot }
     }
 }
 

@@ -28,6 +28,13 @@ pub(super) enum Head {
     Missing,
 }
 
+impl Head {
+    /// The bytes that the file had when its header was written; zero if nothing tells.
+    pub(super) fn size(self) -> u64 {
+        if let Self::Ours(header) = self { header.size } else { 0 }
+    }
+}
+
 pub(super) struct SegmentFile {
     pub(super) name: String,
     pub(super) size: u64,
@@ -86,9 +93,7 @@ fn head(disk: &dyn Disk, name: &str) -> Result<Option<(StoreId, SegmentHeader)>,
     let mut bytes = [0; 128];
     let read = disk.open(name).and_then(|file| file.read_at(0, &mut bytes));
     let count = read.map_err(|error| failed("reading a segment", error))?;
-    let bytes = &bytes[..count];
-    let id: Option<StoreId> = bytes.get(8..24).and_then(|id| id.try_into().ok());
-    Ok(id.and_then(|id| SegmentHeader::decode(bytes, &id).map(|header| (id, header))))
+    Ok(SegmentHeader::decode(&bytes[..count]))
 }
 
 /// Who the store is, and whether its file `store` says so. If that does not, the segments' headers do.
