@@ -15,19 +15,17 @@ const BYTES: usize = 8 + 16 + 16;
 /// The id of the store in a directory, made when the directory is empty.
 pub(crate) fn store_id(disk: &dyn Disk) -> Result<StoreId, Error> {
     let names = disk.names().map_err(|error| failed("listing the directory", error))?;
-    if let Some(id) = recorded(disk, &names)? {
-        // Whoever wrote it may have ended before it was on disk.
-        let sync = disk.open(NAME).and_then(|file| file.sync()).and_then(|()| disk.sync_names());
-        sync.map_err(|error| failed("syncing the store's id", error))?;
-        return Ok(id);
+    let there = names.iter().any(|name| name == NAME);
+    // The id is durable before the first segment is made, so without segments nothing was ever answered. An id that is
+    // there all the same is left over from an opening that failed, and may not be on disk.
+    if !names.iter().any(|name| segment_number(name).is_some()) {
+        return make(disk, there).map_err(|error| failed("writing the store's id", error));
     }
-    // The id is durable before the first segment is made, so without segments nothing was ever answered.
-    if names.iter().any(|name| segment_number(name).is_some()) {
+    recorded(disk, &names)?.ok_or_else(|| {
         let text =
             "the file `store` with the id of the journal is missing or damaged: restore it from a copy";
-        return Err(Error::new(Kind::Corrupt, text));
-    }
-    make(disk, names.iter().any(|name| name == NAME)).map_err(|error| failed("writing the store's id", error))
+        Error::new(Kind::Corrupt, text)
+    })
 }
 
 /// The id that stands in the directory, if it is there and whole.
