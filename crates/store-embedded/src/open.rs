@@ -61,7 +61,7 @@ impl EmbeddedStore {
             Preparer { disk, segment_bytes: options.segment_bytes, name_next: found.name_next };
         // The header of the segment that comes next says that everything before it is durable.
         if let Some(last) = found.live.back() {
-            last.file.sync().map_err(|error| failed("syncing the journal", error))?;
+            last.harden(&store).map_err(|error| failed("syncing the journal", error))?;
         }
         journal.live = found.live;
         while journal.blanks.len() < BLANKS {

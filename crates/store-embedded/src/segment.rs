@@ -84,6 +84,28 @@ impl Segment {
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         read_all(&*self.file)
     }
+
+    /// Writes again what no frame here calls durable, and syncs it.
+    ///
+    /// That it can be read proves nothing: after a sync that failed, the operating system may keep what it could not write
+    /// as if it were written, and no later sync of the same bytes tries again.
+    pub(crate) fn harden(&self, store: &StoreId) -> io::Result<()> {
+        let bytes = self.read()?;
+        let end = usize::try_from(self.end).unwrap_or(usize::MAX).min(bytes.len());
+        let mut frames = Frames::new(&bytes[..end], store, self.header.generation);
+        let (mut durable_lsn, mut places) = (0, Vec::new());
+        let mut place = frames.offset;
+        while let Some(Found { header, .. }) = frames.next() {
+            durable_lsn = durable_lsn.max(header.durable_lsn);
+            places.push((header.lsn, place));
+            place = frames.offset;
+        }
+        let unsure = places.iter().find(|(lsn, _)| *lsn > durable_lsn).map_or(end, |(_, place)| *place);
+        // Until a frame here is durable, the segment's own header may not be.
+        let start = if durable_lsn < self.header.first_lsn { 0 } else { unsure };
+        self.file.write_at(start as u64, &bytes[start..end])?;
+        self.file.sync()
+    }
 }
 
 /// The number in the name of a segment's file; none if it is another file.
