@@ -69,10 +69,8 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
     for index in 0..live.len() {
         walk.segment(&mut live, index, replay)?;
     }
-    // The next segment begins with the same frame as one without any, and owns it then.
-    if live.back().is_some_and(|segment| segment.header.first_lsn == walk.lsn) {
-        unneeded.extend(live.pop_back().map(Segment::into_blank));
-    }
+    // The next segment begins where this one does, so this one owns nothing: no frame may name it as the oldest.
+    unneeded.extend(live.pop_back_if(|segment| segment.header.first_lsn == walk.lsn).map(Segment::into_blank));
     let lost = unneeded.iter().map(|blank| answered_within(blank, store, generation_next, walk.lsn));
     if let Some(name) = lost.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next() {
         return Err(corrupt(&format!("segment {name} has lost its header, and held what was answered")));
