@@ -37,7 +37,8 @@ pub struct Cut {
 }
 
 pub(crate) fn failed(what: &str, error: io::Error) -> Error {
-    Error::new(Kind::Unavailable, format!("{what} failed: {error}")).with_source(error)
+    let text = format!("{what} failed: see to the disk, then open the store again");
+    Error::new(Kind::Unavailable, text).with_source(error)
 }
 
 fn corrupt(text: &str) -> Error {
