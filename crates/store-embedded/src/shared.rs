@@ -35,6 +35,8 @@ pub(crate) struct State {
     /// The disk refused to give room the last time.
     pub(crate) disk_full: bool,
     pub(crate) life: Life,
+    /// The group with the mark that the store is closed, once somebody closes it.
+    pub(crate) last_group: u64,
 }
 
 /// How far a store is on its way out.
@@ -64,6 +66,7 @@ impl Shared {
             prepared: false,
             disk_full: false,
             life: Life::Open,
+            last_group: 0,
         };
         Self {
             state: Mutex::new(state),

@@ -270,12 +270,13 @@ impl Store for EmbeddedStore {
             let mut state = self.shared.lock();
             if state.life == Life::Open {
                 state.life = Life::Closing;
+                // The group that is being filled, and the mark after it.
+                state.last_group = state.group_number + 1;
                 self.shared.work.notify_all();
             }
             self.bell.close();
-            // The group that is being filled, and the mark after it.
-            let last = if state.life == Life::Closed { 0 } else { state.group_number + 1 };
-            Goal { written: last, durable: last }
+            // Whoever closes again waits for the same mark.
+            Goal { written: state.last_group, durable: state.last_group }
         };
         self.shared.wait(goal).await
     }

@@ -83,6 +83,23 @@ fn a_clock_a_year_ahead_is_refused_unless_accepted() -> TestResult {
     Ok(())
 }
 
+/// Whoever closes a store that is being closed waits until it is, and not for ever.
+#[test]
+fn several_may_close_at_once() {
+    for _ in 0..50 {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let store = open_on(&disk, &clock);
+        block_on(store.accept_one(&message(1))).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| block_on(store.close()).unwrap());
+            }
+        });
+        let again = open_on(&disk.after_power_cut(), &clock);
+        assert_eq!(block_on(again.claim(&claim(10))).unwrap().len(), 1);
+    }
+}
+
 #[test]
 fn the_journal_is_reclaimed_and_what_lives_on_is_kept() -> TestResult {
     block_on(async {
