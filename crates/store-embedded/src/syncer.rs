@@ -168,7 +168,9 @@ impl Syncer {
             return state;
         }
         let unsynced = self.journal.durable_lsn < self.journal.written_lsn();
-        let limit = if unsynced { self.patience().min(HEARTBEAT) } else { HEARTBEAT };
+        let waiting_for = self.unsynced_since.map_or(Duration::ZERO, |since| uptime().saturating_sub(since));
+        let patience = self.patience().saturating_sub(waiting_for);
+        let limit = if unsynced { patience.min(HEARTBEAT) } else { HEARTBEAT };
         let limit = if self.refused_at.is_some() { limit.min(DISK_RETRY) } else { limit };
         let idle = |state: &mut State| {
             state.engine.group.is_empty()
