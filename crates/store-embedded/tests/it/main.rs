@@ -7,6 +7,14 @@ mod disk;
 #[cfg(test)]
 mod offline;
 #[cfg(test)]
+mod durability;
+#[cfg(test)]
+mod failing;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod ledger;
+#[cfg(test)]
 mod reopening;
 #[cfg(test)]
 mod restarts;
@@ -25,10 +33,14 @@ async fn open() -> Fixture {
 }
 
 fn open_on(disk: &SimDisk, clock: &Arc<ManualClock>) -> EmbeddedStore {
+    EmbeddedStore::open_on(Arc::new(disk.clone()), &options(clock)).expect("an intact store opens")
+}
+
+fn options(clock: &Arc<ManualClock>) -> Options {
     let mut options = Options::default();
     options.segment_bytes = 64 << 10;
     options.clock = Some(clock.clone());
-    EmbeddedStore::open_on(Arc::new(disk.clone()), &options).expect("an intact store opens")
+    options
 }
 
 oncebox_testkit::conformance!(open);
