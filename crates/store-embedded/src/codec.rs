@@ -4,6 +4,9 @@ mod message;
 mod reader;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use oncebox_core::machine::{Effect, Record};

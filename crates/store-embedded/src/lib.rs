@@ -26,6 +26,9 @@
 //! ```
 
 pub mod disk;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 
 mod codec;
 mod engine;

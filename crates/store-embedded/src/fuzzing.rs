@@ -1,0 +1,42 @@
+//! What the fuzz targets and the property tests call; not part of the API.
+
+use oncebox_core::machine::Capacity;
+
+use crate::codec::{Entry, Reader, Writer, decode_entry, encode, encode_boot};
+use crate::engine::Recovering;
+
+/// Decodes bytes as the entries of a group, up to the first damage. Answers how many there are.
+///
+/// # Panics
+/// If the decoder does not move on, or makes more of the bytes than they say, or what it made does not come back.
+pub fn decode(bytes: &[u8]) -> usize {
+    let (mut reader, mut entries) = (Reader(bytes), 0);
+    while !reader.is_at_end() {
+        let before = reader.0.len();
+        let Ok(entry) = decode_entry(&mut reader) else { break };
+        assert!(reader.0.len() < before, "an entry takes up bytes");
+        let encoded = encoded(&entry);
+        assert!(encoded.len() <= before - reader.0.len(), "an entry is not larger than its bytes");
+        let mut again = Reader(&encoded);
+        let same = decode_entry(&mut again).expect("what was encoded can be decoded");
+        assert!(again.is_at_end(), "an entry ends where its bytes end");
+        assert_eq!(format!("{entry:?}"), format!("{same:?}"), "an entry keeps its meaning");
+        assert_eq!(encoded, self::encoded(&same), "an entry keeps its meaning");
+        entries += 1;
+    }
+    entries
+}
+
+/// Replays bytes as a group on an empty machine. Answers whether they are one.
+pub fn replay(bytes: &[u8]) -> bool {
+    Recovering::new(Capacity::default()).replay(bytes).is_ok()
+}
+
+fn encoded(entry: &Entry) -> Vec<u8> {
+    let mut writer = Writer::default();
+    match entry {
+        Entry::Effect(stored) => encode(&mut writer, stored.record()),
+        Entry::Boot(boot) => encode_boot(&mut writer, boot),
+    }
+    writer.0
+}
