@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, Result};
 
 /// Folders that hold nothing written by hand.
-const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
+const SKIPPED: [&str; 5] = [".git", "artifacts", "corpus", "node_modules", "target"];
 
 /// The folder that holds the workspace's `Cargo.toml`.
 pub(crate) struct Workspace {
