@@ -270,6 +270,9 @@ proptest! {
             let (mut bytes, _) = effect(kind, entropy.clone());
             bytes.extend(effect((kind + 7) % KINDS, entropy.clone()).0);
             prop_assert_eq!(fuzzing::decode(&bytes), 2);
+            // A machine costs more than an entry: one kind in each case.
+            let replayed = kind == entropy.len() % KINDS;
+            prop_assert!(!replayed || fuzzing::replay(&bytes), "whole entries are a group");
             for (place, value, way) in &damage {
                 let place = usize::from(*place) % (bytes.len() + 1);
                 match way {
@@ -279,6 +282,9 @@ proptest! {
                 }
             }
             prop_assert!(fuzzing::decode(&bytes) <= bytes.len());
+            if replayed {
+                fuzzing::replay(&bytes);
+            }
         }
     }
 }
