@@ -186,6 +186,21 @@ impl Preparer {
         })
     }
 
+    /// Blank segments, out of files that nobody needs if there are any: a store opens on a full disk, too.
+    pub(crate) fn find(&mut self, unneeded: &mut Vec<Blank>, count: usize) -> io::Result<VecDeque<Blank>> {
+        let fits = |blank: &mut Blank| blank.size == self.segment_bytes;
+        let found: Vec<_> = unneeded.extract_if(.., fits).collect();
+        let mut found = found.into_iter();
+        let mut blanks = found.by_ref().take(count).map(Self::fill).collect::<io::Result<VecDeque<_>>>()?;
+        unneeded.extend(found);
+        // Whoever made a file may have ended before its name was on disk.
+        self.disk.sync_names()?;
+        while blanks.len() < count {
+            blanks.push_back(self.make()?);
+        }
+        Ok(blanks)
+    }
+
     /// Overwrites a segment with zeros, durably.
     pub(crate) fn fill(blank: Blank) -> io::Result<Blank> {
         static CHUNK: [u8; 1 << 16] = [0; 1 << 16];

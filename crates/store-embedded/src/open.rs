@@ -64,13 +64,11 @@ impl EmbeddedStore {
             last.harden(&store).map_err(|error| failed("syncing the journal", error))?;
         }
         journal.live = found.live;
-        while journal.blanks.len() < BLANKS {
-            journal
-                .blanks
-                .push_back(preparer.make().map_err(|error| failed("preparing the journal", error))?);
-        }
+        let mut unneeded = found.unneeded;
+        let blanks = preparer.find(&mut unneeded, BLANKS);
+        journal.blanks = blanks.map_err(|error| failed("preparing the journal", error))?;
         journal.rotate().map_err(|error| failed("writing the journal", error))?;
-        for unneeded in found.unneeded {
+        for unneeded in unneeded {
             journal.retire(unneeded);
         }
         let shared = Arc::new(Shared::new(engine, journal.room()));

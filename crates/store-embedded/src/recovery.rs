@@ -37,7 +37,7 @@ pub struct Cut {
 }
 
 pub(crate) fn failed(what: &str, error: io::Error) -> Error {
-    let text = format!("{what} failed: see to the disk, then open the store again");
+    let text = format!("{what} failed ({error}): see to the disk, then open the store again");
     Error::new(Kind::Unavailable, text).with_source(error)
 }
 
@@ -71,7 +71,8 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
         walk.segment(&mut live, index, replay)?;
     }
     // The next segment begins where this one does, so this one owns nothing: no frame may name it as the oldest.
-    unneeded.extend(live.pop_back_if(|segment| segment.header.first_lsn == walk.lsn).map(Segment::into_blank));
+    unneeded
+        .extend(live.pop_back_if(|segment| segment.header.first_lsn == walk.lsn).map(Segment::into_blank));
     let lost = unneeded.iter().map(|blank| answered_within(blank, store, generation_next, walk.lsn));
     if let Some(name) = lost.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next() {
         return Err(corrupt(&format!("segment {name} has lost its header, and held what was answered")));

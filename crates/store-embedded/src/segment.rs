@@ -110,7 +110,7 @@ impl Segment {
 
 /// The number in the name of a segment's file; none if it is another file.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
-    name.strip_suffix(".seg")?.parse().ok()
+    name.strip_suffix(".seg")?.parse().ok().filter(|number| *number < u64::MAX)
 }
 
 pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {

@@ -245,7 +245,8 @@ proptest! {
     #[test]
     fn what_the_next_opening_must_know_comes_back(id in ".{0,40}", lease: u32, held: u64, closed: bool) {
         let longest_lease = Duration::from_millis(lease.into());
-        let boot = Boot { id, longest_lease, held_until: Timestamp::from_millis(held), closed };
+        let held_until = Timestamp::from_millis(held);
+        let boot = Boot { id, longest_lease, held_until, closed, number_next: held / 2 };
         let mut writer = Writer::default();
         encode_boot(&mut writer, &boot);
         let entry = decode_entry(&mut Reader(&writer.0)).unwrap();

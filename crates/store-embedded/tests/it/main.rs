@@ -5,8 +5,6 @@ mod crash;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
-mod offline;
-#[cfg(test)]
 mod durability;
 #[cfg(test)]
 mod failing;
@@ -14,6 +12,8 @@ mod failing;
 mod faults;
 #[cfg(test)]
 mod ledger;
+#[cfg(test)]
+mod offline;
 #[cfg(test)]
 mod reopening;
 #[cfg(test)]

@@ -227,3 +227,17 @@ fn a_full_disk_stops_intake_but_not_work() -> TestResult {
         Err("nothing is taken in although there is room again".into())
     })
 }
+
+#[test]
+fn a_store_opens_on_a_full_disk() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    for id in 0..5 {
+        let store = open_on(&disk, &clock);
+        block_on(store.accept_one(&message(id)))?;
+        drop(store);
+        disk.set_full(true);
+    }
+    let store = open_on(&disk, &clock);
+    assert_eq!(block_on(store.claim(&claim(10)))?.len(), 5);
+    Ok(())
+}
