@@ -1,0 +1,52 @@
+//! `load`: several callers on one store, until the process is killed.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
+use oncebox_testkit::block_on;
+
+use crate::Failure;
+use crate::caller::Caller;
+use crate::listing::list;
+use crate::say::say;
+
+/// No lease ends by itself during a campaign.
+pub(crate) const LEASE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+const CALLERS: u64 = 4;
+/// The smallest segment; a run's segments are up to 16 times as large.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+pub(crate) fn run(directory: &Path, seed: u64, durability: Durability) -> Result<(), Failure> {
+    std::thread::spawn(echo);
+    let mut options = Options::default();
+    options.durability = durability;
+    options.segment_bytes = SEGMENT_BYTES_MIN << (seed % 5);
+    let store = EmbeddedStore::open(directory, &options)?;
+    say("open".to_owned());
+    let found = block_on(list(&store))?;
+    let calls = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..CALLERS {
+            let mut caller = Caller::new(&store, &calls, seed, number);
+            found.iter().for_each(|message| caller.adopt(message));
+            scope.spawn(move || {
+                let Err(failure) = block_on(caller.run());
+                say(format!("failed {failure}"));
+                std::process::exit(1);
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Answers each word that comes in, so that the auditor knows how far it has heard. Ends the process with its input.
+fn echo() {
+    for word in std::io::stdin().lock().lines().map_while(Result::ok) {
+        say(format!("pong {word}"));
+    }
+    std::process::exit(0);
+}
