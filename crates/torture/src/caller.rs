@@ -18,8 +18,8 @@ use crate::Failure;
 use crate::held::{Held, Known, Messages};
 use crate::say::say;
 
-/// Done messages that are kept; older ones are erased.
-const DONE_MAX: usize = 150;
+/// Messages of a kind that are kept; older ones are erased.
+const KEPT_MAX: usize = 100;
 /// Messages under leases and ready ones, above which none are taken in.
 const OPEN_MAX: usize = 150;
 /// Loose messages that one process takes in per caller: they stay for ten minutes.
@@ -72,7 +72,7 @@ impl<'a> Caller<'a> {
         loop {
             let full = self.messages.held.len() + self.ready > OPEN_MAX;
             match self.rng.below(100) {
-                _ if self.messages.done.len() > DONE_MAX => self.erase_old().await?,
+                _ if self.messages.longest() > KEPT_MAX => self.erase_old().await?,
                 0..25 if !full => self.accept().await?,
                 25..33 => self.begin().await?,
                 33..40 => self.extend().await?,

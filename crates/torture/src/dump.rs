@@ -11,9 +11,13 @@ use crate::say::{self, say};
 use crate::{Failure, load};
 
 const BATCH_MESSAGES: u32 = 200;
+/// Not one of the sizes that `load` begins with, so that both meet segments of other sizes.
+const SEGMENT_BYTES: u64 = 96 << 10;
 
 pub(crate) fn run(directory: &Path) -> Result<(), Failure> {
-    let store = EmbeddedStore::open(directory, &Options::default())?;
+    let mut options = Options::default();
+    options.segment_bytes = SEGMENT_BYTES;
+    let store = EmbeddedStore::open(directory, &options)?;
     say("open".to_owned());
     block_on(async {
         list(&store).await?;

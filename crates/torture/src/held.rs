@@ -62,6 +62,11 @@ impl Messages {
         }
     }
 
+    /// How many there are of the kind that has most and is not worked on.
+    pub(crate) fn longest(&self) -> usize {
+        self.done.len().max(self.dead.len()).max(self.waiting.len()).max(self.seen.len())
+    }
+
     /// A message is done.
     pub(crate) fn finished(&mut self, known: Known) {
         if !known.is_loose() {

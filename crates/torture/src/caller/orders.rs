@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use oncebox_core::{Action, AttemptCount, Hold, Operated, Order, Ref, Store};
 
-use super::{Caller, DONE_MAX};
+use super::{Caller, KEPT_MAX};
 use crate::Failure;
 use crate::held::{Known, take};
 use crate::say;
 
 impl Caller<'_> {
-    /// Erases more of what is done than there should be, in one call.
+    /// Erases what is more than there should be, in one call.
     pub(super) async fn erase_old(&mut self) -> Result<(), Failure> {
-        let excess = self.messages.done.len() - DONE_MAX * 3 / 4;
-        let orders = self.messages.done.drain(..excess).map(|known| ("erase", known)).collect();
+        let messages = &mut self.messages;
+        let mut orders = Vec::new();
+        for kind in [&mut messages.done, &mut messages.dead, &mut messages.waiting, &mut messages.seen] {
+            let excess = kind.len().saturating_sub(KEPT_MAX * 3 / 4);
+            orders.extend(kind.drain(..excess).map(|known| ("erase", known)));
+        }
         self.order(orders).await
     }
 
