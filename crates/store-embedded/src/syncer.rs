@@ -124,7 +124,11 @@ impl Syncer {
         self.plan_reclaim(&mut state);
         if let Some(homes) = &mut self.reclaiming {
             let room = usize::try_from(state.room).unwrap_or(usize::MAX);
+            let before = state.engine.group.bytes.0.len();
             let wanted = state.engine.write_again(homes, SLICE_BYTES.min(room / 2), room);
+            // Callers fill the next group before this one is written, so what it took must be gone for them by now.
+            let written = (state.engine.group.bytes.0.len() - before) as u64;
+            state.room = state.room.saturating_sub(written + written / 64);
             state.room_wanted = state.room_wanted.max(wanted as u64);
             self.stalled = wanted > 0;
         }
