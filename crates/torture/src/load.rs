@@ -17,14 +17,14 @@ use crate::say::say;
 pub(crate) const LEASE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 const CALLERS: u64 = 4;
-/// The smallest segment; a run's segments are up to 16 times as large.
+/// The smallest segment; a run's segments are up to 4 times as large.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 pub(crate) fn run(directory: &Path, seed: u64, durability: Durability) -> Result<(), Failure> {
     std::thread::spawn(echo);
     let mut options = Options::default();
     options.durability = durability;
-    options.segment_bytes = SEGMENT_BYTES_MIN << (seed % 5);
+    options.segment_bytes = SEGMENT_BYTES_MIN << (seed % 3);
     let store = EmbeddedStore::open(directory, &options)?;
     say("open".to_owned());
     let found = block_on(list(&store))?;
