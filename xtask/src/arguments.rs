@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how it is spelled.
 
 use crate::fuzz_model::Campaign;
+use crate::torture::Torture;
 
 /// Shown when the command line cannot be read.
 pub(crate) const USAGE: &str = "\
@@ -12,7 +13,9 @@ usage: cargo xtask <command>
   spec                               writes docs/reference/spec-table.md
   spec --check                       fails when that file is stale or a done id has no test
   guards                             takes each guard of the heart out and expects a test to fail
-  fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times";
+  fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times
+  kill --cycles N [--seed S]         kills a process with an embedded store N times and audits what is left
+  powercut --cuts N [--seed S]       cuts the power under an embedded store N times; needs root and loop devices";
 
 /// A command line that makes sense.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +27,7 @@ pub(crate) enum Command {
     SpecCheck,
     Test,
     Tidy,
+    Torture(Torture),
 }
 
 /// Reads the arguments after the program's name. The error says which one is wrong.
@@ -38,6 +42,8 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
         ["test"] => Ok(Command::Test),
         ["tidy"] => Ok(Command::Tidy),
         ["fuzz-model", options @ ..] => campaign(options).map(Command::FuzzModel),
+        ["kill", options @ ..] => torture("kill", "--cycles", options),
+        ["powercut", options @ ..] => torture("powercut", "--cuts", options),
         [name @ ("ci" | "guards" | "spec" | "test" | "tidy"), rest @ ..] => {
             Err(format!("`{name}` does not take `{}`", rest.join(" ")))
         }
@@ -46,16 +52,27 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
 }
 
 fn campaign(options: &[&str]) -> Result<Campaign, String> {
-    let (mut cases, mut seed) = (None, None);
+    let (cases, seed) = counted("fuzz-model", "--cases", options)?;
+    Ok(Campaign { cases, seed })
+}
+
+fn torture(name: &'static str, unit: &'static str, options: &[&str]) -> Result<Command, String> {
+    let (count, seed) = counted(name, unit, options)?;
+    Ok(Command::Torture(Torture { name, unit, count, seed }))
+}
+
+/// How often, and from which seed.
+fn counted(name: &str, unit: &str, options: &[&str]) -> Result<(u64, Option<String>), String> {
+    let (mut count, mut seed) = (None, None);
     for option in options.chunks(2) {
         match *option {
-            ["--cases", count] => cases = count.parse::<u64>().ok().filter(|count| *count > 0),
+            [given, value] if given == unit => count = value.parse::<u64>().ok().filter(|count| *count > 0),
             ["--seed", value] => seed = Some(value.to_owned()),
-            _ => return Err(format!("`fuzz-model` does not take `{}`", option.join(" "))),
+            _ => return Err(format!("`{name}` does not take `{}`", option.join(" "))),
         }
     }
-    let cases = cases.ok_or("`fuzz-model` needs `--cases N`, a whole number above zero")?;
-    Ok(Campaign { cases, seed })
+    let count = count.ok_or_else(|| format!("`{name}` needs `{unit} N`, a whole number above zero"))?;
+    Ok((count, seed))
 }
 
 #[cfg(test)]
@@ -86,6 +103,14 @@ mod tests {
         for bad in ["", "--cases", "--cases 0", "--cases many", "--seed 7", "--cases 9 --loud yes"] {
             parsed(&format!("fuzz-model {bad}")).unwrap_err();
         }
+    }
+
+    #[test]
+    fn each_kind_of_torture_has_its_unit() {
+        let torture = |name, unit, count| Ok(Command::Torture(Torture { name, unit, count, seed: None }));
+        assert_eq!(parsed("kill --cycles 9"), torture("kill", "--cycles", 9));
+        assert_eq!(parsed("powercut --cuts 9"), torture("powercut", "--cuts", 9));
+        parsed("kill --cuts 9").unwrap_err();
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod spec;
 mod test;
 mod text;
 mod tidy;
+mod torture;
 mod workspace;
 
 use std::env;
@@ -54,5 +55,6 @@ fn run(command: Command) -> Result<String> {
         Command::SpecCheck => spec::check(&workspace),
         Command::Test => test::run(&workspace),
         Command::Tidy => tidy::run(&workspace),
+        Command::Torture(torture) => torture::run(&workspace, &torture),
     }
 }

@@ -71,7 +71,9 @@ impl World {
                 return Ok(());
             }
             let expected: Vec<_> = steps.iter().map(|step| &step.standing).collect();
-            return Err(Fault::new(format!("{key} stands as {found:?}, but may only be one of {expected:?}")));
+            return Err(Fault::new(format!(
+                "{key} stands as {found:?}, but may only be one of {expected:?}"
+            )));
         };
         for (place, step) in steps.iter().enumerate().filter(|(_, step)| step.call > 0) {
             let sides = sides.entry(step.call).or_default();

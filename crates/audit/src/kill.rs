@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::child::{Next, Running};
 use crate::random::{Random, uptime};
-use crate::world::{Promise, World};
+use crate::world::{Promise, Stage, World};
 use crate::{Fault, Result};
 
 /// A process works for so long at most before it is killed.
@@ -53,7 +53,10 @@ pub fn run(campaign: &Campaign) -> std::result::Result<String, Fault> {
     for cycle in 1..=campaign.cycles {
         run.cycle().map_err(|fault| {
             let place = campaign.directory.display();
-            Fault::new(format!("cycle {cycle}, seed {}: {fault}\nthe store is left in {place}", campaign.seed))
+            Fault::new(format!(
+                "cycle {cycle}, seed {}: {fault}\nthe store is left in {place}",
+                campaign.seed
+            ))
         })?;
         if cycle % 50 == 0 {
             println!("kill: {cycle} cycles, {} calls answered", run.world.tally.calls);
@@ -93,11 +96,11 @@ impl Run<'_> {
                 Next::Quiet => return Err(Fault::new("the process under test hangs")),
                 Next::End => return Err(Fault::new("the process under test ended by itself: see above")),
             }
-            if self.world.open && !measured {
+            if self.world.stage >= Stage::Open && !measured {
                 measured = true;
                 self.opening = uptime().saturating_sub(child.started);
             }
-            if self.world.listed && moment.is_none() {
+            if self.world.stage >= Stage::Listed && moment.is_none() {
                 moment = Some(uptime() + self.random.within(WORK_MAX));
             }
             if moment.is_some_and(|moment| uptime() >= moment) {
@@ -108,7 +111,7 @@ impl Run<'_> {
         while let Some(line) = child.next()? {
             self.world.hear(&line)?;
         }
-        Ok(!self.world.open)
+        Ok(self.world.stage < Stage::Open)
     }
 
     fn closing(&self) -> String {
@@ -132,5 +135,5 @@ pub(crate) fn dump(program: &Path, directory: &Path, world: &mut World) -> Resul
         world.hear(&line)?;
     }
     child.end()?;
-    if world.drained { Ok(()) } else { Err(Fault::new("the listing ended before its end")) }
+    if world.stage == Stage::Drained { Ok(()) } else { Err(Fault::new("the listing ended before its end")) }
 }

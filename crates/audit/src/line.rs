@@ -89,9 +89,7 @@ fn call<'a>(kind: &str, mut words: impl Iterator<Item = &'a str>) -> Option<Call
             count: words.next()?.parse().ok()?,
             settlements: words.map(settlement).collect::<Option<_>>()?,
         },
-        "begin" => {
-            Call::Begin { owner: words.next()?.to_owned(), keys: words.map(str::to_owned).collect() }
-        }
+        "begin" => Call::Begin { owner: words.next()?.to_owned(), keys: words.map(str::to_owned).collect() },
         "extend" => {
             let pair = |word: &str| {
                 let [key, fence] = fields(word)?;

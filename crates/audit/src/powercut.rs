@@ -8,7 +8,7 @@ use crate::child::{Next, Running};
 use crate::kill::dump;
 use crate::random::{Random, uptime};
 use crate::rig::Rig;
-use crate::world::{Promise, World};
+use crate::world::{Promise, Stage, World};
 use crate::{Fault, Result};
 
 /// Between two cuts passes so long at most.
@@ -84,7 +84,7 @@ impl Run<'_> {
         }
         self.catch_up("before")?;
         self.world.begin_copy();
-        let opening = !self.world.open;
+        let opening = self.world.stage < Stage::Open;
         self.rig.copy()?;
         self.catch_up("after")?;
         self.opening += u64::from(opening);

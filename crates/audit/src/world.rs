@@ -22,6 +22,15 @@ pub(crate) enum Promise {
     Machine,
 }
 
+/// How far a process has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Starting,
+    Open,
+    Listed,
+    Drained,
+}
+
 /// One message, by key.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entry {
@@ -78,9 +87,7 @@ pub(crate) struct World {
     /// Which process is told of; makes its call ids unique.
     run: u64,
     listing: HashMap<String, Standing>,
-    pub(crate) open: bool,
-    pub(crate) listed: bool,
-    pub(crate) drained: bool,
+    pub(crate) stage: Stage,
     pub(crate) pong: String,
     pub(crate) tally: Tally,
 }
@@ -96,9 +103,7 @@ impl World {
             copying: false,
             run: 0,
             listing: HashMap::new(),
-            open: false,
-            listed: false,
-            drained: false,
+            stage: Stage::Starting,
             pong: String::new(),
             tally: Tally::default(),
         }
@@ -108,7 +113,7 @@ impl World {
     pub(crate) fn begin_run(&mut self) {
         self.run += 1;
         self.listing.clear();
-        (self.open, self.listed, self.drained) = (false, false, false);
+        self.stage = Stage::Starting;
     }
 
     /// From now on the disk is being copied.
@@ -135,7 +140,7 @@ impl World {
     /// Takes in a line. Fails when it contradicts what was told before.
     pub(crate) fn hear(&mut self, line: &str) -> Result<()> {
         match Line::read(line)? {
-            Line::Open => self.open = true,
+            Line::Open => self.stage = Stage::Open,
             Line::Is(key, standing) => {
                 if self.listing.insert(key, standing).is_some() {
                     return Err(Fault::new(format!("listed twice: {line}")));
@@ -144,7 +149,7 @@ impl World {
             Line::Listed => {
                 let listing = std::mem::take(&mut self.listing);
                 self.judge(listing)?;
-                self.listed = true;
+                self.stage = Stage::Listed;
             }
             Line::Call(id, call) => self.called(self.run << 32 | id, call),
             Line::Answer(id, outcomes) => {
@@ -160,7 +165,7 @@ impl World {
             }
             Line::Drained => {
                 self.check_drained()?;
-                self.drained = true;
+                self.stage = Stage::Drained;
             }
             Line::Pong(word) => self.pong = word,
             Line::Failed(text) => return Err(Fault::new(format!("a call failed: {text}"))),
@@ -250,3 +255,6 @@ impl Entry {
 pub(crate) fn has_content(key: &str) -> bool {
     key.starts_with("inbox/")
 }
+
+#[cfg(test)]
+mod tests;

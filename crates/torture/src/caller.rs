@@ -119,12 +119,13 @@ impl<'a> Caller<'a> {
             1..20 => 4_000,
             _ => 200,
         };
-        let count = self.rng.below(longest);
-        let start = self.rng.next_u64();
-        let bytes: Vec<u8> = (0..count).map(|place| (start >> (place % 57)) as u8 ^ place as u8).collect();
+        let count = usize::try_from(self.rng.below(longest))?;
+        let start = self.rng.next_u64().to_le_bytes();
+        let bytes: Vec<u8> = start.into_iter().cycle().take(count).collect();
         let topic = Topic::new(self.source.clone())?;
         let mut message = NewMessage::new(known.key.clone(), topic, Payload::new(bytes)?);
-        let hold = Hold { window: Duration::ZERO, keep: (!known.is_loose()).then_some(Duration::from_secs(86_400)) };
+        let hold =
+            Hold { window: Duration::ZERO, keep: (!known.is_loose()).then_some(Duration::from_secs(86_400)) };
         message.policy = Policy { hold, divergence: Divergence::KeepFirst, ..Policy::INBOX };
         message.uid = Some(known.uid);
         Ok(message)

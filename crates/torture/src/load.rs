@@ -32,7 +32,9 @@ pub(crate) fn run(directory: &Path, seed: u64, durability: Durability) -> Result
     std::thread::scope(|scope| {
         for number in 0..CALLERS {
             let mut caller = Caller::new(&store, &calls, seed, number);
-            found.iter().for_each(|message| caller.adopt(message));
+            for message in &found {
+                caller.adopt(message);
+            }
             scope.spawn(move || {
                 let Err(failure) = block_on(caller.run());
                 say(format!("failed {failure}"));

@@ -6,7 +6,7 @@ use crate::workspace::File;
 
 /// A crate's folder, and the folders of ours that it may depend on. `store-*` stands for every store, `*` for
 /// all. No store is on a store's list.
-const RULES: [(&str, &[&str]); 16] = [
+const RULES: [(&str, &[&str]); 18] = [
     ("core", &[]),
     ("system", &["core"]),
     ("store-*", &["core", "system"]),
@@ -22,6 +22,8 @@ const RULES: [(&str, &[&str]); 16] = [
     ("cli", &["client", "server", "oncebox"]),
     ("sim", &["oncebox", "core", "testkit", "system"]),
     ("bench", &["*"]),
+    ("audit", &[]),
+    ("torture", &["audit", "core", "store-embedded", "testkit"]),
     ("xtask", &[]),
 ];
 
@@ -133,6 +135,7 @@ mod tests {
             ("oncebox", "dependencies", "oncebox-store-postgres"),
             ("cli", "dependencies", "oncebox"),
             ("bench", "dependencies", "oncebox-store-memory"),
+            ("torture", "dependencies", "oncebox-audit"),
             ("core", "dependencies", "bytes"),
         ] {
             assert_eq!(texts(folder, section, dependency), [""; 0], "{folder} {dependency}");
@@ -148,6 +151,7 @@ mod tests {
             ("store-memory", "dev-dependencies", "oncebox-store-embedded"),
             ("client", "build-dependencies", "oncebox-core"),
             ("xtask", "dependencies", "oncebox-core"),
+            ("audit", "dependencies", "oncebox-core"),
         ] {
             let found = texts(folder, section, dependency);
             assert_eq!(found.len(), 1, "{folder} {dependency}");

@@ -86,13 +86,14 @@ impl World {
     fn delivered(&mut self, id: u64, owner: &str, source: &str, delivery: &str) -> Result<()> {
         let nonsense = || Fault::new(format!("a delivery that says nothing: {delivery}"));
         let [key, fence, until, attempts, deliveries, hash] = fields(delivery).ok_or_else(nonsense)?;
-        let (fence, until) =
-            (fence.parse().map_err(|_| nonsense())?, until.parse().map_err(|_| nonsense())?);
+        let (fence, until) = (fence.parse().map_err(|_| nonsense())?, until.parse().map_err(|_| nonsense())?);
         let known = self.now(key).ok_or_else(|| Fault::new(format!("{key} is given out, but unknown")))?;
         let wanted = source == "*" || key.split('/').nth(1) == Some(source);
-        let claimable = wanted && known.state == "processing" && known.lease().is_none() && known.retry != "far";
+        let claimable =
+            wanted && known.state == "processing" && known.lease().is_none() && known.retry != "far";
         let granted = known.granted(owner, fence, until);
-        let told = (attempts, deliveries) == (&*granted.attempts.to_string(), &*granted.deliveries.to_string());
+        let told =
+            (attempts, deliveries) == (&*granted.attempts.to_string(), &*granted.deliveries.to_string());
         if !claimable || !told {
             return Err(Fault::new(format!("{key} was given out as {delivery}, but stood as {known:?}")));
         }
@@ -110,7 +111,9 @@ impl World {
             return Err(Fault::new(format!("fence {fence} was granted twice, this time for {key}")));
         }
         if before.grant.as_ref().is_some_and(|grant| grant.fence >= fence) {
-            return Err(Fault::new(format!("fence {fence} of {key} is not above the one before: {before:?}")));
+            return Err(Fault::new(format!(
+                "fence {fence} of {key} is not above the one before: {before:?}"
+            )));
         }
         Ok(())
     }
@@ -157,8 +160,7 @@ impl World {
 
     fn operated(&mut self, id: u64, action: &str, key: &str, outcome: &str) -> Result<()> {
         let known = self.now(key);
-        let (standing, expected) =
-            known.as_ref().map_or((None, "unknown"), |known| known.operated(action));
+        let (standing, expected) = known.as_ref().map_or((None, "unknown"), |known| known.operated(action));
         if outcome != expected {
             return Err(Fault::new(format!(
                 "{action} of {key} answered {outcome} instead of {expected}: {known:?}"

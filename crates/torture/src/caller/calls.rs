@@ -111,9 +111,9 @@ impl Caller<'_> {
         }
         let count = if self.messages.held.len() > OPEN_MAX { 0 } else { self.rng.below(9) };
         let owner = self.owner()?;
-        let told = verdicts.iter().map(|(held, verdict)| {
-            format!(" {verdict},{},{}", say::key(&held.known.key), held.fence.get())
-        });
+        let told = verdicts
+            .iter()
+            .map(|(held, verdict)| format!(" {verdict},{},{}", say::key(&held.known.key), held.fence.get()));
         let told: String = told.collect();
         let id = self.call(&format!("work {:x} {} {count}{told}", owner.as_u128(), self.source));
         let settlements = verdicts.iter().map(settlement).collect::<Result<Vec<_>, _>>()?;
@@ -133,7 +133,8 @@ impl Caller<'_> {
             self.settled.push((held, verdict));
         }
         self.settled.drain(..self.settled.len().saturating_sub(REPEATS_MAX));
-        self.ready = if (deliveries.len() as u64) < count { 0 } else { self.ready.saturating_sub(deliveries.len()) };
+        self.ready =
+            if (deliveries.len() as u64) < count { 0 } else { self.ready.saturating_sub(deliveries.len()) };
         self.messages.held.extend(deliveries.into_iter().map(|delivery| Held {
             known: Known { key: delivery.key, uid: delivery.uid },
             owner,
@@ -162,7 +163,8 @@ impl Caller<'_> {
         if extensions.is_empty() {
             return Ok(());
         }
-        let told = extensions.iter().map(|held| format!(" {},{}", say::key(&held.known.key), held.fence.get()));
+        let told =
+            extensions.iter().map(|held| format!(" {},{}", say::key(&held.known.key), held.fence.get()));
         let id = self.call(&format!("extend{}", told.collect::<String>()));
         let lease = Span::lease(LEASE)?;
         let extensions: Vec<_> = extensions

@@ -41,8 +41,11 @@ impl Caller<'_> {
             let Some(known) = take(from, &mut self.rng) else { continue };
             let action = self.pick(actions);
             // A key without content that is made to be processed again would stay so for good.
-            let action =
-                if !known.has_content() && matches!(action, "redrive" | "processing") { "erase" } else { action };
+            let action = if !known.has_content() && matches!(action, "redrive" | "processing") {
+                "erase"
+            } else {
+                action
+            };
             orders.push((action, known));
         }
         if orders.is_empty() { Ok(()) } else { self.order(orders).await }
@@ -71,7 +74,7 @@ impl Caller<'_> {
     }
 
     fn make(&self, name: &str, known: &Known) -> Order {
-        let by_key = !known.is_loose() && self.keys % 2 == 0;
+        let by_key = !known.is_loose() && self.keys.is_multiple_of(2);
         let target = if by_key { Ref::Key(known.key.clone()) } else { Ref::Uid(known.uid) };
         let action = match name {
             "redrive" => Action::Redrive { attempts: AttemptCount::Reset },
