@@ -1,6 +1,6 @@
 //! The command line: what can be asked for, and how it is spelled.
 
-use crate::fuzz_model::Campaign;
+use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, Kind};
 use crate::torture::Torture;
 
 /// Shown when the command line cannot be read.
@@ -14,14 +14,15 @@ usage: cargo xtask <command>
   spec --check                       fails when that file is stale or a done id has no test
   guards                             takes each guard of the heart out and expects a test to fail
   fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times
+  crash --points N [--seed S]        crashes the embedded store at N moments, and damages N journals
   kill --cycles N [--seed S]         kills a process with an embedded store N times and audits what is left
   powercut --cuts N [--seed S]       cuts the power under an embedded store N times; needs root and loop devices";
 
 /// A command line that makes sense.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
+    Campaign(Campaign),
     Ci,
-    FuzzModel(Campaign),
     Guards,
     Spec,
     SpecCheck,
@@ -41,7 +42,8 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
         ["spec", "--check"] => Ok(Command::SpecCheck),
         ["test"] => Ok(Command::Test),
         ["tidy"] => Ok(Command::Tidy),
-        ["fuzz-model", options @ ..] => campaign(options).map(Command::FuzzModel),
+        ["crash", options @ ..] => campaign(&CRASH, options),
+        ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
         ["kill", options @ ..] => torture("kill", "--cycles", options),
         ["powercut", options @ ..] => torture("powercut", "--cuts", options),
         [name @ ("ci" | "guards" | "spec" | "test" | "tidy"), rest @ ..] => {
@@ -51,9 +53,9 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
     }
 }
 
-fn campaign(options: &[&str]) -> Result<Campaign, String> {
-    let (cases, seed) = counted("fuzz-model", "--cases", options)?;
-    Ok(Campaign { cases, seed })
+fn campaign(kind: &'static Kind, options: &[&str]) -> Result<Command, String> {
+    let (count, seed) = counted(kind.name, kind.unit, options)?;
+    Ok(Command::Campaign(Campaign { kind, count, seed }))
 }
 
 fn torture(name: &'static str, unit: &'static str, options: &[&str]) -> Result<Command, String> {
@@ -94,12 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_needs_cases_and_may_have_a_seed() {
-        let campaign = |cases, seed: Option<&str>| {
-            Ok(Command::FuzzModel(Campaign { cases, seed: seed.map(str::to_owned) }))
+    fn a_campaign_needs_a_count_and_may_have_a_seed() {
+        let campaign = |kind, count, seed: Option<&str>| {
+            Ok(Command::Campaign(Campaign { kind, count, seed: seed.map(str::to_owned) }))
         };
-        assert_eq!(parsed("fuzz-model --cases 9"), campaign(9, None));
-        assert_eq!(parsed("fuzz-model --seed 7 --cases 9"), campaign(9, Some("7")));
+        assert_eq!(parsed("crash --points 9"), campaign(&CRASH, 9, None));
+        assert_eq!(parsed("fuzz-model --cases 9"), campaign(&FUZZ_MODEL, 9, None));
+        assert_eq!(parsed("fuzz-model --seed 7 --cases 9"), campaign(&FUZZ_MODEL, 9, Some("7")));
         for bad in ["", "--cases", "--cases 0", "--cases many", "--seed 7", "--cases 9 --loud yes"] {
             parsed(&format!("fuzz-model {bad}")).unwrap_err();
         }

@@ -1,10 +1,10 @@
 //! The project's own commands, run as `cargo xtask <command>`: arguments in, exit code out.
 
 mod arguments;
+mod campaign;
 mod cargo;
 mod ci;
 mod failure;
-mod fuzz_model;
 mod guards;
 mod spec;
 mod test;
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<String> {
     let workspace = Workspace::locate()?;
     match command {
+        Command::Campaign(campaign) => campaign::run(&workspace, &campaign),
         Command::Ci => ci::run(&workspace),
-        Command::FuzzModel(campaign) => fuzz_model::run(&workspace, &campaign),
         Command::Guards => guards::run(&workspace),
         Command::Spec => spec::write(&workspace),
         Command::SpecCheck => spec::check(&workspace),

@@ -1,0 +1,62 @@
+//! `cargo xtask fuzz-model` and `cargo xtask crash`: tests of the ordinary run, for as long as one likes.
+
+use crate::cargo::Call;
+use crate::failure::{Failure, Result};
+use crate::test;
+use crate::workspace::Workspace;
+
+/// A test that reads from its environment how much to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    package: &'static str,
+    test: &'static str,
+    count_variables: &'static [&'static str],
+    seed_variable: &'static str,
+}
+
+/// The memory store against the naive model.
+pub(crate) const FUZZ_MODEL: Kind = Kind {
+    name: "fuzz-model",
+    unit: "--cases",
+    package: "oncebox-store-memory",
+    test: "random_comparison",
+    count_variables: &["ONCEBOX_MODEL_CASES"],
+    seed_variable: "ONCEBOX_MODEL_SEED",
+};
+
+/// The embedded store on a disk that stops, tears, loses, reorders and flips.
+pub(crate) const CRASH: Kind = Kind {
+    name: "crash",
+    unit: "--points",
+    package: "oncebox-store-embedded",
+    test: "crash_",
+    count_variables: &["ONCEBOX_CRASH_POINTS", "ONCEBOX_CRASH_FLIPS"],
+    seed_variable: "ONCEBOX_CRASH_SEED",
+};
+
+/// How much of it to do, and from which seed (the test's own unless given).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Campaign {
+    pub(crate) kind: &'static Kind,
+    pub(crate) count: u64,
+    pub(crate) seed: Option<String>,
+}
+
+pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> {
+    let Campaign { kind, count, seed } = campaign;
+    let count = count.to_string();
+    let counts = kind.count_variables.iter().map(|variable| (*variable, count.as_str()));
+    let mut environment: Vec<_> = counts.collect();
+    environment.extend(seed.as_deref().map(|seed| (kind.seed_variable, seed)));
+    let arguments =
+        ["test", "--release", "-p", kind.package, "--test", "it", kind.test, "--", "--nocapture"];
+    let call = Call { environment: &environment, arguments: &arguments };
+    println!("{call}");
+    if test::totals(workspace, &call)?.passed == 0 {
+        let text = format!("no test is named {}; give it its name back", kind.test);
+        return Err(Failure::new(text));
+    }
+    Ok(format!("{}: {count} {}, all as promised", kind.name, kind.unit.trim_start_matches("--")))
+}
