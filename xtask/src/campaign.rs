@@ -50,8 +50,7 @@ pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> 
     let counts = kind.count_variables.iter().map(|variable| (*variable, count.as_str()));
     let mut environment: Vec<_> = counts.collect();
     environment.extend(seed.as_deref().map(|seed| (kind.seed_variable, seed)));
-    let arguments =
-        ["test", "--release", "-p", kind.package, "--test", "it", kind.test, "--", "--nocapture"];
+    let arguments = ["test", "--release", "-p", kind.package, "--test", "it", kind.test, "--", "--nocapture"];
     let call = Call { environment: &environment, arguments: &arguments };
     println!("{call}");
     if test::totals(workspace, &call)?.passed == 0 {

@@ -50,7 +50,7 @@ fn run(command: Command) -> Result<String> {
     match command {
         Command::Campaign(campaign) => campaign::run(&workspace, &campaign),
         Command::Ci => ci::run(&workspace),
-        Command::Guards => guards::run(&workspace),
+        Command::Guards(part) => guards::run(&workspace, &part),
         Command::Spec => spec::write(&workspace),
         Command::SpecCheck => spec::check(&workspace),
         Command::Test => test::run(&workspace),
