@@ -3,21 +3,32 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use oncebox_core::{Error, Kind};
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Group};
 
-/// How far the groups have come; groups are counted from one.
-#[derive(Debug, Clone, Default)]
+/// Bytes of a group after which callers wait for it to be written.
+pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// How far the groups have come, and who waits for that; groups are counted from one.
+#[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Handed to the operating system.
     pub(crate) written: u64,
     /// On disk.
     pub(crate) durable: u64,
     /// Why nothing goes on any more.
-    pub(crate) failure: Option<String>,
-    /// Raised whenever there may be more room.
-    pub(crate) room_changes: u64,
+    failure: Option<String>,
+    /// Each is woken once, when its goal is reached or never will be: a wake-up for nothing costs as much as the call.
+    waiting: Vec<(Goal, oneshot::Sender<()>)>,
+    /// Callers that could not even begin.
+    blocked: Vec<oneshot::Sender<()>>,
+}
+
+impl Progress {
+    fn has_reached(&self, goal: Goal) -> bool {
+        self.written >= goal.written && self.durable >= goal.durable
+    }
 }
 
 pub(crate) struct State {
@@ -34,6 +45,8 @@ pub(crate) struct State {
     pub(crate) prepared: bool,
     /// The disk refused to give room the last time.
     pub(crate) disk_full: bool,
+    /// The syncer sleeps until it is called.
+    pub(crate) syncer_sleeps: bool,
     pub(crate) life: Life,
     /// The group with the mark that the store is closed, once somebody closes it.
     pub(crate) last_group: u64,
@@ -52,7 +65,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Rung when there is something to write.
     pub(crate) work: Condvar,
-    pub(crate) progress: watch::Sender<Progress>,
+    progress: Mutex<Progress>,
 }
 
 impl Shared {
@@ -65,14 +78,11 @@ impl Shared {
             room_wanted: 0,
             prepared: false,
             disk_full: false,
+            syncer_sleeps: false,
             life: Life::Open,
             last_group: 0,
         };
-        Self {
-            state: Mutex::new(state),
-            work: Condvar::new(),
-            progress: watch::Sender::new(Progress::default()),
-        }
+        Self { state: Mutex::new(state), work: Condvar::new(), progress: Mutex::default() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,32 +93,86 @@ impl Shared {
         })
     }
 
+    /// Calls the syncer if it sleeps; calling it costs a system call even if it does not.
+    pub(crate) fn call_syncer(&self, state: &mut State) {
+        if std::mem::take(&mut state.syncer_sleeps) {
+            self.work.notify_all();
+        }
+    }
+
+    /// How far the groups have come. Whoever has the state locked may ask, but not the other way round.
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Nothing here can panic halfway: what is found is whole.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.progress().durable
+    }
+
+    /// Notes how far the groups have come, and wakes those who waited for that.
+    pub(crate) fn advance(&self, written: u64, durable: u64) {
+        let mut progress = self.progress();
+        (progress.written, progress.durable) = (written, durable);
+        let reached = |(goal, _): &mut (Goal, _)| written >= goal.written && durable >= goal.durable;
+        let woken: Vec<_> = progress.waiting.extract_if(.., reached).collect();
+        drop(progress);
+        for (_, told) in woken {
+            let _ = told.send(());
+        }
+    }
+
+    /// Has callers that could not begin try again.
+    pub(crate) fn unblock(&self) {
+        let blocked = std::mem::take(&mut self.progress().blocked);
+        for told in blocked {
+            let _ = told.send(());
+        }
+    }
+
+    /// Waits for the next [`Self::unblock`]. Called with the state locked, so that none is missed.
+    pub(crate) fn block(&self) -> oneshot::Receiver<()> {
+        let (told, unblocked) = oneshot::channel();
+        let mut progress = self.progress();
+        // After a failure nobody unblocks any more: dropping the sender wakes at once.
+        if progress.failure.is_none() {
+            progress.blocked.push(told);
+        }
+        unblocked
+    }
+
     /// Ends all service. What was not answered has an unknown outcome.
     pub(crate) fn fail(&self, why: &str) {
-        self.progress.send_modify(|progress| {
-            progress.failure.get_or_insert_with(|| why.to_owned());
-        });
+        let mut progress = self.progress();
+        progress.failure.get_or_insert_with(|| why.to_owned());
+        // Dropping the senders wakes those who wait.
+        let (waiting, blocked) =
+            (std::mem::take(&mut progress.waiting), std::mem::take(&mut progress.blocked));
+        drop(progress);
+        drop((waiting, blocked));
         self.work.notify_all();
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.progress.borrow().failure.as_ref().map(|why| Error::new(Kind::Unavailable, why.clone()))
+        self.progress().failure.as_ref().map(|why| Error::new(Kind::Unavailable, why.clone()))
     }
 
     /// Waits until what a caller did and saw is where it has to be.
     pub(crate) async fn wait(&self, goal: Goal) -> Result<(), Error> {
-        let mut progress = self.progress.subscribe();
-        let reached = |progress: &Progress| {
-            progress.failure.is_some()
-                || (progress.written >= goal.written && progress.durable >= goal.durable)
-        };
-        let reached = progress.wait_for(reached).await;
-        let reached = reached.map_err(|_| Error::new(Kind::Closed, "the store is closed: open it again"))?;
-        if reached.written >= goal.written && reached.durable >= goal.durable {
+        let (told, reached) = oneshot::channel();
+        {
+            let mut progress = self.progress();
+            if progress.has_reached(goal) {
+                return Ok(());
+            }
+            if progress.failure.is_none() {
+                progress.waiting.push((goal, told));
+            }
+        }
+        if reached.await.is_ok() {
             return Ok(());
         }
-        let why = reached.failure.clone().unwrap_or_default();
-        Err(Error::new(Kind::Unavailable, why))
+        Err(self.failure().unwrap_or_else(|| Error::new(Kind::Closed, "the store is closed: open it again")))
     }
 }
 

@@ -16,11 +16,9 @@ use oncebox_core::{
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
 use crate::recovery::Cut;
-use crate::shared::{Goal, Life, Shared, State};
+use crate::shared::{GROUP_BYTES_MAX, Goal, Life, Shared, State};
 use crate::size;
 
-/// Bytes of a group after which callers wait for it to be written.
-const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Room that settlements leave for what time brings.
 const SLACK_BYTES: u64 = 16 << 10;
 /// When to come again while the disk is full.
@@ -81,9 +79,7 @@ impl EmbeddedStore {
         let needed =
             bytes + bytes / 32 + SLACK_BYTES + if weight == Weight::Intake { self.reserve_bytes } else { 0 };
         let (answer, goal) = loop {
-            let mut progress = self.shared.progress.subscribe();
-            progress.mark_unchanged();
-            {
+            let unblocked = {
                 let mut state = self.shared.lock();
                 self.check_open(&state)?;
                 let room = state.room >= needed;
@@ -93,15 +89,15 @@ impl EmbeddedStore {
                 if !room {
                     state.room_wanted = state.room_wanted.max(needed);
                     state.prepared = true;
-                    self.shared.work.notify_all();
+                    self.shared.call_syncer(&mut state);
                     if std::mem::take(&mut state.disk_full) {
                         return Err(Refused::Full);
                     }
                 }
-            }
-            let _ = progress.changed().await;
+                self.shared.block()
+            };
+            let _ = unblocked.await;
         };
-        self.shared.work.notify_all();
         self.shared.wait(goal).await.map_err(Refused::Failed)?;
         Ok(answer)
     }
@@ -129,6 +125,9 @@ impl EmbeddedStore {
         let own = if written > 0 { state.group_number } else { 0 };
         if written > 0 && (weight != Weight::Light || raised) {
             state.solid = state.group_number;
+        }
+        if written > 0 {
+            self.shared.call_syncer(state);
         }
         (answer, Goal { written: own, durable: state.solid })
     }

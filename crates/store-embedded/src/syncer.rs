@@ -12,7 +12,7 @@ use crate::engine::Group;
 use crate::frame::HEADER_BYTES;
 use crate::journal::{Blank, Journal, Preparer};
 use crate::options::Durability;
-use crate::shared::{Life, Shared, State};
+use crate::shared::{GROUP_BYTES_MAX, Life, Shared, State};
 
 /// Leases are on disk after this long at most.
 const LEASE_SYNC: Duration = Duration::from_millis(50);
@@ -134,8 +134,12 @@ impl Syncer {
         }
         let closing = state.life == Life::Closing;
         let (solid, wanted) = (state.solid, state.room_wanted);
+        let was_full = state.engine.group.bytes.0.len() >= GROUP_BYTES_MAX;
         let (number, mut group) = state.take_group(std::mem::take(&mut self.spare));
         drop(state);
+        if was_full {
+            self.shared.unblock();
+        }
 
         if self.reclaiming.as_ref().is_some_and(Vec::is_empty) {
             self.reclaiming = None;
@@ -177,14 +181,17 @@ impl Syncer {
         let limit = if unsynced { patience.min(HEARTBEAT) } else { HEARTBEAT };
         let limit = if self.refused_at.is_some() { limit.min(DISK_RETRY) } else { limit };
         let idle = |state: &mut State| {
-            state.engine.group.is_empty()
+            state.syncer_sleeps = state.engine.group.is_empty()
                 && !state.prepared
                 && state.life == Life::Open
                 && (self.reclaiming.is_none() || self.stalled)
-                && shared.failure().is_none()
+                && shared.failure().is_none();
+            state.syncer_sleeps
         };
         let waited = shared.work.wait_timeout_while(state, limit, idle);
-        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+        let mut state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        state.syncer_sleeps = false;
+        state
     }
 
     /// Takes over the segments that the preparer has finished, and tells the callers how much room there is.
@@ -213,7 +220,7 @@ impl Syncer {
             state.room_wanted = 0;
         }
         if state.room > before || state.disk_full {
-            self.shared.progress.send_modify(|progress| progress.room_changes += 1);
+            self.shared.unblock();
         }
     }
 
@@ -233,23 +240,19 @@ impl Syncer {
     fn publish(&mut self, number: u64, solid: u64) -> io::Result<()> {
         let unsynced = self.journal.durable_lsn < self.journal.written_lsn();
         let answer_when_written = self.durability != Durability::Sync;
-        let durable_before = self.shared.progress.borrow().durable;
+        let durable_before = self.shared.durable();
         let waited_for = !answer_when_written && solid > durable_before;
         if unsynced && self.unsynced_since.is_none() {
             self.unsynced_since = Some(uptime());
         }
         let overdue =
             self.unsynced_since.is_some_and(|since| uptime().saturating_sub(since) >= self.patience());
-        self.shared.progress.send_modify(|progress| {
-            progress.written = number;
-            if answer_when_written || !unsynced {
-                progress.durable = number;
-            }
-        });
+        let durable = if answer_when_written || !unsynced { number } else { durable_before };
+        self.shared.advance(number, durable);
         if unsynced && (waited_for || overdue) {
             self.journal.sync()?;
             self.unsynced_since = None;
-            self.shared.progress.send_modify(|progress| progress.durable = number);
+            self.shared.advance(number, number);
         }
         Ok(())
     }
@@ -289,12 +292,10 @@ impl Syncer {
         let (_, group) = state.take_group(Group::default());
         state.life = Life::Closed;
         drop(state);
+        self.shared.unblock();
         self.journal.append(&group.bytes.0, &group.homes, group.time)?;
         self.journal.sync()?;
-        self.shared.progress.send_modify(|progress| {
-            progress.written = number + 1;
-            progress.durable = number + 1;
-        });
+        self.shared.advance(number + 1, number + 1);
         Ok(())
     }
 }
