@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use oncebox_core::{Timestamp, Uid};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::DiskFile;
 use crate::frame::{self, ALIGNMENT, BODY_BYTES_MAX, HEADER_BYTES, Header, StoreId};
 use crate::segment::{DATA_OFFSET, Segment, SegmentHeader};
 
@@ -160,63 +160,5 @@ impl Journal {
         let durable = self.durable_lsn;
         let ripe = |retired: &mut Retired| retired.after_lsn.is_some_and(|lsn| lsn <= durable);
         self.retired.extract_if(.., ripe).map(|retired| retired.blank).collect()
-    }
-}
-
-/// Makes, wipes and removes the files of segments; everything here may be slow, and nothing else waits for it.
-pub(crate) struct Preparer {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) segment_bytes: u64,
-    pub(crate) name_next: u64,
-}
-
-impl Preparer {
-    /// Makes a new blank segment. What is left over from a failure is removed.
-    pub(crate) fn make(&mut self) -> io::Result<Blank> {
-        let name = format!("{:08}.seg", self.name_next);
-        self.name_next += 1;
-        let made = self.disk.create(&name).and_then(|file| {
-            let blank =
-                Self::fill(Blank { name: name.clone(), file: file.into(), size: self.segment_bytes })?;
-            self.disk.sync_names()?;
-            Ok(blank)
-        });
-        made.inspect_err(|_| {
-            let _ = self.disk.remove(&name);
-        })
-    }
-
-    /// Blank segments, out of files that nobody needs if there are any: a store opens on a full disk, too.
-    pub(crate) fn find(&mut self, unneeded: &mut Vec<Blank>, count: usize) -> io::Result<VecDeque<Blank>> {
-        let fits = |blank: &mut Blank| blank.size == self.segment_bytes;
-        let found: Vec<_> = unneeded.extract_if(.., fits).collect();
-        let mut found = found.into_iter();
-        let mut blanks = found.by_ref().take(count).map(Self::fill).collect::<io::Result<VecDeque<_>>>()?;
-        unneeded.extend(found);
-        // Whoever made a file may have ended before its name was on disk.
-        self.disk.sync_names()?;
-        while blanks.len() < count {
-            blanks.push_back(self.make()?);
-        }
-        Ok(blanks)
-    }
-
-    /// Overwrites a segment with zeros, durably.
-    pub(crate) fn fill(blank: Blank) -> io::Result<Blank> {
-        static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
-        let mut offset = 0;
-        while offset < blank.size {
-            let length = usize::try_from(blank.size - offset).unwrap_or(usize::MAX).min(CHUNK.len());
-            blank.file.write_at(offset, &CHUNK[..length])?;
-            offset += length as u64;
-        }
-        blank.file.sync()?;
-        Ok(blank)
-    }
-
-    /// Removes a segment's file.
-    pub(crate) fn remove(&self, blank: &Blank) -> io::Result<()> {
-        self.disk.remove(&blank.name)?;
-        self.disk.sync_names()
     }
 }

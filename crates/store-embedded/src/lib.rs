@@ -39,6 +39,7 @@ mod lock;
 mod offline;
 mod open;
 mod options;
+mod preparer;
 mod recovery;
 mod segment;
 mod shared;

@@ -12,13 +12,14 @@ use oncebox_system::{SystemClock, SystemRng, uptime};
 use crate::disk::{Disk, RealDisk};
 use crate::engine::{Engine, Group, Recovering};
 use crate::identity::{boot_id, store_id};
-use crate::journal::{Journal, Preparer};
+use crate::journal::Journal;
 use crate::lock::DirectoryLock;
 use crate::options::Options;
+use crate::preparer::{Preparer, prepare};
 use crate::recovery::{failed, recover};
 use crate::shared::Shared;
 use crate::store::EmbeddedStore;
-use crate::syncer::{BLANKS, Syncer, prepare};
+use crate::syncer::{BLANKS, Syncer};
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.

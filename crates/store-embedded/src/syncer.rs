@@ -1,8 +1,8 @@
-//! The thread that writes groups and makes them durable, and the one that prepares segments for it.
+//! The thread that writes groups and makes them durable.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use oncebox_core::Uid;
@@ -10,8 +10,9 @@ use oncebox_system::uptime;
 
 use crate::engine::Group;
 use crate::frame::HEADER_BYTES;
-use crate::journal::{Blank, Journal, Preparer};
+use crate::journal::Journal;
 use crate::options::Durability;
+use crate::preparer::{Chore, Prepared};
 use crate::shared::{GROUP_BYTES_MAX, Life, Shared, State};
 
 /// Leases are on disk after this long at most.
@@ -26,40 +27,6 @@ const SLICE_BYTES: usize = 256 << 10;
 pub(crate) const BLANKS: usize = 2;
 /// Bytes of a segment that hold no frames, generously.
 const SEGMENT_LOSS_BYTES: u64 = 512;
-
-/// Work for the preparer.
-pub(crate) enum Chore {
-    Make,
-    Wipe(Blank),
-    Remove(Blank),
-}
-
-/// A segment that was to be made or wiped, or why there is none.
-pub(crate) type Prepared = io::Result<Blank>;
-
-pub(crate) fn prepare(
-    mut preparer: Preparer,
-    chores: &Receiver<Chore>,
-    done: &Sender<Prepared>,
-    shared: &Shared,
-) {
-    for chore in chores {
-        let result = match chore {
-            Chore::Make => preparer.make(),
-            Chore::Wipe(blank) => Preparer::fill(blank),
-            Chore::Remove(blank) => {
-                // A file that stays is found and removed at the next opening.
-                let _ = preparer.remove(&blank);
-                continue;
-            }
-        };
-        if done.send(result).is_err() {
-            return;
-        }
-        shared.lock().prepared = true;
-        shared.work.notify_all();
-    }
-}
 
 /// Ends all service if the syncer does not end as it should: nobody must wait for it then.
 struct Watch(Arc<Shared>);
@@ -184,12 +151,12 @@ impl Syncer {
             state.syncer_sleeps = state.engine.group.is_empty()
                 && !state.prepared
                 && state.life == Life::Open
-                && (self.reclaiming.is_none() || self.stalled)
+                && self.reclaim_rests(state)
                 && shared.failure().is_none();
             state.syncer_sleeps
         };
         let waited = shared.work.wait_timeout_while(state, limit, idle);
-        let mut state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.syncer_sleeps = false;
         state
     }
@@ -224,12 +191,21 @@ impl Syncer {
         }
     }
 
-    /// Begins to write again what the oldest segment holds if the journal is much larger than that.
-    fn plan_reclaim(&mut self, state: &mut State) {
+    /// Whether the journal is much larger than what it holds.
+    fn has_too_much(&self, state: &State) -> bool {
         let needed = 1 + usize::try_from(state.engine.machine.live_bytes() * 2 / self.segment_bytes)
-            .unwrap_or(usize::MAX);
-        if self.reclaiming.is_none() && self.journal.live.len() > needed.max(1) && self.journal.live.len() > 1
-        {
+            .unwrap_or(usize::MAX - 1);
+        self.journal.live.len() > needed
+    }
+
+    /// Whether there is nothing to reclaim, or no room to do it.
+    fn reclaim_rests(&self, state: &State) -> bool {
+        if self.reclaiming.is_some() { self.stalled } else { !self.has_too_much(state) }
+    }
+
+    /// Begins to write again what the oldest segment holds if the journal has too much.
+    fn plan_reclaim(&mut self, state: &mut State) {
+        if self.reclaiming.is_none() && self.has_too_much(state) {
             let oldest = self.journal.live.front_mut().expect("there is an oldest segment");
             self.reclaiming = Some(std::mem::take(&mut oldest.homes));
             state.engine.write_boot();

@@ -12,7 +12,8 @@ use super::survey::Head;
 use crate::codec::{self, Boot};
 use crate::disk::{Disk, DiskFile};
 use crate::engine::Group;
-use crate::journal::{Blank, Journal, Preparer};
+use crate::journal::{Blank, Journal};
+use crate::preparer::Preparer;
 use crate::segment::{Segment, SegmentHeader};
 
 /// Bytes of a group after which the next one is begun.

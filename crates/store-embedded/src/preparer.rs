@@ -1,0 +1,103 @@
+//! The thread that prepares segments for the syncer.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use crate::disk::Disk;
+use crate::journal::Blank;
+use crate::shared::Shared;
+
+/// Work for the preparer.
+pub(crate) enum Chore {
+    Make,
+    Wipe(Blank),
+    Remove(Blank),
+}
+
+/// A segment that was to be made or wiped, or why there is none.
+pub(crate) type Prepared = io::Result<Blank>;
+
+pub(crate) fn prepare(
+    mut preparer: Preparer,
+    chores: &Receiver<Chore>,
+    done: &Sender<Prepared>,
+    shared: &Shared,
+) {
+    for chore in chores {
+        let result = match chore {
+            Chore::Make => preparer.make(),
+            Chore::Wipe(blank) => Preparer::fill(blank),
+            Chore::Remove(blank) => {
+                // A file that stays is found and removed at the next opening.
+                let _ = preparer.remove(&blank);
+                continue;
+            }
+        };
+        if done.send(result).is_err() {
+            return;
+        }
+        shared.lock().prepared = true;
+        shared.work.notify_all();
+    }
+}
+
+/// Makes, wipes and removes the files of segments; everything here may be slow, and nothing else waits for it.
+pub(crate) struct Preparer {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) name_next: u64,
+}
+
+impl Preparer {
+    /// Makes a new blank segment. What is left over from a failure is removed.
+    pub(crate) fn make(&mut self) -> io::Result<Blank> {
+        let name = format!("{:08}.seg", self.name_next);
+        self.name_next += 1;
+        let made = self.disk.create(&name).and_then(|file| {
+            let blank =
+                Self::fill(Blank { name: name.clone(), file: file.into(), size: self.segment_bytes })?;
+            self.disk.sync_names()?;
+            Ok(blank)
+        });
+        made.inspect_err(|_| {
+            let _ = self.disk.remove(&name);
+        })
+    }
+
+    /// Blank segments, out of files that nobody needs if there are any: a store opens on a full disk, too.
+    pub(crate) fn find(&mut self, unneeded: &mut Vec<Blank>, count: usize) -> io::Result<VecDeque<Blank>> {
+        let fits = |blank: &mut Blank| blank.size == self.segment_bytes;
+        let found: Vec<_> = unneeded.extract_if(.., fits).collect();
+        let mut found = found.into_iter();
+        let mut blanks = found.by_ref().take(count).map(Self::fill).collect::<io::Result<VecDeque<_>>>()?;
+        unneeded.extend(found);
+        // Whoever made a file may have ended before its name was on disk.
+        self.disk.sync_names()?;
+        while blanks.len() < count {
+            blanks.push_back(self.make()?);
+        }
+        Ok(blanks)
+    }
+
+    /// Overwrites a segment with zeros, durably.
+    pub(crate) fn fill(blank: Blank) -> io::Result<Blank> {
+        // Large writes get large pages in the cache: a quarter of the work, also for whoever writes over them.
+        static CHUNK: [u8; 1 << 20] = [0; 1 << 20];
+        let mut offset = 0;
+        while offset < blank.size {
+            let length = usize::try_from(blank.size - offset).unwrap_or(usize::MAX).min(CHUNK.len());
+            blank.file.write_at(offset, &CHUNK[..length])?;
+            offset += length as u64;
+        }
+        blank.file.sync()?;
+        Ok(blank)
+    }
+
+    /// Removes a segment's file.
+    pub(crate) fn remove(&self, blank: &Blank) -> io::Result<()> {
+        self.disk.remove(&blank.name)?;
+        self.disk.sync_names()
+    }
+}
