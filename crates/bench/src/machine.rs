@@ -8,11 +8,11 @@ use std::time::Duration;
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::machine::{Capacity, Machine, Turn};
 use oncebox_core::{
-    Batch, Budget, Claim, Delivery, Hold, Key, Namespace, NewMessage, Owner, Payload, Settlement, Span,
-    Timestamp, Topic,
+    Batch, Budget, Claim, Delivery, Key, Namespace, NewMessage, Owner, Payload, Settlement, Span, Timestamp,
 };
 use oncebox_testkit::SplitMix;
 
+use crate::messages::Messages;
 use crate::options::Options;
 use crate::pairs::compare;
 use crate::report::Report;
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) {
     report.figure("machine.overhead_bytes", overhead_bytes());
     println!("{:>10} {:>16} {:>16} {:>8}", "live", "ours/s", "bare/s", "ratio");
     for (name, live) in SIZES {
-        let mut source = Messages::default();
+        let mut source = Messages::new(PAYLOAD_BYTES);
         let mut ours = Ours::new(live.min(REMEMBERED_MAX));
         let mut bare = Bare::default();
         for _ in 0..live / BATCH {
@@ -53,32 +53,6 @@ pub(crate) fn run(options: &Options, report: &mut Report) {
             result.ours_per_second, result.rival_per_second, result.ratio
         );
         report.figure(&format!("machine.{name}.ratio_bare"), result.ratio);
-    }
-}
-
-/// Makes messages as a server would: every text and payload in memory of its own.
-#[derive(Default)]
-struct Messages {
-    made: u64,
-}
-
-impl Messages {
-    fn take(&mut self, count: usize) -> Vec<NewMessage> {
-        (0..count).map(|_| self.next()).collect()
-    }
-
-    fn next(&mut self) -> NewMessage {
-        self.made += 1;
-        // The id says nothing about the order, as a webhook's does not.
-        let id = format!("evt_{:016x}", self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let key = Key::inbox("payments", id).expect("a short key");
-        let topic = Topic::new("payment.received").expect("a short topic");
-        let payload = Payload::new(vec![b'x'; PAYLOAD_BYTES]).expect("a small payload");
-        // The first clone makes the buffer shareable; neither side shall pay for that.
-        drop(payload.clone());
-        let mut message = NewMessage::new(key, topic, payload);
-        message.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::ZERO) };
-        message
     }
 }
 
@@ -158,7 +132,7 @@ impl Bare {
 /// Resident memory per live message beside the bytes of its key and payload.
 fn overhead_bytes() -> f64 {
     const LIVE: usize = 1_000_000;
-    let mut source = Messages::default();
+    let mut source = Messages::new(PAYLOAD_BYTES);
     let mut ours = Ours::new(REMEMBERED_MAX);
     let before = resident_bytes();
     let mut own_bytes = 0;

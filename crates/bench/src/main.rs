@@ -1,6 +1,8 @@
 //! Benchmarks. Each compares with a rival or a physical limit in the same run; see `docs/reference/benchmarks.md`.
 
+mod embedded;
 mod machine;
+mod messages;
 mod options;
 mod pairs;
 mod report;
@@ -10,10 +12,13 @@ use std::process::ExitCode;
 use options::Options;
 use report::Report;
 
-const USAGE: &str = "usage: oncebox-bench machine [--quick] [--json FILE]
+const USAGE: &str = "usage: oncebox-bench machine|embedded [--quick] [--long] [--only LOAD] [--json FILE]
 
   machine   the state machine against a bare HashMap and BTreeMap
+  embedded  the embedded store against a bare journal and, with --features sqlite, against SQLite
   --quick   fewer and shorter rounds, under 60 seconds
+  --long    embedded: ten minutes more, to see whether it stays as fast as it began
+  --only    embedded: the lines of one load and nothing else, to look at it closely
   --json    writes the figures to FILE";
 
 fn main() -> ExitCode {
@@ -22,6 +27,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let run = match bench.as_str() {
+        "embedded" => embedded::run,
         "machine" => machine::run,
         _ => {
             eprintln!("there is no benchmark '{bench}'\n{USAGE}");

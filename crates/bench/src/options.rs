@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 pub(crate) struct Options {
     pub(crate) quick: bool,
+    pub(crate) long: bool,
+    /// Only the lines whose load has this name.
+    pub(crate) only: Option<String>,
     pub(crate) json: Option<PathBuf>,
 }
 
@@ -11,10 +14,12 @@ impl Options {
     /// The benchmark's name and its options; none if the words make no sense.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Option<(String, Self)> {
         let bench = words.next()?;
-        let mut options = Self { quick: false, json: None };
+        let mut options = Self { quick: false, long: false, only: None, json: None };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--quick" => options.quick = true,
+                "--long" => options.long = true,
+                "--only" => options.only = Some(words.next()?),
                 "--json" => options.json = Some(words.next()?.into()),
                 _ => return None,
             }

@@ -1,5 +1,6 @@
 //! Paired rounds: ours and the rival's right after each other, so that both meet the same machine.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// Rates per second of one comparison: the median of each side, and the median of the ratios of adjacent rounds.
@@ -9,28 +10,24 @@ pub(crate) struct Comparison {
     pub(crate) ratio: f64,
 }
 
-/// Times `rounds` pairs on the same input, made anew for each pair outside the measured time. One run does `count` things.
-/// The side that goes first changes from round to round.
-pub(crate) fn compare<T>(
+/// Runs `rounds` pairs of runs that tell their own rate. The side that goes first changes from round to round.
+pub(crate) fn alternate(
     rounds: usize,
-    count: u32,
-    mut prepare: impl FnMut() -> T,
-    mut ours: impl FnMut(&T),
-    mut rival: impl FnMut(&T),
+    mut ours: impl FnMut() -> f64,
+    mut rival: impl FnMut() -> f64,
 ) -> Comparison {
     let (mut our_rates, mut rival_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
-        let input = prepare();
-        let (our_time, rival_time) = if round % 2 == 0 {
-            let our_time = time(|| ours(&input));
-            (our_time, time(|| rival(&input)))
+        let (our_rate, rival_rate) = if round % 2 == 0 {
+            let our_rate = ours();
+            (our_rate, rival())
         } else {
-            let rival_time = time(|| rival(&input));
-            (time(|| ours(&input)), rival_time)
+            let rival_rate = rival();
+            (ours(), rival_rate)
         };
-        our_rates.push(f64::from(count) / our_time.as_secs_f64());
-        rival_rates.push(f64::from(count) / rival_time.as_secs_f64());
-        ratios.push(rival_time.as_secs_f64() / our_time.as_secs_f64());
+        our_rates.push(our_rate);
+        rival_rates.push(rival_rate);
+        ratios.push(our_rate / rival_rate);
     }
     Comparison {
         ours_per_second: median(our_rates),
@@ -39,7 +36,29 @@ pub(crate) fn compare<T>(
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// Times `rounds` pairs on the same input, made anew for each pair outside the measured time. One run does `count` things.
+pub(crate) fn compare<T>(
+    rounds: usize,
+    count: u32,
+    mut prepare: impl FnMut() -> T,
+    mut ours: impl FnMut(&T),
+    mut rival: impl FnMut(&T),
+) -> Comparison {
+    let rate = |time: Duration| f64::from(count) / time.as_secs_f64();
+    // Whoever goes first makes the input, and whoever goes second drops it.
+    let input = RefCell::new(None);
+    let run = |side: &mut dyn FnMut(&T)| {
+        let (made, first) = input.take().map_or_else(|| (prepare(), true), |made| (made, false));
+        let rate = rate(time(|| side(&made)));
+        input.replace(first.then_some(made));
+        rate
+    };
+    let run = RefCell::new(run);
+    alternate(rounds, || run.borrow_mut()(&mut ours), || run.borrow_mut()(&mut rival))
+}
+
+/// The middle value, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }

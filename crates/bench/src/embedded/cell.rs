@@ -1,0 +1,110 @@
+//! One line of the table: a load, ours against one other side.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "sqlite")]
+use super::drive::Style;
+use super::drive::{Bench, Load, Side};
+use super::ours::Ours;
+use super::place::Place;
+use super::raw::Raw;
+use crate::messages::Messages;
+use crate::pairs::{Comparison, alternate};
+
+pub(crate) const WITH_SQLITE: bool = cfg!(feature = "sqlite");
+
+pub(crate) struct Cell<'a> {
+    pub(crate) bench: &'a Bench,
+    pub(crate) place: &'a Place,
+    pub(crate) load: Load,
+    /// On a disk with slow syncs.
+    pub(crate) slow: bool,
+}
+
+/// What the pairs of a line showed, with the latencies of accept on both sides, sorted.
+pub(crate) struct Row {
+    pub(crate) comparison: Comparison,
+    ours: Vec<Duration>,
+    rival: Vec<Duration>,
+}
+
+impl Cell<'_> {
+    pub(crate) fn against_raw(&self, rounds: usize) -> Row {
+        self.against(rounds, &Raw::open(&self.place.fresh("raw"), self.slow))
+    }
+
+    /// None if the program was built without `SQLite`, and where callers do what a plain queue does not.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn against_sqlite(&self, rounds: usize) -> Option<Row> {
+        if self.load.style == Style::TwoCalls {
+            return None;
+        }
+        Some(self.against(rounds, &super::sqlite::Sqlite::open(&self.place.fresh("sqlite"))))
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    #[expect(clippy::unused_self, reason = "has a self where there is SQLite")]
+    pub(crate) fn against_sqlite(&self, _rounds: usize) -> Option<Row> {
+        None
+    }
+
+    fn against<S: Side>(&self, rounds: usize, rival: &Arc<S>) -> Row {
+        let ours = Ours::open(self.bench, &self.place.fresh("ours"), self.load, self.slow);
+        let source = RefCell::new(Messages::new(self.load.payload_bytes));
+        let mut our_rate = self.bench.calibrate(&ours, self.load, &mut source.borrow_mut());
+        let mut rival_rate = self.bench.calibrate(rival, self.load, &mut source.borrow_mut());
+        let (mut our_accepts, mut rival_accepts) = (Vec::new(), Vec::new());
+        let comparison = alternate(
+            rounds,
+            || {
+                let run = self.bench.run(&ours, self.load, &mut source.borrow_mut(), &mut our_rate);
+                our_accepts.extend(run.accepts);
+                run.per_second
+            },
+            || {
+                let run = self.bench.run(rival, self.load, &mut source.borrow_mut(), &mut rival_rate);
+                rival_accepts.extend(run.accepts);
+                run.per_second
+            },
+        );
+        our_accepts.sort();
+        rival_accepts.sort();
+        Row { comparison, ours: our_accepts, rival: rival_accepts }
+    }
+}
+
+impl Row {
+    /// How our longest accept compares with the rival's.
+    pub(crate) fn pause_ratio(&self) -> f64 {
+        micros(&self.ours, 100) / micros(&self.rival, 100)
+    }
+
+    pub(crate) fn print_head() {
+        println!(
+            "{:>15} {:>7} {:>10} {:>10} {:>7}   accept µs, p50/p95/p99/longest: ours, rival's",
+            "load", "rival", "ours/s", "rival/s", "ratio"
+        );
+    }
+
+    pub(crate) fn print(&self, load: &str, rival: &str) {
+        let Comparison { ours_per_second, rival_per_second, ratio } = self.comparison;
+        println!(
+            "{load:>15} {rival:>7} {ours_per_second:>10.0} {rival_per_second:>10.0} {ratio:>7.2}   {}, {}",
+            latencies(&self.ours),
+            latencies(&self.rival)
+        );
+    }
+}
+
+fn latencies(sorted: &[Duration]) -> String {
+    let [p50, p95, p99, longest] = [50, 95, 99, 100].map(|percent| micros(sorted, percent));
+    format!("{p50:.0}/{p95:.0}/{p99:.0}/{longest:.0}")
+}
+
+/// The latency that so many percent stay within.
+fn micros(sorted: &[Duration], percent: usize) -> f64 {
+    let index = (sorted.len() * percent / 100).min(sorted.len() - 1);
+    sorted[index].as_secs_f64() * 1e6
+}

@@ -1,0 +1,48 @@
+//! Ten minutes of 16 unbatched callers, ours and the limit in turn: does the ratio of the first minute last?
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use oncebox_system::uptime;
+
+use super::drive::{Bench, Load, Style};
+use super::ours::Ours;
+use super::place::Place;
+use super::raw::Raw;
+use crate::messages::Messages;
+use crate::pairs::{alternate, median};
+use crate::report::Report;
+
+const LOAD: Load = Load { callers: 16, batch: 1, payload_bytes: 256, style: Style::ThreeCalls };
+const MINUTES: u32 = 10;
+
+pub(crate) fn run(bench: &Bench, place: &Place, report: &mut Report) {
+    println!("\nten minutes, {} unbatched callers, {} B payloads", LOAD.callers, LOAD.payload_bytes);
+    println!("{:>6} {:>10} {:>10} {:>7}", "minute", "ours/s", "raw/s", "ratio");
+    let mut source = Messages::new(LOAD.payload_bytes);
+    let ours = Ours::open(bench, &place.fresh("ours"), LOAD, false);
+    let raw = Raw::open(&place.fresh("raw"), false);
+    let mut our_expected = bench.calibrate(&ours, LOAD, &mut source);
+    let mut raw_expected = bench.calibrate(&raw, LOAD, &mut source);
+    let source = RefCell::new(source);
+    let mut minutes = Vec::new();
+    for minute in 1..=MINUTES {
+        let end = uptime() + Duration::from_secs(60);
+        // Which side goes first changes within a minute; two pairs at a time keep that simple.
+        let (mut our_rates, mut raw_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        while uptime() < end {
+            let pairs = alternate(
+                2,
+                || bench.run(&ours, LOAD, &mut source.borrow_mut(), &mut our_expected).per_second,
+                || bench.run(&raw, LOAD, &mut source.borrow_mut(), &mut raw_expected).per_second,
+            );
+            our_rates.push(pairs.ours_per_second);
+            raw_rates.push(pairs.rival_per_second);
+            ratios.push(pairs.ratio);
+        }
+        let ratio = median(ratios);
+        println!("{minute:>6} {:>10.0} {:>10.0} {ratio:>7.2}", median(our_rates), median(raw_rates));
+        minutes.push(ratio);
+    }
+    report.figure("embedded.long.last_to_first", minutes[minutes.len() - 1] / minutes[0]);
+}
