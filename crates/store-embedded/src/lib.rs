@@ -33,6 +33,7 @@ pub mod fuzzing;
 mod codec;
 mod engine;
 mod frame;
+mod gathering;
 mod identity;
 mod journal;
 mod lock;

@@ -11,6 +11,7 @@ use oncebox_system::{SystemClock, SystemRng, uptime};
 
 use crate::disk::{Disk, RealDisk};
 use crate::engine::{Engine, Group, Recovering};
+use crate::gathering::Gathering;
 use crate::identity::{boot_id, store_id};
 use crate::journal::Journal;
 use crate::lock::DirectoryLock;
@@ -123,6 +124,7 @@ fn start(
         spare: Group::default(),
         appended_at: uptime(),
         unsynced_since: None,
+        gathering: Gathering::default(),
     };
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);

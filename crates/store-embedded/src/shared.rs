@@ -47,6 +47,10 @@ pub(crate) struct State {
     pub(crate) disk_full: bool,
     /// The syncer sleeps until it is called.
     pub(crate) syncer_sleeps: bool,
+    /// Calls that wrote into the group that is being filled.
+    pub(crate) calls: usize,
+    /// The syncer is not to be called before so many did.
+    pub(crate) calls_wanted: usize,
     pub(crate) life: Life,
     /// The group with the mark that the store is closed, once somebody closes it.
     pub(crate) last_group: u64,
@@ -79,6 +83,8 @@ impl Shared {
             prepared: false,
             disk_full: false,
             syncer_sleeps: false,
+            calls: 0,
+            calls_wanted: 0,
             life: Life::Open,
             last_group: 0,
         };
@@ -95,7 +101,8 @@ impl Shared {
 
     /// Calls the syncer if it sleeps; calling it costs a system call even if it does not.
     pub(crate) fn call_syncer(&self, state: &mut State) {
-        if std::mem::take(&mut state.syncer_sleeps) {
+        if state.syncer_sleeps && state.calls >= state.calls_wanted {
+            state.syncer_sleeps = false;
             self.work.notify_all();
         }
     }
@@ -110,16 +117,18 @@ impl Shared {
         self.progress().durable
     }
 
-    /// Notes how far the groups have come, and wakes those who waited for that.
-    pub(crate) fn advance(&self, written: u64, durable: u64) {
+    /// Notes how far the groups have come, and wakes those who waited for that. Answers how many they are.
+    pub(crate) fn advance(&self, written: u64, durable: u64) -> usize {
         let mut progress = self.progress();
         (progress.written, progress.durable) = (written, durable);
         let reached = |(goal, _): &mut (Goal, _)| written >= goal.written && durable >= goal.durable;
         let woken: Vec<_> = progress.waiting.extract_if(.., reached).collect();
         drop(progress);
+        let count = woken.len();
         for (_, told) in woken {
             let _ = told.send(());
         }
+        count
     }
 
     /// Has callers that could not begin try again.
@@ -188,6 +197,7 @@ impl State {
     pub(crate) fn take_group(&mut self, spare: Group) -> (u64, Group) {
         let number = self.group_number;
         self.group_number += 1;
+        self.calls = 0;
         self.engine.group.time = self.engine.clock.now();
         (number, std::mem::replace(&mut self.engine.group, spare))
     }

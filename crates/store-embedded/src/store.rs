@@ -127,6 +127,7 @@ impl EmbeddedStore {
             state.solid = state.group_number;
         }
         if written > 0 {
+            state.calls += 1;
             self.shared.call_syncer(state);
         }
         (answer, Goal { written: own, durable: state.solid })

@@ -10,6 +10,7 @@ use oncebox_system::uptime;
 
 use crate::engine::Group;
 use crate::frame::HEADER_BYTES;
+use crate::gathering::Gathering;
 use crate::journal::Journal;
 use crate::options::Durability;
 use crate::preparer::{Chore, Prepared};
@@ -59,6 +60,7 @@ pub(crate) struct Syncer {
     pub(crate) appended_at: Duration,
     /// Since when frames wait for a sync, on the monotonic clock.
     pub(crate) unsynced_since: Option<Duration>,
+    pub(crate) gathering: Gathering,
 }
 
 impl Syncer {
@@ -83,7 +85,8 @@ impl Syncer {
     /// Waits for something to do, and does it. Answers whether to go on.
     fn step(&mut self) -> io::Result<bool> {
         let shared = Arc::clone(&self.shared);
-        let mut state = self.wait(&shared);
+        let state = self.wait(&shared);
+        let mut state = self.gather(&shared, state);
         if shared.failure().is_some() {
             return Ok(false);
         }
@@ -161,6 +164,26 @@ impl Syncer {
         state
     }
 
+    /// Waits a little for those who were just answered to come back with their next call. Without it the callers fall
+    /// into two camps, and each waits for the other's sync before its own.
+    fn gather<'a>(&mut self, shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let wanted = self.gathering.calls_wanted;
+        if state.calls == 0 || state.calls >= wanted || state.life != Life::Open {
+            return state;
+        }
+        state.calls_wanted = wanted;
+        let more = |state: &mut State| {
+            state.syncer_sleeps = state.calls < wanted && state.life == Life::Open && !state.prepared;
+            state.syncer_sleeps
+        };
+        let waited = shared.work.wait_timeout_while(state, self.gathering.limit(), more);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.syncer_sleeps = false;
+        state.calls_wanted = 0;
+        self.gathering.learn(!waited.timed_out());
+        state
+    }
+
     /// Takes over the segments that the preparer has finished, and tells the callers how much room there is.
     fn collect(&mut self, state: &mut State) {
         let before = state.room;
@@ -226,9 +249,12 @@ impl Syncer {
         let durable = if answer_when_written || !unsynced { number } else { durable_before };
         self.shared.advance(number, durable);
         if unsynced && (waited_for || overdue) {
+            let start = uptime();
             self.journal.sync()?;
             self.unsynced_since = None;
-            self.shared.advance(number, number);
+            self.gathering.sync_took = uptime().saturating_sub(start);
+            let calls = self.shared.lock().calls;
+            self.gathering.calls_wanted = calls + self.shared.advance(number, number);
         }
         Ok(())
     }
