@@ -167,13 +167,13 @@ impl Syncer {
     /// Waits a little for those who were just answered to come back with their next call. Without it the callers fall
     /// into two camps, and each waits for the other's sync before its own.
     fn gather<'a>(&mut self, shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let wanted = self.gathering.calls_wanted;
-        if state.calls == 0 || state.calls >= wanted || state.life != Life::Open {
+        let expected = self.gathering.calls_wanted;
+        if state.calls == 0 || state.calls >= expected || state.life != Life::Open {
             return state;
         }
-        state.calls_wanted = wanted;
+        state.calls_wanted = expected;
         let more = |state: &mut State| {
-            state.syncer_sleeps = state.calls < wanted && state.life == Life::Open && !state.prepared;
+            state.syncer_sleeps = state.calls < expected && state.life == Life::Open && !state.prepared;
             state.syncer_sleeps
         };
         let waited = shared.work.wait_timeout_while(state, self.gathering.limit(), more);
