@@ -168,16 +168,18 @@ impl Shared {
 
     /// Waits until what a caller did and saw is where it has to be.
     pub(crate) async fn wait(&self, goal: Goal) -> Result<(), Error> {
-        let (told, reached) = oneshot::channel();
-        {
+        let reached = {
             let mut progress = self.progress();
             if progress.has_reached(goal) {
                 return Ok(());
             }
+            let (told, reached) = oneshot::channel();
+            // After a failure nobody tells any more: dropping the sender wakes at once.
             if progress.failure.is_none() {
                 progress.waiting.push((goal, told));
             }
-        }
+            reached
+        };
         if reached.await.is_ok() {
             return Ok(());
         }
