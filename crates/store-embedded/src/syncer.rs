@@ -26,6 +26,8 @@ const DISK_RETRY: Duration = Duration::from_secs(1);
 const SLICE_BYTES: usize = 256 << 10;
 /// Segments that are kept prepared.
 pub(crate) const BLANKS: usize = 2;
+/// A group of so many bytes does not wait for more: its own write takes longer than a sync saves.
+const GATHER_BYTES_MAX: usize = 32 << 10;
 /// Bytes of a segment that hold no frames, generously.
 const SEGMENT_LOSS_BYTES: u64 = 512;
 
@@ -168,7 +170,8 @@ impl Syncer {
     /// into two camps, and each waits for the other's sync before its own.
     fn gather<'a>(&mut self, shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let expected = self.gathering.calls_wanted;
-        if state.calls == 0 || state.calls >= expected || state.life != Life::Open {
+        let large = state.engine.group.bytes.0.len() >= GATHER_BYTES_MAX;
+        if state.calls == 0 || state.calls >= expected || large || state.life != Life::Open {
             return state;
         }
         state.calls_wanted = expected;
