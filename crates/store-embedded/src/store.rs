@@ -122,7 +122,6 @@ impl EmbeddedStore {
         state.engine.machine.take_woken(|namespace, topic| self.bell.ring(namespace, topic));
         let written = state.engine.group.bytes.0.len() - before;
         state.room = state.room.saturating_sub(written as u64 + written as u64 / 64);
-        let own = if written > 0 { state.group_number } else { 0 };
         if written > 0 && (weight != Weight::Light || raised) {
             state.solid = state.group_number;
         }
@@ -130,7 +129,9 @@ impl EmbeddedStore {
             state.calls += 1;
             self.shared.call_syncer(state);
         }
-        (answer, Goal { written: own, durable: state.solid })
+        // Whoever wrote nothing has still read what the group holds.
+        let nothing_new = state.engine.group.is_empty();
+        (answer, Goal { written: state.group_number - u64::from(nothing_new), durable: state.solid })
     }
 
     async fn solid<T>(
