@@ -53,6 +53,7 @@ const SUITES: [Suite; 2] = [
             "crash::",
             "restarts::",
             "faults::",
+            "pressure::",
         ],
         limit: "400",
     },

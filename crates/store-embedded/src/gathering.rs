@@ -30,3 +30,26 @@ impl Gathering {
             if came { self.halvings.saturating_sub(1) } else { (self.halvings + 1).min(HALVINGS_MAX) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Gathering;
+
+    #[test]
+    fn waits_in_vain_grow_short_and_good_ones_long_again() {
+        let mut gathering = Gathering { sync_took: Duration::from_micros(800), ..Gathering::default() };
+        assert_eq!(gathering.limit(), Duration::from_micros(400));
+        for _ in 0..20 {
+            gathering.learn(false);
+        }
+        assert!(gathering.limit() <= Duration::from_micros(7));
+        for _ in 0..6 {
+            gathering.learn(true);
+        }
+        assert_eq!(gathering.limit(), Duration::from_micros(400));
+        gathering.sync_took = Duration::from_secs(5);
+        assert_eq!(gathering.limit(), Duration::from_millis(1));
+    }
+}

@@ -15,6 +15,8 @@ mod ledger;
 #[cfg(test)]
 mod offline;
 #[cfg(test)]
+mod pressure;
+#[cfg(test)]
 mod reopening;
 #[cfg(test)]
 mod restarts;
