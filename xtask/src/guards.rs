@@ -53,7 +53,7 @@ const SUITES: [Suite; 2] = [
             "crash::",
             "restarts::",
             "faults::",
-            "pressure::",
+            "reclaim::",
         ],
         limit: "400",
     },

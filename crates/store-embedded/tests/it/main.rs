@@ -15,7 +15,7 @@ mod ledger;
 #[cfg(test)]
 mod offline;
 #[cfg(test)]
-mod pressure;
+mod reclaim;
 #[cfg(test)]
 mod reopening;
 #[cfg(test)]

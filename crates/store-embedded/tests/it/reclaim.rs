@@ -1,0 +1,53 @@
+//! What reclaim gives back.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use oncebox_core::{
+    Batch, Budget, Claim, Delivery, Hold, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt,
+    Topic,
+};
+use oncebox_testkit::{ManualClock, TestResult, block_on};
+
+use crate::disk::SimDisk;
+use crate::open_on;
+
+fn message(id: usize) -> NewMessage {
+    let key = Key::inbox("source", id.to_string()).unwrap();
+    let payload = Payload::new(vec![b'x'; 10_000]).unwrap();
+    let mut message = NewMessage::new(key, Topic::new("topic").unwrap(), payload);
+    message.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::ZERO) };
+    message
+}
+
+fn claim() -> Claim {
+    let lease = Span::lease(Duration::from_secs(30)).unwrap();
+    Claim::new(Namespace::Inbox, Owner::new(1).unwrap(), lease, Batch::new(100).unwrap())
+}
+
+/// When everything is finished and forgotten, the directory shrinks although nobody calls any more.
+#[test]
+fn the_journal_is_reclaimed_at_rest() -> TestResult {
+    const SMALL: usize = 5 * (64 << 10);
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    block_on(async {
+        for id in 0..100 {
+            store.accept_one(&message(id)).await?;
+        }
+        assert!(disk.bytes() > 2 * SMALL, "{} bytes", disk.bytes());
+        let acks: Vec<_> = store.claim(&claim()).await?.iter().map(Delivery::ack).collect();
+        store.settle(&acks).await?;
+        clock.advance(Duration::from_secs(11 * 60));
+        assert_eq!(store.upkeep(Budget::new(1_000)).await?.forgotten, 100);
+        TestResult::Ok(())
+    })?;
+    for _ in 0..3_000 {
+        if disk.bytes() <= SMALL {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(10));
+    }
+    Err(format!("{} bytes are left", disk.bytes()).into())
+}
