@@ -7,6 +7,7 @@ use oncebox_core::{
     Batch, Budget, Claim, Delivery, Hold, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt,
     Topic,
 };
+use oncebox_store_embedded::disk::Disk;
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
@@ -51,4 +52,57 @@ fn the_journal_is_reclaimed_at_rest() -> TestResult {
         std::thread::yield_now();
     }
     Err(format!("{} bytes are left", disk.bytes()).into())
+}
+
+/// A number is given out once, also when nothing in the journal tells any more that it was.
+#[test]
+fn numbers_do_not_come_again() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    block_on(async {
+        for id in 0..10 {
+            store.accept_one(&message(id)).await?;
+        }
+        let acks: Vec<_> = store.claim(&claim()).await?.iter().map(Delivery::ack).collect();
+        store.settle(&acks).await?;
+        clock.advance(Duration::from_secs(11 * 60));
+        assert_eq!(store.upkeep(Budget::new(1_000)).await?.forgotten, 10);
+        TestResult::Ok(())
+    })?;
+    drop(store);
+    // Each opening begins a segment, and gives up older ones.
+    for _ in 0..6 {
+        drop(open_on(&disk, &clock));
+    }
+    let store = open_on(&disk, &clock);
+    block_on(store.accept_one(&message(10)))?;
+    let number = block_on(store.claim(&claim()))?.remove(0).number;
+    assert!(number.0 > 10, "{number:?}");
+    Ok(())
+}
+
+/// A file that an opening finds may have been made by a process that ended before the file's name was on disk.
+#[test]
+fn a_blank_file_is_used_only_when_its_name_is_on_disk() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    drop(open_on(&disk, &clock));
+    for name in disk.names()? {
+        let file = disk.open(&name)?;
+        let mut bytes = vec![0; usize::try_from(file.size()?)?];
+        file.read_at(0, &mut bytes)?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            disk.remove(&name)?;
+        }
+    }
+    disk.sync_names()?;
+    for name in ["00000090.seg", "00000091.seg"] {
+        let file = disk.create(name)?;
+        file.write_at(0, &vec![0; 64 << 10])?;
+        file.sync()?;
+    }
+    let store = open_on(&disk, &clock);
+    block_on(store.accept_one(&message(1)))?;
+    let again = open_on(&disk.after_power_cut(), &clock);
+    assert_eq!(block_on(again.claim(&claim()))?.len(), 1);
+    Ok(())
 }
