@@ -1,6 +1,6 @@
 //! Campaigns against a durable store that runs in a process of its own, and the auditor of what it answered.
 //!
-//! The process under test writes a line before each call and one after each answer ([`line`] has their form). This crate
+//! The process under test writes a line before each call and one after each answer ([`mod@line`] has their form). This crate
 //! kills it, or copies its disk at a random moment, has what is left listed by a fresh process, and compares. It depends
 //! on no crate of ours, so that a mistake of the store cannot excuse itself here.
 
