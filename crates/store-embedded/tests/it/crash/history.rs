@@ -8,7 +8,7 @@ use oncebox_core::{
     LastError, Lease, Namespace, NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting,
     Snapshot, Source, Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
 };
-use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
+use oncebox_store_embedded::{EmbeddedStore, Options};
 use oncebox_testkit::{ManualClock, SplitMix, block_on};
 
 use super::tape::Tape;
@@ -60,8 +60,7 @@ fn source(caller: u64) -> String {
 /// Runs `callers` at once for `steps` calls each. One that is alone also lets time pass.
 pub(crate) fn record(seed: u64, callers: u64, steps: usize) -> History {
     let (tape, clock) = (Tape::default(), Arc::new(ManualClock::default()));
-    let mut options = options(&clock, "first");
-    options.durability = Durability::Sync;
+    let options = options(&clock, "first");
     let store = Arc::new(EmbeddedStore::open_on(Arc::new(tape.clone()), &options).unwrap());
     let work = |caller: u64| {
         let (store, tape, clock) = (store.clone(), tape.clone(), clock.clone());
