@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 /// What the caller of a failed operation can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -9,6 +10,8 @@ use std::fmt;
 pub enum Kind {
     /// The outcome is unknown or the store is out of reach: repeat the same call later.
     Unavailable,
+    /// The store is full and nothing was taken in: slow down, and repeat the same call later.
+    Saturated,
     /// The call itself is wrong: fix it, do not repeat it.
     Invalid,
     /// This store cannot do it: choose another store.
@@ -24,6 +27,7 @@ impl Kind {
     pub fn code(self) -> &'static str {
         match self {
             Self::Unavailable => "E_UNAVAILABLE",
+            Self::Saturated => "E_SATURATED",
             Self::Invalid => "E_SCHEMA",
             Self::Unsupported => "E_UNSUPPORTED",
             Self::Corrupt => "E_CORRUPT",
@@ -37,13 +41,20 @@ impl Kind {
 pub struct Error {
     kind: Kind,
     message: String,
+    retry_after: Option<Duration>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// An error of `kind`; `message` is lower case, has no full stop and says what to do next.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), retry_after: None, source: None }
+    }
+
+    /// The store is full; it expects room again after `retry_after`.
+    pub fn saturated(retry_after: Duration) -> Self {
+        let message = "the store is full and nothing was taken in: slow down, and repeat the call later";
+        Self { retry_after: Some(retry_after), ..Self::new(Kind::Saturated, message) }
     }
 
     /// Adds the failure below this one.
@@ -60,7 +71,12 @@ impl Error {
 
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
-        self.kind == Kind::Unavailable
+        matches!(self.kind, Kind::Unavailable | Kind::Saturated)
+    }
+
+    /// When to repeat the call, if the store said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 }
 
@@ -135,14 +151,23 @@ impl From<Invalid> for Error {
 #[cfg(test)]
 mod tests {
     use std::error::Error as _;
+    use std::time::Duration;
 
     use super::{Error, Invalid, Kind};
 
     #[test]
-    fn only_the_unavailable_is_worth_a_repeat() {
-        let kinds = [Kind::Unavailable, Kind::Invalid, Kind::Unsupported, Kind::Corrupt, Kind::Closed];
+    fn only_the_unavailable_and_the_full_are_worth_a_repeat() {
+        let kinds = [
+            Kind::Unavailable,
+            Kind::Saturated,
+            Kind::Invalid,
+            Kind::Unsupported,
+            Kind::Corrupt,
+            Kind::Closed,
+        ];
         let retryable = kinds.map(|kind| Error::new(kind, "text").is_retryable());
-        assert_eq!(retryable, [true, false, false, false, false]);
+        assert_eq!(retryable, [true, true, false, false, false, false]);
+        assert_eq!(Error::saturated(Duration::from_secs(1)).retry_after(), Some(Duration::from_secs(1)));
         let mut codes = kinds.map(Kind::code).to_vec();
         codes.dedup();
         assert_eq!(codes.len(), kinds.len());

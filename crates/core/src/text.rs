@@ -64,6 +64,12 @@ macro_rules! text {
             }
         }
 
+        impl From<$name> for Arc<str> {
+            fn from(text: $name) -> Self {
+                text.0
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(&*self.0, f)

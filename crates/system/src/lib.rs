@@ -36,8 +36,7 @@ impl Clock for SystemClock {
 /// The wall clock; a moment before 1970 counts as 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 fn wall() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    SystemTime::now().into()
 }
 
 /// Time on the monotonic clock since this was first asked.
