@@ -25,6 +25,7 @@ mod operate;
 mod partitions;
 mod place;
 mod read;
+mod ready;
 mod record;
 mod replay;
 mod retention;

@@ -4,6 +4,7 @@ mod ext;
 mod intake;
 mod operator;
 mod upkeep;
+mod watch;
 mod work;
 
 use async_trait::async_trait;
@@ -11,6 +12,7 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::key::{Namespace, Ref};
 use crate::message::{NewMessage, Snapshot};
+use crate::text::Topic;
 
 pub use ext::StoreExt;
 pub use intake::{Accepted, Begin, Begun, Observed, Receipt, Sighting};
@@ -18,6 +20,7 @@ pub use operator::{
     Action, AttemptCount, Counts, Cursor, Direction, Operated, Order, Page, PageSize, Query, Scope,
 };
 pub use upkeep::{Budget, Upkept};
+pub use watch::{Bound, ReadyTopics, Usage};
 pub use work::{
     Batch, Claim, Delivery, Extended, Extension, Settled, Settlement, Topics, Verdict, VerdictKind, Worked,
 };
@@ -65,7 +68,8 @@ pub trait Wakeups: Send {
 /// - **Atomicity.** Each item happens whole or not at all; the whole call does where [`Capabilities::atomic_calls`].
 /// - **Durability.** An answer, also one that wrote nothing, is given only when the state it was read from is durable.
 /// - **Time.** The store's own clock decides. A lease is current before its end, not at it; the end of a lease and an
-///   expiry take effect at their instant in every outcome and read, whoever has looked. Only [`Store::counts`] may lag.
+///   expiry take effect at their instant in every outcome and read, whoever has looked. Only [`Store::counts`],
+///   [`Store::ready_topics`] and [`Store::usage`] may lag, until upkeep has done all that was due.
 /// - **Limits.** At most [`crate::limits::CALL_ITEMS_MAX`] items, and claims of at most
 ///   [`crate::limits::CLAIM_MESSAGES_MAX`] messages together; more is [`crate::Kind::Invalid`]. An empty call answers at
 ///   once.
@@ -152,6 +156,14 @@ pub trait Store: Send + Sync {
 
     /// Counts messages; may lag behind lease ends and expiries, and says whether it estimates.
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error>;
+
+    /// Names the topics that have at least one claimable message, in byte order; fewer than asked for are the last ones.
+    /// May lag behind what time brings. Costs no more than the names it gives, however many messages and topics there are.
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error>;
+
+    /// Tells how much of each of its bounds the store uses; a store without bounds names none. What would go over one is
+    /// answered `Saturated`. May lag as [`Store::counts`] does.
+    async fn usage(&self) -> Result<Usage, Error>;
 
     /// Does a bounded piece of what time has made necessary: ends lapsed leases, expires, forgets what is no longer
     /// held or kept. Safe to run in many processes at once. Whoever wants workers to wake in time calls it at `next_due`, and

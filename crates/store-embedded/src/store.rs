@@ -9,8 +9,8 @@ use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Bell, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
-    Kind, NewMessage, Observed, Operated, Order, Page, Query, Ref, Scope, Settlement, Sighting, Snapshot,
-    Store, Upkept, Wakeups, Worked,
+    Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
+    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::lock::DirectoryLock;
@@ -259,6 +259,14 @@ impl Store for EmbeddedStore {
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
         self.solid(1, 0, |machine, turn| machine.counts(turn, scope)).await
+    }
+
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        self.solid(1, 0, |machine, turn| machine.ready_topics(turn, query)).await
+    }
+
+    async fn usage(&self) -> Result<Usage, Error> {
+        self.solid(1, 0, Machine::usage).await
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {

@@ -8,8 +8,8 @@ use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Bell, Budget, Capabilities, Clock, Counts, Error, Extended, Extension, IdSource,
-    Interest, Kind, NewMessage, Observed, Operated, Order, Page, Payload, Query, Ref, Scope, Settlement,
-    Sighting, Snapshot, Store, Upkept, Wakeups, Worked,
+    Interest, Kind, NewMessage, Observed, Operated, Order, Page, Payload, Query, ReadyTopics, Ref, Scope,
+    Settlement, Sighting, Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_system::{SystemClock, SystemRng};
 use zeroize::Zeroizing;
@@ -166,6 +166,14 @@ impl Store for MemoryStore {
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
         self.call(|machine, turn| machine.counts(turn, scope))
+    }
+
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        self.call(|machine, turn| machine.ready_topics(turn, query))
+    }
+
+    async fn usage(&self) -> Result<Usage, Error> {
+        self.call(Machine::usage)
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
-    NewMessage, Observed, Operated, Order, Page, Query, Ref, Scope, Settlement, Sighting, Snapshot, Store,
-    Upkept, Wakeups, Worked,
+    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
+    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
 };
 
 pub use plan::{Fault, FaultPlan, Operation};
@@ -114,6 +114,14 @@ impl Store for FaultyStore {
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
         self.call(Operation::Counts, self.inner.counts(scope)).await
+    }
+
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        self.call(Operation::ReadyTopics, self.inner.ready_topics(query)).await
+    }
+
+    async fn usage(&self) -> Result<Usage, Error> {
+        self.call(Operation::Usage, self.inner.usage()).await
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {

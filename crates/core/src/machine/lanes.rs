@@ -5,6 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use super::arena::{Arena, Slot};
 use super::counts::Census;
+use super::ready::Ready;
 use super::sorted::Sorted;
 use crate::id::{Number, Shard};
 use crate::key::Namespace;
@@ -54,9 +55,8 @@ pub(super) struct Lanes {
     topics: Arena<TopicRow>,
     rows: Arena<Lane>,
     by_name: [HashMap<Topic, Slot>; Namespace::ALL.len()],
-    /// The topics that have something claimable, and the one that was served last.
-    ready: [BTreeSet<Slot>; Namespace::ALL.len()],
-    served: [Option<Slot>; Namespace::ALL.len()],
+    /// The topics that have something claimable.
+    pub(super) ready: [Ready; Namespace::ALL.len()],
     /// Topics that became claimable since the store last asked.
     woken: Vec<(Namespace, Topic)>,
     /// The lane that was joined last: the next message mostly joins it too.
@@ -177,7 +177,7 @@ impl Lanes {
         let row = &mut self.topics[topic];
         row.ready.insert(shard, lane);
         if row.ready.len() == 1 {
-            self.ready[row.namespace as usize].insert(topic);
+            self.ready[row.namespace as usize].insert(topic, &row.name);
         }
     }
 
@@ -196,7 +196,7 @@ impl Lanes {
         let row = &mut self.topics[topic];
         row.ready.remove(&shard);
         if row.ready.is_empty() {
-            self.ready[row.namespace as usize].remove(&topic);
+            self.ready[row.namespace as usize].remove(topic, &row.name);
         }
     }
 
@@ -215,8 +215,7 @@ impl Lanes {
 
     /// The ready topic whose turn it is, among all of a namespace.
     pub(super) fn next_topic(&mut self, namespace: Namespace) -> Option<Slot> {
-        let ready = &self.ready[namespace as usize];
-        let served = &mut self.served[namespace as usize];
+        let Ready { slots: ready, served, .. } = &mut self.ready[namespace as usize];
         let others = served.filter(|_| ready.len() > 1);
         let after = others.and_then(|served| ready.range((Excluded(served), Unbounded)).next());
         *served = after.or_else(|| ready.first()).copied();
@@ -287,7 +286,7 @@ impl Lanes {
         let line = |lane: &Lane| {
             let topic = &self.topics[lane.topic];
             let open = topic.ready.contains_key(&lane.shard)
-                && self.ready[topic.namespace as usize].contains(&lane.topic);
+                && self.ready[topic.namespace as usize].contains(lane.topic, &topic.name);
             assert_eq!(open, !lane.ready.is_empty(), "a lane takes part in turns iff it has something");
             let numbers = lane.ready.keys();
             format!("{} {} {:?} {} {numbers:?}", topic.namespace, topic.name, lane.shard, lane.messages)

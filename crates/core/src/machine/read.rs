@@ -1,14 +1,14 @@
-//! Reading: snapshots, listings, counts.
+//! Reading: snapshots, listings, counts, ready topics, usage.
 
 use super::arena::Slot;
 use super::numbers::entries_after;
-use super::{Machine, Turn};
+use super::{Capacity, Machine, Turn};
 use crate::annotation::Attributes;
 use crate::id::Number;
 use crate::key::Ref;
 use crate::message::{Content, Snapshot, State};
 use crate::payload::PayloadHandle;
-use crate::port::{Counts, Cursor, Page, Query, Scope};
+use crate::port::{Bound, Counts, Cursor, Page, Query, ReadyTopics, Scope, Usage};
 use crate::text::Topic;
 use crate::time::Timestamp;
 
@@ -69,6 +69,23 @@ impl<P: PayloadHandle> Machine<P> {
                 found.map_or_else(Counts::default, |topic| self.lanes.topic_counts(topic))
             }
         }
+    }
+
+    /// Names the topics that have something claimable; see [`crate::Store::ready_topics`]. Never lags.
+    pub fn ready_topics(&mut self, turn: &mut Turn<'_, P>, query: &ReadyTopics) -> Vec<Topic> {
+        self.advance(turn);
+        self.lanes.ready[query.namespace as usize].names_after(query.after.as_ref(), query.limit)
+    }
+
+    /// Tells how much of each bound is used; see [`crate::Store::usage`]. Never lags. Messages that were evicted use nothing.
+    pub fn usage(&mut self, turn: &mut Turn<'_, P>) -> Usage {
+        self.advance(turn);
+        let Capacity { messages_max, keys_max, live_bytes_max } = self.capacity;
+        Usage::new(vec![
+            Bound::new(Bound::MESSAGES, self.tally.unfinished(), messages_max),
+            Bound::new(Bound::KEYS, self.messages.len(), keys_max),
+            Bound::new(Bound::LIVE_BYTES, self.tally.bytes(), live_bytes_max),
+        ])
     }
 
     /// What the byte bound counts: payloads, attributes and the fixed cost of each record.

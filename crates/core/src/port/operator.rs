@@ -78,7 +78,7 @@ pub enum Operated {
     },
 }
 
-/// How many messages a page has at most: 1 to [`PAGE_ITEMS_MAX`].
+/// How many messages or names a page has at most: 1 to [`PAGE_ITEMS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageSize(NonZeroU32);
 

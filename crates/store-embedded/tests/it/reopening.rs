@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
-    NewMessage, Observed, Operated, Order, Page, Query, Ref, Scope, Settlement, Sighting, Snapshot, Store,
-    Upkept, Wakeups, Worked,
+    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
+    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::{Fixture, ManualClock, SplitMix};
@@ -89,6 +89,14 @@ impl Store for Reopening {
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
         self.store().counts(scope).await
+    }
+
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        self.store().ready_topics(query).await
+    }
+
+    async fn usage(&self) -> Result<Usage, Error> {
+        self.store().usage().await
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {

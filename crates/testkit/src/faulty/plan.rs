@@ -42,6 +42,10 @@ pub enum Operation {
     Page,
     /// `counts`.
     Counts,
+    /// `ready_topics`.
+    ReadyTopics,
+    /// `usage`.
+    Usage,
     /// `upkeep`.
     Upkeep,
     /// `close`.

@@ -1,6 +1,8 @@
-//! Reading: single messages, listings, counts, and the instants at which something is about to change.
+//! Reading: single messages, listings, counts, ready topics, and the instants at which something is about to change.
 
-use oncebox_core::{Counts, Direction, Lease, Omitted, Query, Ref, Scope, Snapshot, State, Timestamp, Uid};
+use oncebox_core::{
+    Counts, Direction, Lease, Omitted, Query, ReadyTopics, Ref, Scope, Snapshot, State, Timestamp, Topic, Uid,
+};
 
 use super::upkeep::repeat_window_end;
 use super::{Facts, Illegal, Model};
@@ -61,6 +63,21 @@ impl Model {
             *count += 1;
         }
         counts
+    }
+
+    /// What `ready_topics` has to answer, if it does not lag.
+    pub fn ready_topics(&mut self, query: &ReadyTopics) -> Vec<Topic> {
+        self.catch_up();
+        let messages = self.rows.iter().map(|row| &row.message);
+        let claimable =
+            messages.filter(|message| message.key.namespace == query.namespace && self.is_claimable(message));
+        let mut topics: Vec<_> =
+            claimable.filter_map(|message| Some(message.content.as_ref()?.topic.clone())).collect();
+        topics.sort();
+        topics.dedup();
+        topics.retain(|topic| query.after.as_ref().is_none_or(|after| topic > after));
+        topics.truncate(query.limit.get() as usize);
+        topics
     }
 
     /// The current leases, with the messages that they are on.

@@ -138,7 +138,7 @@ impl Case {
         Ok(())
     }
 
-    /// Counts may lag until upkeep has run.
+    /// Counts and ready topics may lag until upkeep has run.
     async fn counts(&mut self, scopes: &[Scope]) -> Result<(), Difference> {
         self.upkeep(Budget::new(1_000)).await?;
         for scope in scopes {
@@ -147,7 +147,7 @@ impl Case {
                 same(&format!("{scope:?}"), &self.model.counts(scope), &actual)?;
             }
         }
-        Ok(())
+        self.check_ready_topics().await
     }
 
     /// Compares the outcome of each item with what the model predicts.

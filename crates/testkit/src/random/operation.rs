@@ -15,6 +15,7 @@ pub(super) enum Operation {
     Extend(Vec<Extension>),
     Operate(Vec<Order>),
     Upkeep(Budget),
+    /// And the ready topics of every namespace.
     Counts(Vec<Scope>),
     /// `get` and `page` of everything, after every few others.
     Read,

@@ -30,6 +30,7 @@ pub(super) const REACHABLE: &[&str] = &[
     "forgotten",
     "key lapsed",
     "listed on several pages",
+    "named a full page of topics",
     "observed again",
     "observed again diverged",
     "observed first",

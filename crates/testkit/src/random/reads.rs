@@ -1,6 +1,6 @@
 //! Everything that can be read, compared.
 
-use oncebox_core::{Direction, Namespace, Omitted, Page, Query, Ref, Snapshot};
+use oncebox_core::{Direction, Namespace, Omitted, Page, PageSize, Query, ReadyTopics, Ref, Snapshot};
 
 use super::compare::{Case, Difference, same};
 use super::outcome::Outcome;
@@ -8,6 +8,8 @@ use super::universe::all_keys;
 
 /// Pages after which a listing should have come to an end.
 const PAGES_MAX: u32 = 10_000;
+/// Ready topics on a page: fewer than a case uses.
+const READY_TOPICS_MAX: u32 = 2;
 
 impl Case {
     /// Compares every message by uid and by key, and the listings of every namespace.
@@ -53,6 +55,25 @@ impl Case {
             same(&place, expected, actual)?;
         }
         same(&place, &expected, &actual)
+    }
+
+    /// Compares the names of the ready topics of every namespace, page by page.
+    pub(super) async fn check_ready_topics(&mut self) -> Result<(), Difference> {
+        let limit = PageSize::new(READY_TOPICS_MAX).expect("it is in bounds");
+        for namespace in Namespace::ALL {
+            let mut query = ReadyTopics { limit, ..ReadyTopics::first(namespace) };
+            loop {
+                self.report.operation("ready_topics");
+                let actual = self.fixture.store.ready_topics(&query).await?;
+                same(&format!("{query:?}"), &self.model.ready_topics(&query), &actual)?;
+                if actual.len() < limit.get() as usize {
+                    break;
+                }
+                self.report.outcome("named a full page of topics");
+                query.after = actual.last().cloned();
+            }
+        }
+        Ok(())
     }
 
     /// All pages of a listing.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Batch, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Cursor, Delivery, Error,
-    Extended, Extension, Fence, Interest, Lease, NewMessage, Observed, Operated, Order, Page, Query, Receipt,
-    Ref, Scope, Settled, Settlement, Sighting, Snapshot, State, Store, Timestamp, Trace, Uid, Upkept,
-    Wakeups, Worked,
+    Extended, Extension, Fence, Interest, Lease, NewMessage, Observed, Operated, Order, Page, Query,
+    ReadyTopics, Receipt, Ref, Scope, Settled, Settlement, Sighting, Snapshot, State, Store, Timestamp,
+    Topic, Trace, Uid, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::fixture::{Fixture, ManualClock};
@@ -29,14 +29,23 @@ pub(super) enum Lie {
     OldFences,
     /// It leaves out a last page of one message.
     ShortListing,
+    /// It does not name the last of several ready topics.
+    ShortTopics,
     /// It forgets nothing.
     NoUpkeep,
 }
 
 impl Lie {
     /// All deviations.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Late, Self::NoRepeats, Self::ShortClaims, Self::OldFences, Self::ShortListing, Self::NoUpkeep];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Late,
+        Self::NoRepeats,
+        Self::ShortClaims,
+        Self::OldFences,
+        Self::ShortListing,
+        Self::ShortTopics,
+        Self::NoUpkeep,
+    ];
 }
 
 /// A fresh one.
@@ -178,6 +187,18 @@ impl Store for ModelStore {
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
         Ok(self.with(|model, _| model.counts(scope)))
+    }
+
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        let mut topics = self.with(|model, _| model.ready_topics(query));
+        if self.lie == Lie::ShortTopics && topics.len() > 1 {
+            topics.pop();
+        }
+        Ok(topics)
+    }
+
+    async fn usage(&self) -> Result<Usage, Error> {
+        Ok(Usage::default())
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {

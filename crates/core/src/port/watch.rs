@@ -1,0 +1,102 @@
+//! Watching over a store: which topics have work, and how full it is.
+
+use crate::key::Namespace;
+use crate::port::PageSize;
+use crate::text::Topic;
+
+/// Which topics to name: those of a namespace that have something claimable, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyTopics {
+    /// Of this namespace.
+    pub namespace: Namespace,
+    /// After this one, byte by byte; there need not be such a topic.
+    pub after: Option<Topic>,
+    /// So many at most.
+    pub limit: PageSize,
+}
+
+impl ReadyTopics {
+    /// The first of a namespace, as many as may be asked for.
+    pub fn first(namespace: Namespace) -> Self {
+        Self { namespace, after: None, limit: PageSize::MAX }
+    }
+}
+
+/// One of the bounds of a store, and how much of it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bound {
+    /// The name in labels and answers; never changes.
+    pub name: &'static str,
+    /// So much is used; more than the limit if the limit was lowered.
+    pub used: u64,
+    /// So much may be used.
+    pub limit: u64,
+}
+
+impl Bound {
+    /// The name of the bound on messages that are not Done.
+    pub const MESSAGES: &'static str = "messages";
+    /// The name of the bound on keys and records of any kind, Done ones included.
+    pub const KEYS: &'static str = "keys";
+    /// The name of the bound on payloads, texts and the fixed cost of each record together.
+    pub const LIVE_BYTES: &'static str = "live_bytes";
+
+    /// A bound and how much of it is used.
+    pub fn new(name: &'static str, used: u64, limit: u64) -> Self {
+        Self { name, used, limit }
+    }
+
+    /// How much of the limit is used: 0 is nothing, 1 all of it. Where nothing may be used, all of it is.
+    #[expect(clippy::cast_precision_loss, reason = "a share need not be exact to the last of 2^53 units")]
+    pub fn share(&self) -> f64 {
+        if self.limit == 0 { 1.0 } else { self.used as f64 / self.limit as f64 }
+    }
+}
+
+/// How much of its bounds a store uses.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Each bound once; none in a store without bounds.
+    pub bounds: Vec<Bound>,
+}
+
+impl Usage {
+    /// The usage of these bounds.
+    pub fn new(bounds: Vec<Bound>) -> Self {
+        Self { bounds }
+    }
+
+    /// The bound with the largest share, the first of them if there are several; none in a store without bounds.
+    pub fn fullest(&self) -> Option<&Bound> {
+        self.bounds
+            .iter()
+            .reduce(|fullest, bound| if bound.share() > fullest.share() { bound } else { fullest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bound, Usage};
+
+    /// Holds: RULE-20.
+    #[test]
+    fn the_fullest_bound_is_the_one_with_the_largest_share() {
+        let [messages, keys, bytes] = [("messages", 8, 10), ("keys", 40, 100), ("live_bytes", 800, 1_000)]
+            .map(|(name, used, limit)| Bound::new(name, used, limit));
+        assert_eq!(Usage::default().fullest(), None);
+        assert_eq!(Usage::new(vec![keys]).fullest(), Some(&keys));
+        assert_eq!(Usage::new(vec![keys, messages, bytes]).fullest(), Some(&messages));
+        assert_eq!(Usage::new(vec![bytes, keys, messages]).fullest(), Some(&bytes));
+        let shut = Bound::new("keys", 0, 0);
+        assert_eq!(Usage::new(vec![bytes, shut]).fullest(), Some(&shut));
+    }
+
+    #[test]
+    fn a_share_is_of_the_limit_and_may_pass_it() {
+        let shares = [(0, 10), (8, 10), (15, 10), (0, 0), (u64::MAX, u64::MAX)];
+        let shares = shares.map(|(used, limit)| format!("{:.2}", Bound::new("keys", used, limit).share()));
+        assert_eq!(shares, ["0.00", "0.80", "1.50", "1.00", "1.00"]);
+    }
+}
