@@ -3,7 +3,7 @@
 use oncebox_core::limits::CALL_ITEMS_MAX;
 use oncebox_core::{
     Accepted, Action, Begin, Begun, Budget, Claim, Extended, Kind, Namespace, Observed, Operated, Order,
-    Policy, Query, Ref, Scope, Settled, StoreExt, Worked,
+    Policy, Query, ReadyTopics, Ref, Scope, Settled, StoreExt, Worked,
 };
 
 use super::kit::{Draft, LEASE, claim, claim_in, claim_of, ids, key, mail, message, owner, sighting, span};
@@ -160,6 +160,8 @@ pub async fn a_closed_store_says_so(fixture: Fixture) -> TestResult {
         store.get(&[Ref::from(key("1"))]).await.err(),
         store.page(&Query::all(Namespace::Inbox)).await.err(),
         store.counts(&Scope { namespace: Namespace::Inbox, topic: None }).await.err(),
+        store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.err(),
+        store.usage().await.err(),
         store.upkeep(Budget::new(1)).await.err(),
     ];
     for (place, error) in errors.into_iter().enumerate() {

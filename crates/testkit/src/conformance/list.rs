@@ -211,6 +211,10 @@ macro_rules! conformance {
                 a_listing_shows_what_time_has_brought
                 every_message_is_counted_once
                 a_topic_is_counted_apart
+                ready_topics_have_something_claimable
+                a_topic_is_ready_while_something_in_it_is
+                ready_topics_are_named_in_pages
+                usage_follows_what_is_held
             [repeats]
                 the_same_settlement_again_gets_the_same_answer
                 another_kind_is_not_a_repeat

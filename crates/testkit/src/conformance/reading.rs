@@ -1,17 +1,40 @@
-//! Reading: single messages, listings, counts.
+//! Reading: single messages, listings, counts, ready topics, usage.
 
 use oncebox_core::{
-    Action, DeadReason, Direction, Namespace, Omitted, PageSize, Query, Ref, Scope, Snapshot, State, Uid,
+    Action, Bound, Budget, DeadReason, Direction, Namespace, Omitted, PageSize, Query, ReadyTopics, Ref,
+    Scope, Snapshot, State, Topic, Uid, Usage,
 };
 
 use super::kit::{
-    Draft, LEASE, claim, claim_of, command, days, key, key_in, message, message_for, seconds, sighting, span,
-    topic,
+    Checked, Draft, LEASE, claim, claim_of, command, days, key, key_in, message, message_for, seconds,
+    sighting, span, topic,
 };
 use crate::fixture::{Fixture, TestResult};
 
 fn listed(messages: &[Snapshot<Omitted>]) -> Vec<&str> {
     messages.iter().map(|message| message.key.id.as_str()).collect()
+}
+
+impl Fixture {
+    /// The names of all ready topics, once upkeep leaves them no excuse to lag.
+    async fn ready_topics(&self, namespace: Namespace) -> Checked<Vec<String>> {
+        self.upkeep(Budget::new(1_000)).await?;
+        Ok(names(&self.store.ready_topics(&ReadyTopics::first(namespace)).await?))
+    }
+
+    async fn usage(&self) -> Checked<Usage> {
+        self.upkeep(Budget::new(1_000)).await?;
+        Ok(self.store.usage().await?)
+    }
+}
+
+fn names(topics: &[Topic]) -> Vec<String> {
+    topics.iter().map(|topic| topic.as_str().to_owned()).collect()
+}
+
+/// How much of a bound is used; none if the store has no such bound.
+fn used(usage: &Usage, name: &str) -> Option<u64> {
+    usage.bounds.iter().find(|bound| bound.name == name).map(|bound| bound.used)
 }
 
 /// What nobody knows is not found, and reading it records nothing.
@@ -170,6 +193,106 @@ pub async fn a_topic_is_counted_apart(fixture: Fixture) -> TestResult {
         let scope = Scope { namespace: Namespace::Inbox, topic: Some(topic(name)) };
         let counts = fixture.store.counts(&scope).await?;
         assert!(counts.estimated || (counts.ready, counts.leased) == (ready, leased), "{name}: {counts:?}");
+    }
+    Ok(())
+}
+
+/// A topic is ready if something in it is claimable: not leased, not waiting, not finished, not without content.
+/// Holds: RULE-04, RULE-15.
+pub async fn ready_topics_have_something_claimable(fixture: Fixture) -> TestResult {
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, [""; 0]);
+    let later = fixture.now().await.after(days(1));
+    let finished = message("done").topic("done").change(|message| message.policy.keep_finished = true);
+    fixture.finish(&finished).await?;
+    fixture.accept_all(&[message("1").topic("leased"), message("2").topic("retrying")]).await?;
+    fixture.take_by(&claim_of(&["leased"], 1)).await?;
+    let retrying = fixture.take_by(&claim_of(&["retrying"], 1)).await?;
+    fixture.settle(retrying.abandon(span(days(1)), None)).await?;
+    fixture.accept_all(&[message("3").topic("dead"), message("4").topic("scheduled").due(later)]).await?;
+    fixture.change(key("3"), Action::Cancel).await?;
+    fixture.accept(&message("5").topic("first").partition("p")).await?;
+    fixture.accept(&message("6").topic("behind").partition("p")).await?;
+    fixture.accept_all(&[message("7").topic("ready"), message("8").topic("ready").shard(1)]).await?;
+    fixture.accept(&command("acme", "9").topic("elsewhere")).await?;
+    fixture.begin(&key_in(Namespace::Ledger, "bus", "10")).await?;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, ["first", "ready"]);
+    assert_eq!(fixture.ready_topics(Namespace::Commands).await?, ["elsewhere"]);
+    assert_eq!(fixture.ready_topics(Namespace::Ledger).await?, [""; 0]);
+    Ok(())
+}
+
+/// A topic becomes ready and ceases to be with its messages: claims, settlements, due times, lease ends, expiries.
+/// Holds: RULE-15.
+pub async fn a_topic_is_ready_while_something_in_it_is(fixture: Fixture) -> TestResult {
+    let due = fixture.now().await.after(seconds(1));
+    fixture.accept_all(&[message("1").due(due), message("2").due(due).shard(1)]).await?;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, [""; 0]);
+    fixture.pass(seconds(1)).await;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, ["orders"]);
+    let first = fixture.take().await?;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, ["orders"], "one is left");
+    let second = fixture.take().await?;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, [""; 0], "none is left");
+    fixture.settle(first.release()).await?;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, ["orders"], "one came back");
+    fixture.change(first.uid, Action::Cancel).await?;
+    fixture.pass(LEASE).await;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, ["orders"], "the other's lease has ended");
+    fixture.change(second.uid, Action::Erase).await?;
+    let expires = fixture.now().await.after(seconds(1));
+    fixture.accept(&message("3").topic("short").expires(expires)).await?;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, ["short"]);
+    fixture.pass(seconds(1)).await;
+    assert_eq!(fixture.ready_topics(Namespace::Inbox).await?, [""; 0], "it has expired");
+    Ok(())
+}
+
+/// Ready topics are named in byte order, a page at a time; where a page begins, there need not be a topic.
+/// Holds: RULE-15.
+pub async fn ready_topics_are_named_in_pages(fixture: Fixture) -> TestResult {
+    let sorted = ["B", "Z", "a", "a b", "ab", "b", "é"];
+    for index in [4, 6, 0, 3, 5, 1, 2] {
+        fixture.accept(&message(sorted[index]).topic(sorted[index])).await?;
+    }
+    for size in [1, 3, 7, 1_000] {
+        let mut query = ReadyTopics { limit: PageSize::new(size)?, ..ReadyTopics::first(Namespace::Inbox) };
+        let mut found = Vec::new();
+        while found.len() <= sorted.len() {
+            let page = fixture.store.ready_topics(&query).await?;
+            assert!(page.len() <= size as usize, "{} on a page of {size}", page.len());
+            found.extend(names(&page));
+            if page.len() < size as usize {
+                break;
+            }
+            query.after = page.last().cloned();
+        }
+        assert_eq!(found, sorted, "in pages of {size}");
+    }
+    let after = ReadyTopics { after: Some(topic("a c")), ..ReadyTopics::first(Namespace::Inbox) };
+    assert_eq!(names(&fixture.store.ready_topics(&after).await?), ["ab", "b", "é"]);
+    Ok(())
+}
+
+/// Usage grows with what is taken in and shrinks with what is finished and erased; a store without bounds has none.
+/// Holds: RULE-20.
+pub async fn usage_follows_what_is_held(fixture: Fixture) -> TestResult {
+    let empty = fixture.usage().await?;
+    fixture.accept(&message("1").payload([b'x'; 10_000])).await?;
+    let taken_in = fixture.usage().await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.ack()).await?;
+    let finished = fixture.usage().await?;
+    fixture.change(delivery.uid, Action::Erase).await?;
+    let erased = fixture.usage().await?;
+    assert_eq!(erased, empty);
+    let course = |name| [&empty, &taken_in, &finished].map(|usage| used(usage, name).unwrap_or_default());
+    for (name, expected) in [(Bound::MESSAGES, [0, 1, 0]), (Bound::KEYS, [0, 1, 1])] {
+        assert!(used(&empty, name).is_none() || course(name) == expected, "{name}: {:?}", course(name));
+    }
+    if used(&empty, Bound::LIVE_BYTES).is_some() {
+        let [empty, taken_in, finished] = course(Bound::LIVE_BYTES);
+        assert!(taken_in >= empty + 10_000, "{empty}, then {taken_in}");
+        assert!(finished + 10_000 <= taken_in, "{taken_in}, then {finished}");
     }
     Ok(())
 }

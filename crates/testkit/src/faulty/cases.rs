@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncebox_core::{
     Accepted, Action, AttemptCount, Begun, Budget, Claim, DeadReason, Error, Extended, Kind, Observed,
-    Operated, Order, Query, Ref, RequestId, Settled, State, StoreExt,
+    Operated, Order, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt,
 };
 
 use super::{Fault, FaultPlan, FaultyStore, Operation};
@@ -206,6 +206,43 @@ pub async fn a_lost_extension_and_upkeep_are_harmless(fixture: Fixture) -> TestR
     lost(fixture.upkeep(Budget::new(10)).await)?;
     fixture.upkeep(Budget::new(10)).await?;
     assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
+    Ok(())
+}
+
+/// A read that fails before or after it was made changes nothing, and the next one is answered.
+/// Holds: RULE-13.
+pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
+    let (fixture, plan) = faulty(fixture);
+    fixture.accept(&message("1")).await?;
+    let namespace = key("1").namespace;
+    let (query, topics) = (Query::all(namespace), ReadyTopics::first(namespace));
+    let scope = Scope { namespace, topic: None };
+    let (store, target) = (&fixture.store, [Ref::from(key("1"))]);
+    let before = (
+        store.get(&target).await?,
+        store.page(&query).await?,
+        store.counts(&scope).await?,
+        store.ready_topics(&topics).await?,
+        store.usage().await?,
+    );
+    let reads =
+        [Operation::Get, Operation::Page, Operation::Counts, Operation::ReadyTopics, Operation::Usage];
+    for fault in [Fault::FailBefore, Fault::FailAfterCommit] {
+        for operation in reads {
+            plan.next_of(operation, fault);
+        }
+        lost(store.get(&target).await.map_err(Into::into))?;
+        lost(store.page(&query).await.map_err(Into::into))?;
+        lost(store.counts(&scope).await.map_err(Into::into))?;
+        lost(store.ready_topics(&topics).await.map_err(Into::into))?;
+        lost(store.usage().await.map_err(Into::into))?;
+        assert_eq!(plan.left(), 0);
+    }
+    assert_eq!(store.get(&target).await?, before.0);
+    assert_eq!(store.page(&query).await?, before.1);
+    assert_eq!(store.counts(&scope).await?, before.2);
+    assert_eq!(store.ready_topics(&topics).await?, before.3);
+    assert_eq!(store.usage().await?, before.4);
     Ok(())
 }
 

@@ -32,6 +32,7 @@ macro_rules! faulty_cases {
             a_lost_order_is_unchanged_on_repeat
             a_lost_begin_is_busy_until_its_lease_ends
             a_lost_extension_and_upkeep_are_harmless
+            a_lost_read_is_read_again
             a_delayed_call_that_is_given_up_did_nothing
             a_call_that_never_answers_happened
         }
