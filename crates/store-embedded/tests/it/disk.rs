@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use oncebox_store_embedded::disk::{Disk, DiskFile};
 
@@ -37,6 +37,11 @@ impl SimDisk {
     /// From now on files may, or may not, grow.
     pub(crate) fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
+    }
+
+    /// Nothing is written or synced before this is dropped: whoever tries waits.
+    pub(crate) fn stall(&self) -> RwLockWriteGuard<'_, ()> {
+        self.moment.write().unwrap()
     }
 
     fn lock(&self) -> MutexGuard<'_, Names> {

@@ -1,11 +1,16 @@
 //! Answers before the sync: the end of the process loses nothing, a power cut only the end of the history.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use oncebox_core::{
+    Key, Namespace, NewMessage, Payload, Query, ReadyTopics, Ref, Scope, Store, StoreExt, Topic,
+};
 use oncebox_store_embedded::{Durability, EmbeddedStore};
 use oncebox_system::uptime;
-use oncebox_testkit::ManualClock;
+use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use crate::disk::SimDisk;
 use crate::ledger::{Course, Ledger, Place};
@@ -113,4 +118,40 @@ fn what_is_older_than_the_interval_is_on_disk() {
             }
         }
     }
+}
+
+/// Whether a call answers without waiting for anybody.
+fn answers_at_once<T>(call: impl Future<Output = T>) -> bool {
+    matches!(pin!(call).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))
+}
+
+/// Whoever reads what is not on disk yet waits until it is.
+/// Holds: RULE-13.
+#[test]
+fn a_read_waits_for_what_it_read() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    let key = Key::inbox("durability", "1")?;
+    let message = NewMessage::new(key.clone(), Topic::new("topic")?, Payload::default());
+    let (query, topics) = (Query::all(Namespace::Inbox), ReadyTopics::first(Namespace::Inbox));
+    let scope = Scope { namespace: Namespace::Inbox, topic: None };
+    let target = [Ref::from(key)];
+    block_on(store.usage())?;
+    assert!(answers_at_once(store.usage()), "all is on disk");
+    {
+        let _stalled = disk.stall();
+        assert!(!answers_at_once(store.accept_one(&message)));
+        assert!(!answers_at_once(store.get(&target)));
+        assert!(!answers_at_once(store.page(&query)));
+        assert!(!answers_at_once(store.counts(&scope)));
+        assert!(!answers_at_once(store.ready_topics(&topics)));
+        assert!(!answers_at_once(store.usage()));
+    }
+    let (named, usage) = (block_on(store.ready_topics(&topics))?, block_on(store.usage())?);
+    assert_eq!(named, [message.content.topic]);
+    let left = open_on(&disk.after_power_cut(), &clock);
+    assert_eq!(block_on(left.ready_topics(&topics))?, named);
+    assert_eq!(block_on(left.usage())?, usage);
+    assert_eq!(usage.fullest().map(|bound| bound.used), Some(1));
+    Ok(())
 }

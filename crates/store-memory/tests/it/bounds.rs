@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use oncebox_core::machine::Capacity;
 use oncebox_core::{
-    Accepted, Action, Batch, Begin, Begun, Budget, Claim, Hold, Key, Namespace, NewMessage, Observed,
-    Operated, Order, Owner, Payload, Policy, Sighting, Span, StoreExt, Topic,
+    Accepted, Action, Batch, Begin, Begun, Bound, Budget, Claim, Hold, Key, Namespace, NewMessage, Observed,
+    Operated, Order, Owner, Payload, Policy, Sighting, Span, Store, StoreExt, Topic,
 };
 use oncebox_store_memory::{Options, Payloads};
 use oncebox_testkit::{Fixture, TestResult, block_on};
@@ -109,6 +109,50 @@ fn bytes_are_bounded_also_when_content_is_replaced() -> TestResult {
         let delivery = store.claim(&claim()).await?.remove(0);
         store.settle(&[delivery.ack()]).await?;
         assert!(matches!(store.accept_one(&message("3", vec![b'z'; 8_900])).await?, Accepted::New { .. }));
+        Ok(())
+    })
+}
+
+/// Takes in messages until there is no room, and tells the fullest bound before the last one and then.
+async fn fill(store: &dyn Store) -> [Option<Bound>; 2] {
+    let mut fullest = [None; 2];
+    for id in 0..100 {
+        let accepted = store.accept_one(&message(&id.to_string(), vec![b'x'; 1_000])).await.unwrap();
+        if let Accepted::Saturated { .. } = accepted {
+            return fullest;
+        }
+        fullest = [fullest[1], store.usage().await.unwrap().fullest().copied()];
+    }
+    panic!("there is room for 100 messages: {fullest:?}");
+}
+
+/// Holds: RULE-19, RULE-20.
+#[test]
+fn the_fullest_bound_is_the_one_that_saturates() -> TestResult {
+    block_on(async {
+        let usage = bounded(|_| ()).store.usage().await?;
+        let Capacity { messages_max, keys_max, live_bytes_max } = Capacity::default();
+        let bounds = [("messages", messages_max), ("keys", keys_max), ("live_bytes", live_bytes_max)];
+        assert_eq!(usage.bounds, bounds.map(|(name, limit)| Bound::new(name, 0, limit)));
+
+        let Fixture { store, .. } = bounded(|capacity| capacity.messages_max = 5);
+        let [before, full] = fill(&*store).await.map(|bound| bound.map(|bound| (bound.name, bound.used)));
+        assert_eq!((before, full), (Some(("messages", 4)), Some(("messages", 5))));
+
+        let Fixture { store, .. } = bounded(|capacity| capacity.keys_max = 5);
+        let [before, full] = fill(&*store).await.map(|bound| bound.map(|bound| (bound.name, bound.used)));
+        assert_eq!((before, full), (Some(("keys", 4)), Some(("keys", 5))));
+        // Room for keys comes back only when they are forgotten, not when their messages are done.
+        let delivery = store.claim(&claim()).await?.remove(0);
+        store.settle(&[delivery.ack()]).await?;
+        let fullest = store.usage().await?.fullest().copied().ok_or("there are bounds")?;
+        assert_eq!((fullest.name, fullest.used), ("keys", 5));
+
+        let Fixture { store, .. } = bounded(|capacity| capacity.live_bytes_max = 10_000);
+        let [_, full] = fill(&*store).await;
+        let full = full.ok_or("there are bounds")?;
+        assert_eq!((full.name, full.limit), ("live_bytes", 10_000));
+        assert!(full.share() > 0.8 && full.share() <= 1.0, "{full:?}");
         Ok(())
     })
 }
