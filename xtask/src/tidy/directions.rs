@@ -10,7 +10,7 @@ const RULES: [(&str, &[&str]); 18] = [
     ("core", &[]),
     ("system", &["core"]),
     ("store-*", &["core", "system"]),
-    ("oncebox", &["core", "system", "store-*"]),
+    ("oncebox", &["core", "system", "store-*", "testkit"]),
     ("wire", &["core"]),
     ("testkit", &["core", "system"]),
     ("capability", &[]),

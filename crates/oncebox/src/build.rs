@@ -1,0 +1,199 @@
+//! How an inbox is set up.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::limits::PAYLOAD_BYTES_MAX;
+use oncebox_core::{Clock, Divergence, Error, Hold, Invalid, Policy, Rng, Source, Store};
+use oncebox_system::{SystemClock, SystemRng};
+
+use crate::open;
+use crate::shared::Oncebox;
+use crate::telemetry::TraceContext;
+
+/// Largest payload unless set otherwise (SPEC rule 19).
+const PAYLOAD_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
+
+/// What an inbox is set to.
+pub(crate) struct Settings {
+    pub(crate) payload_bytes_max: usize,
+    /// What messages are accepted under.
+    pub(crate) policy: Policy,
+    /// By source, where it differs from the policy's.
+    pub(crate) divergence: HashMap<Source, Divergence>,
+    pub(crate) seen_keep: Option<Duration>,
+    pub(crate) dead_keep: Option<Duration>,
+    pub(crate) trace_context: Option<Arc<dyn TraceContext>>,
+}
+
+/// Sets up an inbox, then opens it.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), oncebox::Error> {
+/// let oncebox = oncebox::Oncebox::builder()
+///     .attempts_max(5)
+///     .keep(Duration::from_secs(7 * 24 * 60 * 60))
+///     .open("memory:")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Builder {
+    settings: Settings,
+    name: Option<Arc<str>>,
+    clock: Option<Arc<dyn Clock>>,
+    rng: Option<Box<dyn Rng>>,
+    problem: Option<Invalid>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let settings = Settings {
+            payload_bytes_max: PAYLOAD_BYTES_DEFAULT,
+            policy: Policy::INBOX,
+            divergence: HashMap::new(),
+            seen_keep: None,
+            dead_keep: None,
+            trace_context: None,
+        };
+        Self { settings, name: None, clock: None, rng: None, problem: None }
+    }
+}
+
+impl Builder {
+    /// Names the store in logs and health; its URL, without what may be secret, if not set.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Dead after so many deliveries that ended badly; 10 if not set (IBX-084). Stored with each message.
+    #[must_use]
+    pub fn attempts_max(mut self, attempts: u32) -> Self {
+        self.settings.policy.attempts_max = NonZeroU32::new(attempts);
+        if attempts == 0 {
+            self.refuse(Invalid::new("attempts_max", "must be greater than zero"));
+        }
+        self
+    }
+
+    /// How long duplicates of a handled message are known as such; 30 days if not set.
+    #[must_use]
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.settings.policy.hold.keep = Some(keep);
+        self
+    }
+
+    /// Largest payload taken in; 16 MiB if not set, 64 MiB at most.
+    #[must_use]
+    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.payload_bytes_max = bytes;
+        if bytes > PAYLOAD_BYTES_MAX {
+            self.refuse(Invalid::new("payload_bytes_max", "is over 64 MiB, which is the most a store takes"));
+        }
+        self
+    }
+
+    /// A handled message keeps its topic, payload, attributes and last error until it is forgotten.
+    #[must_use]
+    pub fn keep_finished(mut self) -> Self {
+        self.settings.policy.keep_finished = true;
+        self
+    }
+
+    /// What happens when a key comes again with other content: by default the newer content is written.
+    #[must_use]
+    pub fn on_divergence(mut self, divergence: Divergence) -> Self {
+        self.settings.policy.divergence = divergence;
+        self
+    }
+
+    /// The same, for one source.
+    #[must_use]
+    pub fn on_divergence_from(mut self, source: &str, divergence: Divergence) -> Self {
+        match Source::inbox(source) {
+            Ok(source) => drop(self.settings.divergence.insert(source, divergence)),
+            Err(invalid) => self.refuse(invalid),
+        }
+        self
+    }
+
+    /// Upkeep forgets what was only ever seen so long after it came; never if not set.
+    #[must_use]
+    pub fn seen_keep(mut self, keep: Duration) -> Self {
+        self.settings.seen_keep = Some(keep);
+        self
+    }
+
+    /// Upkeep forgets what is Dead so long after it died; never if not set.
+    #[must_use]
+    pub fn dead_keep(mut self, keep: Duration) -> Self {
+        self.settings.dead_keep = Some(keep);
+        self
+    }
+
+    /// Carries the trace of the sender over to the handler.
+    #[must_use]
+    pub fn trace_context(mut self, context: Arc<dyn TraceContext>) -> Self {
+        self.settings.trace_context = Some(context);
+        self
+    }
+
+    /// The clock that delays are counted from, and of a store that is opened here; the system's if not set.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The source of owners, request ids and jitter; the system's if not set.
+    #[must_use]
+    pub fn rng(mut self, rng: Box<dyn Rng>) -> Self {
+        self.rng = Some(rng);
+        self
+    }
+
+    /// Opens the store that `url` names; see [`Oncebox::open`].
+    pub async fn open(self, url: &str) -> Result<Oncebox, Error> {
+        let store = open::store(url, self.clock.clone()).await?;
+        self.named(open::name(url)).on(store)
+    }
+
+    /// Takes a store that is open already.
+    pub fn on(self, store: Arc<dyn Store>) -> Result<Oncebox, Error> {
+        if let Some(invalid) = self.problem {
+            return Err(invalid.into());
+        }
+        let name = self.name.unwrap_or_else(|| "store".into());
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
+        let rng = self.rng.unwrap_or_else(|| Box::new(SystemRng::default()));
+        Ok(Oncebox::new(store, name, clock, rng, self.settings))
+    }
+
+    fn named(mut self, name: &str) -> Self {
+        self.name.get_or_insert_with(|| name.into());
+        self
+    }
+
+    /// Remembers the first fault; opening tells it.
+    fn refuse(&mut self, invalid: Invalid) {
+        self.problem.get_or_insert(invalid);
+    }
+}
+
+impl Settings {
+    /// What a message from `source` is accepted under.
+    pub(crate) fn policy_for(&self, source: &Source) -> Policy {
+        let divergence = self.divergence.get(source).copied().unwrap_or(self.policy.divergence);
+        Policy { divergence, ..self.policy }
+    }
+
+    pub(crate) fn hold(&self) -> Hold {
+        self.policy.hold
+    }
+}

@@ -1,0 +1,77 @@
+//! A durable, idempotent inbox: it takes in each message once, and gets it handled.
+//!
+//! ```
+//! use oncebox::{Json, Message, Oncebox, Outcome, Worker};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Payment {
+//!     cents: u64,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), oncebox::Error> {
+//! let oncebox = Oncebox::open("memory:").await?;
+//!
+//! // A webhook arrives, and arrives again.
+//! let message = Message::new("payment.received", "stripe", "evt_1").json(&Payment { cents: 1_250 })?;
+//! let first = oncebox.inbox().enqueue(message.clone()).await?;
+//! let again = oncebox.inbox().enqueue(message).await?;
+//! assert_eq!((first.outcome, again.outcome), (Outcome::Accepted, Outcome::Duplicate));
+//!
+//! // A worker handles it.
+//! let stopped = Worker::new(&oncebox)
+//!     .on("payment.received", async |Json(payment): Json<Payment>| assert_eq!(payment.cents, 1_250))
+//!     .run_until_idle()
+//!     .await?;
+//! assert_eq!(stopped.handled, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Parts
+//! - [`Inbox`]: receiving. Application code that takes messages in needs nothing else.
+//! - [`Worker`]: handlers by topic, with leases, heartbeats, retries and a graceful stop.
+//! - [`WorkQueue`]: claiming and settling by hand, for those who write their own worker.
+//! - [`Operator`]: listing, redriving, cancelling, erasing.
+//! - [`Upkeep`], [`Health`]: what runs beside. A worker brings its own upkeep.
+//!
+//! # What it guarantees
+//! A key (source, id) is accepted once while it is held: by default until 30 days after its message was handled.
+//! Handlers run at least once: write them so that a second run does no harm.
+
+pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+mod build;
+mod handled;
+mod health;
+mod inbox;
+mod message;
+mod open;
+mod operator;
+mod queue;
+mod shared;
+mod upkeep;
+mod worker;
+
+pub use build::Builder;
+pub use bytes::Bytes;
+pub use health::{Finding, Health, Level};
+pub use inbox::{Inbox, Mark, Outcome, Receipt, Sighting};
+pub use message::Message;
+pub use oncebox_core::{
+    Attributes, Backoff, CallerHash, Clock, Counts, Cursor, DeadReason, Delivery, Direction, Divergence,
+    Error, Extended, Fence, Growth, Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Observed,
+    Omitted, Operated, Owner, Page, PageSize, Query, Ref, Rng, Settled, Snapshot, State as MessageState,
+    Store, Timestamp, Topic, Trace, Uid,
+};
+pub use operator::{Filter, Operator, Sweep};
+pub use queue::WorkQueue;
+pub use shared::Oncebox;
+pub use upkeep::Upkeep;
+pub use worker::{
+    BoxError, Context, Extract, Failed, Failure, FromState, Handler, HandlerFn, HandlerService, IntoResult,
+    Json, Rejection, Route, Running, State, Stopped, Text, Unhandled, Worker,
+};

@@ -1,0 +1,133 @@
+//! Operating: looking, redriving, cancelling, erasing; every change is told to the audit log.
+
+mod audit;
+mod sweep;
+
+use std::sync::Arc;
+
+use oncebox_core::{
+    Action, AttemptCount, Counts, Error, LastError, Namespace, Operated, Order, Page, Query, Ref, Scope,
+    Snapshot, StoreExt, Topic,
+};
+
+use crate::shared::Shared;
+
+use audit::Event;
+pub use sweep::{Filter, Sweep};
+
+/// Messages that are read at once, with their payloads, at most.
+const READ_AT_ONCE_MAX: usize = 64;
+
+/// Looks at messages and changes what becomes of them, on behalf of an actor. Needs no lease.
+///
+/// Every change is an event of `tracing` with the target `oncebox::audit`: what happened, to which message, by whom, why,
+/// and the last error that the message had.
+#[derive(Clone)]
+pub struct Operator {
+    shared: Arc<Shared>,
+    actor: Arc<str>,
+    reason: Arc<str>,
+}
+
+impl Operator {
+    pub(crate) fn new(shared: Arc<Shared>, actor: Arc<str>) -> Self {
+        Self { shared, actor, reason: "".into() }
+    }
+
+    /// Why: the audit events say so.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<Arc<str>>) -> Self {
+        self.reason = reason.into();
+        self
+    }
+
+    /// One page of a listing. Begin with [`Query::all`], and go on with the cursor that a page gives.
+    pub async fn page(&self, query: &Query) -> Result<Page, Error> {
+        self.shared.store.page(query).await
+    }
+
+    /// How many messages stand where, of one topic or of all.
+    pub async fn counts(&self, topic: Option<&str>) -> Result<Counts, Error> {
+        let topic = topic.map(Topic::inbox).transpose()?;
+        self.shared.store.counts(&Scope { namespace: Namespace::Inbox, topic }).await
+    }
+
+    /// Everything that is known about a message.
+    pub async fn show(&self, target: impl Into<Ref>) -> Result<Option<Snapshot>, Error> {
+        self.shared.store.get_one(&target.into()).await
+    }
+
+    /// A Dead message comes back: its attempts count anew, and it takes the newest place of its topic.
+    pub async fn redrive(&self, target: impl Into<Ref>) -> Result<Operated, Error> {
+        self.order_one(target.into(), redriven()).await
+    }
+
+    /// The same for many, one outcome each, in order.
+    pub async fn redrive_all(&self, targets: &[Ref]) -> Result<Vec<Operated>, Error> {
+        self.order(self.with_errors(targets).await?, &redriven()).await
+    }
+
+    /// The same for all that match: those that were there when it began, up to the filter's limit.
+    pub async fn redrive_where(&self, filter: &Filter) -> Result<Sweep, Error> {
+        self.sweep(filter, &redriven()).await
+    }
+
+    /// A message that is not finished becomes Dead with reason `cancelled`.
+    pub async fn cancel(&self, target: impl Into<Ref>) -> Result<Operated, Error> {
+        self.order_one(target.into(), Action::Cancel).await
+    }
+
+    /// Nothing remains of a message, not even that it was there: should it come again, it is new.
+    pub async fn erase(&self, target: impl Into<Ref>) -> Result<Operated, Error> {
+        self.order_one(target.into(), Action::Erase).await
+    }
+
+    /// Erases all that match: those that were there when it began, up to the filter's limit.
+    pub async fn purge(&self, filter: &Filter) -> Result<Sweep, Error> {
+        self.sweep(filter, &Action::Erase).await
+    }
+
+    /// How many [`Operator::redrive_where`] or [`Operator::purge`] would look at; changes nothing.
+    pub async fn preview(&self, filter: &Filter) -> Result<Sweep, Error> {
+        self.look(filter).await
+    }
+
+    async fn order_one(&self, target: Ref, action: Action) -> Result<Operated, Error> {
+        match self.order(self.with_errors(&[target]).await?, &action).await?.pop() {
+            Some(Operated::Saturated { retry_after }) => Err(Error::saturated(retry_after)),
+            Some(operated) => Ok(operated),
+            None => unreachable!("a store gives one outcome per item"),
+        }
+    }
+
+    /// Reads the last errors before a change hides them, for the audit log.
+    async fn with_errors(&self, targets: &[Ref]) -> Result<Vec<(Ref, Option<LastError>)>, Error> {
+        let mut found = Vec::new();
+        for targets in targets.chunks(READ_AT_ONCE_MAX) {
+            let messages = self.shared.store.get(targets).await?;
+            let errors = messages.into_iter().map(|message| message.and_then(|message| message.last_error));
+            found.extend(targets.iter().cloned().zip(errors));
+        }
+        Ok(found)
+    }
+
+    async fn order(
+        &self,
+        targets: Vec<(Ref, Option<LastError>)>,
+        action: &Action,
+    ) -> Result<Vec<Operated>, Error> {
+        let (targets, errors): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
+        let orders = targets.into_iter().map(|target| Order { target, action: action.clone() });
+        let operated = self.shared.store.operate(&orders.collect::<Vec<_>>()).await?;
+        for (operated, last_error) in operated.iter().zip(errors) {
+            if let Operated::Changed(receipt) = operated {
+                Event::of(action).tell(self, receipt.uid, last_error.as_ref());
+            }
+        }
+        Ok(operated)
+    }
+}
+
+fn redriven() -> Action {
+    Action::Redrive { attempts: AttemptCount::Reset }
+}

@@ -1,0 +1,161 @@
+//! The loop of a worker: one task that owns everything it decides on.
+//!
+//! At any time at most one call settles and claims, and one extends. While they are under way handlers go on, results
+//! gather, and the next call takes all of them along.
+
+mod claiming;
+mod leases;
+mod settling;
+mod stopping;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{Claim, Error, Interest, Namespace, Owner, Wakeups};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
+
+use super::Stopped;
+use super::attempt::Ended;
+use super::calls::{ExtendCall, WorkCall, answered};
+use super::held::Held;
+use super::options::Options;
+use super::route::Lanes;
+use crate::health::Pulse;
+use crate::shared::Shared;
+use crate::telemetry;
+use stopping::Mode;
+
+/// The loop turns at least so often, for health to see.
+const TURN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a running worker is told.
+pub(super) enum Command {
+    Pause,
+    Resume,
+    /// Pauses, and answers when nothing is held any more.
+    Drain(oneshot::Sender<()>),
+    Stop,
+}
+
+pub(super) struct Engine {
+    shared: Arc<Shared>,
+    options: Options,
+    owner: Owner,
+    lanes: Lanes,
+    pulse: Arc<Pulse>,
+    wakeups: Box<dyn Wakeups>,
+    held: Held,
+    tasks: JoinSet<Ended>,
+    work: Option<WorkCall>,
+    extend: Option<ExtendCall>,
+    /// Claims whose answer was lost, and when they were made: asked for again, by the same request ids, before others.
+    unanswered: Option<(Vec<Claim>, Instant)>,
+    /// Not before this moment is a failed call repeated.
+    retry_at: Option<Instant>,
+    failures: u32,
+    appetite: claiming::Appetite,
+    next_beat: Instant,
+    mode: Mode,
+    /// Those who wait until nothing is held.
+    draining: Vec<oneshot::Sender<()>>,
+    stopped: Stopped,
+}
+
+impl Engine {
+    pub(super) fn new(shared: Arc<Shared>, options: Options, lanes: Lanes, until_idle: bool) -> Self {
+        let owner = options.owner.unwrap_or_else(|| shared.owner());
+        let interest = Interest { namespace: Namespace::Inbox, topics: lanes.interest() };
+        let wakeups = shared.store.wakeups(interest);
+        let pulse = shared.pulses.start("worker");
+        let now = Instant::now();
+        Self {
+            appetite: claiming::Appetite::new(now, options.poll_interval),
+            next_beat: now + options.lease / 3,
+            mode: if until_idle { Mode::UntilIdle { checked: false } } else { Mode::Working },
+            shared,
+            options,
+            owner,
+            lanes,
+            pulse,
+            wakeups,
+            held: Held::default(),
+            tasks: JoinSet::new(),
+            work: None,
+            extend: None,
+            unanswered: None,
+            retry_at: None,
+            failures: 0,
+            draining: Vec::new(),
+            stopped: Stopped::default(),
+        }
+    }
+
+    /// Works until it is told to stop, or the store cannot be worked on any more.
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<Stopped, Error> {
+        loop {
+            let now = Instant::now();
+            self.pulse.turned();
+            self.watch_leases(now);
+            self.start_queued(now);
+            self.call_store(now);
+            self.extend_leases(now);
+            if self.has_ended(now) {
+                return Ok(self.stopped);
+            }
+            let timer = self.next_timer(now);
+            tokio::select! {
+                biased;
+                command = commands.recv(), if !self.mode.is_stopping() => {
+                    self.obey(command.unwrap_or(Command::Stop));
+                }
+                (answer, about, sent_at) = answered(&mut self.work) => self.worked(answer, about, sent_at)?,
+                (answer, about, sent_at) = answered(&mut self.extend) => self.extended(answer, &about, sent_at)?,
+                Some(ended) = self.tasks.join_next() => {
+                    self.ended(ended);
+                    while let Some(ended) = self.tasks.try_join_next() {
+                        self.ended(ended);
+                    }
+                }
+                () = self.wakeups.wait(), if !self.appetite.hungry => self.appetite.woken(),
+                () = sleep_until(timer) => {}
+            }
+        }
+    }
+
+    /// Notes that a call failed. What cannot succeed later ends the worker.
+    fn failed(&mut self, call: &'static str, error: Error) -> Result<(), Error> {
+        self.pulse.failed(&error);
+        telemetry::call_failed(call);
+        let store = &self.shared.name;
+        if !error.is_retryable() {
+            tracing::error!(%store, call, %error, "the store cannot be worked on: the worker ends");
+            return Err(error);
+        }
+        warn!(%store, call, %error, "a call failed and is repeated");
+        Ok(())
+    }
+
+    /// How long to wait before a failed call is repeated.
+    fn pause_after_failure(&self) -> Duration {
+        let shortest = Duration::from_millis(50);
+        let longest = self.options.poll_interval_max.max(shortest);
+        let pause = shortest.saturating_mul(1 << self.failures.min(16)).min(longest);
+        pause.mul_f64(0.5 + self.shared.fraction() / 2.0)
+    }
+
+    /// When there is something to do even if nothing happens.
+    fn next_timer(&mut self, now: Instant) -> Instant {
+        let idle = self.work.is_none();
+        let retry = self.retry_at.filter(|_| idle);
+        let poll = (idle && self.retry_at.is_none()).then(|| self.next_claim(now)).flatten();
+        let beat = (self.extend.is_none() && !self.held.is_empty()).then_some(self.next_beat);
+        let watch = self.held.watch;
+        let start = if self.held.queue.is_empty() { None } else { self.lanes.next_rate(now) };
+        let stop = self.mode.next_deadline();
+        let moments = [retry, poll, beat, watch, start, stop];
+        moments.into_iter().flatten().min().unwrap_or(now + TURN_INTERVAL).min(now + TURN_INTERVAL)
+    }
+}

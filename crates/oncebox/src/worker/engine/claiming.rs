@@ -1,0 +1,226 @@
+//! When to ask for more, and for how much; and starting what has come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{Batch, Claim, Delivery, Namespace, RequestId, Span, Verdict};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::Engine;
+use crate::telemetry;
+use crate::worker::attempt::{Attempt, Ticket};
+use crate::worker::calls::{Reach, Work};
+use crate::worker::context::Context;
+use crate::worker::held::{Item, Phase};
+use crate::worker::options::Unhandled;
+use crate::worker::route::{Share, Shares};
+
+/// Handlers that take longer gain nothing from messages claimed ahead, and those would wait here while another worker is
+/// idle.
+const LOOK_AHEAD_HANDLER_MAX: Duration = Duration::from_millis(100);
+
+/// Whether a claim is worth it, and how fast handlers are.
+pub(super) struct Appetite {
+    /// A claim may bring something at once.
+    pub(super) hungry: bool,
+    /// When to ask even so.
+    next_poll: Instant,
+    /// The present interval between polls, which grows while nothing comes.
+    interval: Duration,
+    /// A topic that had used up its rate may go on then.
+    rated_until: Option<Instant>,
+    /// How long handlers run, smoothed; none before the first has ended.
+    handler_time: Option<Duration>,
+}
+
+impl Appetite {
+    pub(super) fn new(now: Instant, interval: Duration) -> Self {
+        Self { hungry: true, next_poll: now, interval, rated_until: None, handler_time: None }
+    }
+
+    pub(super) fn woken(&mut self) {
+        self.hungry = true;
+    }
+
+    pub(super) fn ran(&mut self, time: Duration) {
+        self.handler_time = Some(self.handler_time.map_or(time, |before| (before * 7 + time) / 8));
+    }
+
+    fn looks_ahead(&self) -> bool {
+        self.handler_time.is_some_and(|time| time < LOOK_AHEAD_HANDLER_MAX)
+    }
+}
+
+impl Engine {
+    /// How many more messages there is room for.
+    fn room(&self) -> usize {
+        if !self.mode.claims() {
+            return 0;
+        }
+        let ahead = self.options.look_ahead && self.appetite.looks_ahead();
+        let limit = self.options.concurrency * if ahead { 2 } else { 1 };
+        limit.saturating_sub(self.tasks.len() + self.held.queue.len()).min(self.options.batch as usize)
+    }
+
+    /// When to claim next, if there is room.
+    pub(super) fn next_claim(&self, now: Instant) -> Option<Instant> {
+        if self.room() == 0 {
+            return None;
+        }
+        let poll = if self.appetite.hungry { now } else { self.appetite.next_poll };
+        Some(self.appetite.rated_until.map_or(poll, |rate| poll.min(rate)))
+    }
+
+    /// New claims, if they are worth it, and whom they reach.
+    pub(super) fn claims(&mut self, now: Instant) -> (Vec<Claim>, Reach) {
+        if self.next_claim(now).is_none_or(|at| now < at) {
+            return (Vec::new(), Reach::default());
+        }
+        let Shares { list, covered, complete } = self.lanes.shares(self.room(), now);
+        // What wakes from here on came after the claim, or is in it.
+        self.appetite.hungry = false;
+        self.appetite.next_poll = now + self.appetite.interval;
+        self.appetite.rated_until = self.lanes.next_rate(now);
+        let lease = Span::lease(self.options.lease).expect("the lease is checked when the worker is built");
+        let claim = |Share { topics, messages }: Share| {
+            let batch = u32::try_from(messages).ok().and_then(|messages| Batch::new(messages).ok());
+            let mut claim = Claim::new(Namespace::Inbox, self.owner, lease, batch.unwrap_or(Batch::ONE));
+            claim.topics = topics;
+            claim.request = Some(RequestId::from_u128(self.shared.random()));
+            claim
+        };
+        (list.into_iter().map(claim).collect(), Reach { covered, complete })
+    }
+
+    /// Takes in what was claimed, and decides when to ask again.
+    pub(super) fn claimed(
+        &mut self,
+        Work { claims, claimed_at, reach, .. }: &Work,
+        deliveries: Vec<Vec<Delivery>>,
+        sent_at: Instant,
+    ) {
+        if claims.is_empty() {
+            return;
+        }
+        let full = claims.iter().zip(&deliveries).any(|(claim, got)| got.len() >= claim.batch.get() as usize);
+        let count: usize = deliveries.iter().map(Vec::len).sum();
+        debug!(store = %self.shared.name, owner = %self.owner, claimed = count, "claimed");
+        let now = Instant::now();
+        let deadline = self.granted_until(*claimed_at, sent_at, now);
+        for delivery in deliveries.into_iter().flatten() {
+            self.take(delivery, deadline, claimed_at.is_some());
+        }
+        self.appetite.hungry |= full || !reach.covered;
+        self.appetite.interval = match count {
+            0 => (self.appetite.interval * 2)
+                .min(self.options.poll_interval_max.max(self.options.poll_interval)),
+            _ => self.options.poll_interval,
+        };
+        let jitter = 0.9 + self.shared.fraction() / 5.0;
+        self.appetite.next_poll = now + self.appetite.interval.mul_f64(jitter);
+        self.mode.claimed(count == 0 && reach.complete && self.held.is_empty());
+    }
+
+    /// Until when leases that were granted just now last, by our clock and at least.
+    fn granted_until(&mut self, claimed_at: Option<Instant>, sent_at: Instant, now: Instant) -> Instant {
+        let Some(first) = claimed_at else { return sent_at + self.options.lease };
+        // Granted long ago perhaps: nothing of it starts before a heartbeat has made the lease a fresh one.
+        self.next_beat = now;
+        (first + self.options.lease).max(now + self.options.lease / 3)
+    }
+
+    fn take(&mut self, delivery: Delivery, deadline: Instant, repeated: bool) {
+        let ticket: Ticket = (delivery.uid, delivery.lease.fence);
+        // A claim that was asked for again brings what it brought before.
+        if self.held.contains(&ticket) {
+            return;
+        }
+        let lane = self.lanes.find(&delivery.content.topic);
+        let ahead = repeated || self.tasks.len() + self.held.queue.len() >= self.options.concurrency;
+        let item = Item { delivery: Arc::new(delivery), lane, deadline, phase: Phase::Queued { ahead } };
+        let Some(lane) = lane else { return self.unhandled(ticket, item) };
+        self.held.insert(ticket, item);
+        if self.mode.starts() {
+            self.lanes.all[lane].queued += 1;
+            self.held.queue.push_back(ticket);
+        } else {
+            self.held.settle(ticket, Verdict::Release);
+        }
+    }
+
+    /// A message whose topic nobody here handles (IBX-074).
+    fn unhandled(&mut self, ticket: Ticket, item: Item) {
+        let delivery = item.delivery.clone();
+        let topic = &delivery.content.topic;
+        warn!(store = %self.shared.name, %topic, id = %delivery.key.id, "no handler for this topic");
+        let error = oncebox_core::LastError::new("no handler for this topic");
+        let verdict = match self.options.unhandled {
+            Unhandled::Dead => Verdict::Fail { reason: oncebox_core::DeadReason::Unhandled, error },
+            Unhandled::Abandon | Unhandled::Leave => {
+                let failures = delivery.attempts.saturating_add(1);
+                Verdict::Abandon { delay: self.shared.delay(&self.options.backoff, failures), error }
+            }
+        };
+        self.held.insert(ticket, item);
+        self.held.settle(ticket, verdict);
+    }
+
+    /// Starts what waits, in order, as far as slots and the limits of its topic allow.
+    pub(super) fn start_queued(&mut self, now: Instant) {
+        if !self.mode.starts() {
+            return;
+        }
+        let mut later = Vec::new();
+        while self.tasks.len() < self.options.concurrency
+            && let Some(ticket) = self.held.queue.pop_front()
+        {
+            if !self.start(ticket, now) {
+                later.push(ticket);
+            }
+        }
+        for ticket in later.into_iter().rev() {
+            self.held.queue.push_front(ticket);
+        }
+    }
+
+    /// Starts one; false if it has to wait.
+    fn start(&mut self, ticket: Ticket, now: Instant) -> bool {
+        let busy = self.held.busy.contains(&ticket.0);
+        let Some(item) = self.held.get_mut(&ticket) else { return true };
+        let (Some(place), Phase::Queued { ahead }) = (item.lane, &item.phase) else { return true };
+        let lane = &mut self.lanes.all[place];
+        // What has waited here starts only with most of its lease left: the next heartbeat makes it so.
+        let stale = *ahead && item.deadline.saturating_duration_since(now) < self.options.lease * 2 / 3;
+        if stale {
+            self.next_beat = now;
+        }
+        if busy || stale || !lane.may_start(now) {
+            return false;
+        }
+        if let Some(rate) = &mut lane.rate {
+            rate.take(now);
+        }
+        lane.queued -= 1;
+        lane.running += 1;
+        let cancellation = CancellationToken::new();
+        item.phase = Phase::Running { cancellation: cancellation.clone(), lost: false };
+        let delivery = item.delivery.clone();
+        if delivery.deliveries <= 1 {
+            lane.metrics.waited(self.shared.clock.now().since(delivery.accepted_at));
+        }
+        let trace_context = self.shared.settings.trace_context.as_deref();
+        let attempt = Attempt {
+            ticket,
+            endpoint: lane.endpoint.clone(),
+            timeout: lane.settings.timeout.or(self.options.timeout),
+            span: telemetry::handling(&self.shared.name, &delivery, trace_context),
+            context: Context::new(delivery, cancellation.clone(), self.shared.clone()),
+            cancellation,
+        };
+        self.held.busy.insert(ticket.0);
+        self.tasks.spawn(attempt.run());
+        true
+    }
+}

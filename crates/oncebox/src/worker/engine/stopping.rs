@@ -1,0 +1,139 @@
+//! Pausing, draining, stopping.
+
+use std::time::Duration;
+
+use oncebox_core::Verdict;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{Command, Engine};
+use crate::worker::held::Phase;
+
+/// After the budget cancelled handlers end, and the store is told that their messages are free, within this time.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What the loop is after.
+pub(super) enum Mode {
+    Working,
+    /// Works until nothing is to be had: a claim that reached every topic brought nothing while nothing was held.
+    UntilIdle {
+        checked: bool,
+    },
+    Paused,
+    Stopping {
+        cancel_at: Instant,
+        cancelled: bool,
+    },
+}
+
+impl Mode {
+    /// Whether more is asked for.
+    pub(super) fn claims(&self) -> bool {
+        matches!(self, Self::Working | Self::UntilIdle { .. })
+    }
+
+    /// Whether what waits is started.
+    pub(super) fn starts(&self) -> bool {
+        matches!(self, Self::Working | Self::UntilIdle { .. })
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self, Self::Stopping { .. })
+    }
+
+    /// A claim was answered, and `nothing` was there.
+    pub(super) fn claimed(&mut self, nothing: bool) {
+        if let Self::UntilIdle { checked } = self {
+            *checked = nothing;
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Stopping { cancel_at, cancelled: false } => Some(*cancel_at),
+            Self::Stopping { cancel_at, cancelled: true } => Some(*cancel_at + GRACE),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Pause => self.pause(),
+            Command::Resume => {
+                self.mode = Mode::Working;
+                self.appetite.woken();
+                info!(store = %self.shared.name, "the worker goes on");
+            }
+            Command::Drain(done) => {
+                self.pause();
+                self.draining.push(done);
+            }
+            Command::Stop => {
+                let cancel_at = Instant::now() + self.options.stop_budget;
+                self.mode = Mode::Stopping { cancel_at, cancelled: false };
+                self.release_queued();
+                info!(store = %self.shared.name, running = self.tasks.len(), "the worker stops");
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        self.mode = Mode::Paused;
+        self.release_queued();
+        info!(store = %self.shared.name, running = self.tasks.len(), "the worker pauses");
+    }
+
+    /// What no handler has begun goes to other workers.
+    fn release_queued(&mut self) {
+        for ticket in std::mem::take(&mut self.held.queue) {
+            if let Some(lane) = self.held.item(&ticket).and_then(|item| item.lane) {
+                self.lanes.all[lane].queued -= 1;
+            }
+            self.held.settle(ticket, Verdict::Release);
+        }
+    }
+
+    /// Whether there is nothing more to do. Cancels handlers, and gives up, when their time has come.
+    pub(super) fn has_ended(&mut self, now: Instant) -> bool {
+        let empty = self.held.is_empty() && self.work.is_none() && self.unanswered.is_none();
+        if empty {
+            for done in self.draining.drain(..) {
+                // Whoever waited may have gone.
+                let _ = done.send(());
+            }
+        }
+        match self.mode {
+            Mode::Working | Mode::Paused => false,
+            Mode::UntilIdle { checked } => {
+                if empty && !checked {
+                    // What was handled since the last claim may have made something else ready.
+                    self.appetite.woken();
+                }
+                empty && checked
+            }
+            Mode::Stopping { .. } if empty => true,
+            Mode::Stopping { cancel_at, cancelled } => {
+                if now >= cancel_at && !cancelled {
+                    self.cancel_running();
+                    self.mode = Mode::Stopping { cancel_at, cancelled: true };
+                }
+                let given_up = now >= cancel_at + GRACE;
+                if given_up {
+                    self.stopped.unsettled = self.held.len() as u64;
+                    warn!(store = %self.shared.name, unsettled = self.held.len(), "stopped without having settled all");
+                }
+                given_up
+            }
+        }
+    }
+
+    fn cancel_running(&self) {
+        for (_, item) in self.held.items() {
+            if let Phase::Running { cancellation, .. } = &item.phase {
+                cancellation.cancel();
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a worker is set to.
+
+use std::time::Duration;
+
+use oncebox_core::limits::{CLAIM_MESSAGES_MAX, DURATION_MAX};
+use oncebox_core::{Backoff, Invalid, Owner};
+use tracing::warn;
+
+/// What becomes of messages whose topic has no handler in the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Unhandled {
+    /// They are left for workers that have one; upkeep warns of them.
+    #[default]
+    Leave,
+    /// They are claimed and abandoned: an attempt is spent, and they come again.
+    Abandon,
+    /// They are claimed and become Dead with reason `unhandled`.
+    Dead,
+}
+
+/// What a worker is set to.
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    pub(super) owner: Option<Owner>,
+    pub(super) concurrency: usize,
+    pub(super) batch: u32,
+    pub(super) lease: Duration,
+    pub(super) poll_interval: Duration,
+    pub(super) poll_interval_max: Duration,
+    pub(super) stop_budget: Duration,
+    pub(super) call_timeout: Duration,
+    pub(super) timeout: Option<Duration>,
+    pub(super) backoff: Backoff,
+    pub(super) attempts_max: Option<u32>,
+    pub(super) unhandled: Unhandled,
+    pub(super) look_ahead: bool,
+    pub(super) upkeep: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            owner: None,
+            concurrency: 16,
+            batch: 50,
+            lease: Duration::from_secs(30),
+            poll_interval: Duration::from_millis(500),
+            poll_interval_max: Duration::from_secs(5),
+            stop_budget: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(10),
+            timeout: None,
+            backoff: Backoff::INBOX,
+            attempts_max: None,
+            unhandled: Unhandled::Leave,
+            look_ahead: true,
+            upkeep: true,
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) -> Result<(), Invalid> {
+        let durations = [
+            ("lease", self.lease),
+            ("poll interval", self.poll_interval),
+            ("call timeout", self.call_timeout),
+            ("timeout", self.timeout.unwrap_or(Duration::MAX)),
+        ];
+        if let Some((field, _)) = durations.into_iter().find(|(_, duration)| duration.is_zero()) {
+            return Err(Invalid::new(field, "must be greater than zero"));
+        }
+        if self.lease > DURATION_MAX {
+            return Err(Invalid::new("lease", "is longer than ten years"));
+        }
+        if self.concurrency == 0 {
+            return Err(Invalid::new("concurrency", "must be greater than zero"));
+        }
+        if self.concurrency > CLAIM_MESSAGES_MAX as usize {
+            return Err(Invalid::new("concurrency", "is over 10000: run more workers"));
+        }
+        if self.batch == 0 {
+            return Err(Invalid::new("batch size", "must be greater than zero"));
+        }
+        if self.attempts_max == Some(0) {
+            return Err(Invalid::new("attempts_max", "must be greater than zero"));
+        }
+        Ok(())
+    }
+
+    /// Says what works but is not wise (IBX-119, IBX-120).
+    pub(super) fn warn(&self) {
+        if !(Duration::from_secs(10)..=Duration::from_secs(300)).contains(&self.lease) {
+            let lease = self.lease;
+            warn!(
+                ?lease,
+                "the lease is outside 10 to 300 s: short ones are lost to hiccups, long ones delay recovery"
+            );
+        }
+        if self.batch > 100 {
+            warn!(batch = self.batch, "the batch is over 100: what one worker holds, others wait for");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! From how a run ended to what the store shall hear.
+
+use std::time::Duration;
+
+use oncebox_core::{DeadReason, Delivery, Span, Verdict};
+
+use super::failure::{Failure, Wish};
+use super::options::Options;
+use super::route::RouteSettings;
+use crate::shared::Shared;
+
+/// What the store shall hear about a failed delivery.
+pub(super) fn of_failure(
+    shared: &Shared,
+    options: &Options,
+    route: &RouteSettings,
+    delivery: &Delivery,
+    failure: &Failure,
+) -> Verdict {
+    let error = failure.last_error();
+    let failures = delivery.attempts.saturating_add(1);
+    let limit = route.attempts_max.or(options.attempts_max);
+    let given_up = limit.is_some_and(|limit| failures >= limit);
+    let backoff = route.backoff.as_ref().unwrap_or(&options.backoff);
+    match failure.wish {
+        Wish::Dead => Verdict::Fail { reason: DeadReason::Failed, error },
+        Wish::Undecodable => Verdict::Fail { reason: DeadReason::Undecodable, error },
+        Wish::Retry | Wish::RetryAfter(_) if given_up => {
+            Verdict::Fail { reason: DeadReason::Exhausted, error }
+        }
+        Wish::Retry => Verdict::Abandon { delay: shared.delay(backoff, failures), error },
+        Wish::RetryAfter(delay) => {
+            let delay = Span::delay(delay.max(Duration::from_millis(1)));
+            Verdict::Abandon { delay: delay.unwrap_or_else(|_| shared.delay(backoff, failures)), error }
+        }
+    }
+}
