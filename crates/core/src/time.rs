@@ -1,7 +1,7 @@
 //! Store time: whole milliseconds since 1970. The core never reads a clock; it is told the time.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::error::Invalid;
 use crate::limits::DURATION_MAX;
@@ -37,14 +37,6 @@ impl Timestamp {
     /// How long after `earlier` this is; zero if it is not.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl From<SystemTime> for Timestamp {
-    /// A moment before 1970 counts as 1970.
-    fn from(time: SystemTime) -> Self {
-        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 }
 

@@ -60,7 +60,7 @@ pub use build::Builder;
 pub use bytes::Bytes;
 pub use health::{Finding, Health, Level};
 pub use inbox::{Inbox, Mark, Outcome, Receipt, Sighting};
-pub use message::Message;
+pub use message::{Message, Moment};
 pub use oncebox_core::{
     Attributes, Backoff, CallerHash, Clock, Counts, Cursor, DeadReason, Delivery, Direction, Divergence,
     Error, Extended, Fence, Growth, Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Observed,

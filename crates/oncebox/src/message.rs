@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use oncebox_core::{
     Attributes, CallerHash, Clock, Delivery, Error, Id, Invalid, Key, Kind, Namespace, NewMessage, Partition,
     Payload, Source, Timestamp, Topic, Trace,
 };
+use oncebox_system::timestamp;
 use serde::Serialize;
 
 use crate::build::Settings;
@@ -19,7 +20,7 @@ use crate::build::Settings;
 /// is enqueued. The payload and the values of attributes stay out of `Debug` output.
 ///
 /// ```
-/// # use std::time::Duration;
+/// # use std::time::{Duration, SystemTime};
 /// use oncebox::Message;
 ///
 /// let message = Message::new("invoice.due", "billing", "inv_17")
@@ -45,18 +46,42 @@ pub struct Message {
     problem: Option<Invalid>,
 }
 
+/// A moment of the sender's: a [`SystemTime`] or a [`Timestamp`].
 #[derive(Debug, Clone, Copy)]
-enum Moment {
+pub struct Moment(When);
+
+#[derive(Debug, Clone, Copy)]
+enum When {
     At(Timestamp),
     In(Duration),
 }
 
 impl Moment {
     fn seen_from(self, clock: &dyn Clock) -> Timestamp {
-        match self {
-            Self::At(moment) => moment,
-            Self::In(delay) => clock.now().after(delay),
+        match self.0 {
+            When::At(moment) => moment,
+            When::In(delay) => clock.now().after(delay),
         }
+    }
+
+    fn fixed(self) -> Option<Timestamp> {
+        match self.0 {
+            When::At(moment) => Some(moment),
+            When::In(_) => None,
+        }
+    }
+}
+
+impl From<Timestamp> for Moment {
+    fn from(moment: Timestamp) -> Self {
+        Self(When::At(moment))
+    }
+}
+
+impl From<SystemTime> for Moment {
+    /// One before 1970 counts as 1970.
+    fn from(time: SystemTime) -> Self {
+        timestamp(time).into()
     }
 }
 
@@ -129,29 +154,29 @@ impl Message {
 
     /// Not handled before this moment; one that has passed means at once (IBX-023, IBX-024).
     #[must_use]
-    pub fn due_at(mut self, due: impl Into<Timestamp>) -> Self {
-        self.due = Some(Moment::At(due.into()));
+    pub fn due_at(mut self, due: impl Into<Moment>) -> Self {
+        self.due = Some(due.into());
         self
     }
 
     /// Not handled before so much time has passed since it was enqueued.
     #[must_use]
     pub fn due_in(mut self, delay: Duration) -> Self {
-        self.due = Some(Moment::In(delay));
+        self.due = Some(Moment(When::In(delay)));
         self
     }
 
     /// Dead from this moment on unless it is handled or in a handler's hands by then.
     #[must_use]
-    pub fn expires_at(mut self, expires: impl Into<Timestamp>) -> Self {
-        self.expires = Some(Moment::At(expires.into()));
+    pub fn expires_at(mut self, expires: impl Into<Moment>) -> Self {
+        self.expires = Some(expires.into());
         self
     }
 
     /// Dead so long after it was enqueued, unless it is handled or in a handler's hands by then.
     #[must_use]
     pub fn expires_in(mut self, delay: Duration) -> Self {
-        self.expires = Some(Moment::In(delay));
+        self.expires = Some(Moment(When::In(delay)));
         self
     }
 
@@ -237,15 +262,6 @@ impl Message {
     }
 }
 
-impl Moment {
-    fn fixed(self) -> Option<Timestamp> {
-        match self {
-            Self::At(moment) => Some(moment),
-            Self::In(_) => None,
-        }
-    }
-}
-
 /// To the store and back.
 impl Message {
     pub(crate) fn accepted_by(self, settings: &Settings, clock: &dyn Clock) -> Result<NewMessage, Error> {
@@ -281,8 +297,8 @@ impl Message {
             hash: delivery.hash.clone(),
             trace: delivery.trace.clone(),
             partition: content.partition.clone().map(Into::into),
-            due: content.due.map(Moment::At),
-            expires: content.expires.map(Moment::At),
+            due: content.due.map(Moment::from),
+            expires: content.expires.map(Moment::from),
             problem: None,
         }
     }

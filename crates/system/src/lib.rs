@@ -36,7 +36,13 @@ impl Clock for SystemClock {
 /// The wall clock; a moment before 1970 counts as 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 fn wall() -> Timestamp {
-    SystemTime::now().into()
+    timestamp(SystemTime::now())
+}
+
+/// A moment of the system's as store time; one before 1970 counts as 1970.
+pub fn timestamp(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Time on the monotonic clock since this was first asked.

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(failure.text(), "core::num::error::ParseIntError: invalid digit found in string");
         assert_eq!(Failure::from("not now").text(), "not now");
         assert_eq!(Failure::from(BoxError::from("boxed")).text(), "boxed");
-        assert_eq!(Failure::dead(std::io::Error::other("disk")).text(), "std::io::error::Error: disk: disk");
+        assert_eq!(Failure::dead(std::io::Error::other("disk")).text(), "std::io::error::Error: disk");
     }
 
     #[test]
