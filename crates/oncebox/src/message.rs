@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use oncebox_core::{
-    Attributes, CallerHash, Clock, Delivery, Error, Id, Invalid, Key, Kind, Namespace, NewMessage, Partition,
-    Payload, Source, Timestamp, Topic, Trace,
+    Attributes, CallerHash, Clock, Content, Delivery, Error, Id, Invalid, Key, Kind, Namespace, NewMessage,
+    Partition, Payload, Source, Timestamp, Topic, Trace,
 };
 use oncebox_system::timestamp;
 use serde::Serialize;
@@ -287,15 +287,24 @@ impl Message {
     }
 
     pub(crate) fn delivered(delivery: &Delivery) -> Self {
-        let content = &delivery.content;
+        Self::of(&delivery.key, &delivery.content, delivery.hash.as_ref(), &delivery.trace)
+    }
+
+    /// The message that a store keeps, if it has content.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stored(stored: &oncebox_core::Snapshot) -> Option<Self> {
+        Some(Self::of(&stored.key, stored.content.as_ref()?, stored.hash.as_ref(), &stored.trace))
+    }
+
+    fn of(key: &Key, content: &Content, hash: Option<&CallerHash>, trace: &Trace) -> Self {
         Self {
             topic: content.topic.clone().into(),
-            source: delivery.key.source.clone().into(),
-            id: delivery.key.id.clone().into(),
+            source: key.source.clone().into(),
+            id: key.id.clone().into(),
             payload: content.payload.clone().into_bytes(),
             attributes: content.attributes.clone(),
-            hash: delivery.hash.clone(),
-            trace: delivery.trace.clone(),
+            hash: hash.cloned(),
+            trace: trace.clone(),
             partition: content.partition.clone().map(Into::into),
             due: content.due.map(Moment::from),
             expires: content.expires.map(Moment::from),

@@ -71,7 +71,9 @@ fn check_member(file: &File, folder: &str, renames: &Renames) -> Vec<Finding> {
 
 /// Why `folder` must not depend on `target`, if it must not.
 fn fault(folder: &str, target: &str, dependency: &Dependency, allowed: &[&str]) -> Option<String> {
-    let for_tests = dependency.kind == Kind::Dev && target == FOR_TESTS && folder != "core";
+    // A crate's own tests may switch on its own features.
+    let for_tests =
+        dependency.kind == Kind::Dev && (target == folder || target == FOR_TESTS && folder != "core");
     if for_tests || allowed.iter().any(|pattern| covers(pattern, target)) {
         return None;
     }
@@ -133,6 +135,7 @@ mod tests {
             ("store-memory", "dependencies", "oncebox-system"),
             ("store-memory", "dev-dependencies", "oncebox-testkit"),
             ("oncebox", "dependencies", "oncebox-store-postgres"),
+            ("oncebox", "dev-dependencies", "oncebox"),
             ("cli", "dependencies", "oncebox"),
             ("bench", "dependencies", "oncebox-store-memory"),
             ("torture", "dependencies", "oncebox-audit"),

@@ -19,7 +19,6 @@ pub enum Outcome {
 /// What a sender is told. But for the outcome, everything is as it was stored first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[must_use]
 pub struct Receipt {
     /// What became of what was sent.
     pub outcome: Outcome,

@@ -48,6 +48,11 @@ impl Appetite {
         self.handler_time = Some(self.handler_time.map_or(time, |before| (before * 7 + time) / 8));
     }
 
+    /// Whether a topic was left out of the last claim because it had used up its rate.
+    pub(super) fn waits_for_rate(&self) -> bool {
+        self.rated_until.is_some()
+    }
+
     fn looks_ahead(&self) -> bool {
         self.handler_time.is_some_and(|time| time < LOOK_AHEAD_HANDLER_MAX)
     }

@@ -107,7 +107,7 @@ impl Engine {
         match self.mode {
             Mode::Working | Mode::Paused => false,
             Mode::UntilIdle { checked } => {
-                if empty && !checked {
+                if empty && !checked && !self.appetite.waits_for_rate() {
                     // What was handled since the last claim may have made something else ready.
                     self.appetite.woken();
                 }

@@ -1,0 +1,139 @@
+//! Fresh inboxes: on every store with a clock moved by hand, or in memory with the runtime's paused clock.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use oncebox::{Builder, Clock, Key, Message, Oncebox, Snapshot, Store, Timestamp};
+use oncebox_core::StoreExt;
+use oncebox_store_embedded::EmbeddedStore;
+use oncebox_store_memory::MemoryStore;
+use oncebox_system::SystemRng;
+use oncebox_testkit::ManualClock;
+use oncebox_testkit::faulty::{FaultPlan, FaultyStore};
+use tokio::time::Instant;
+
+/// An inbox under test.
+pub(crate) struct Fixture {
+    pub(crate) oncebox: Oncebox,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Fixture {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    /// Enqueues a message of source `test`, with its id as payload.
+    pub(crate) async fn enqueue(&self, topic: &str, id: &str) {
+        let message = Message::new(topic, "test", id).text(id);
+        let receipt = self.oncebox.inbox().enqueue(message).await.expect("there is room");
+        assert_eq!(receipt.outcome, oncebox::Outcome::Accepted);
+    }
+
+    /// What is known about the message of source `test` with this id.
+    pub(crate) async fn show(&self, id: &str) -> Snapshot {
+        show(&*self.store, id).await
+    }
+}
+
+pub(crate) async fn show(store: &dyn Store, id: &str) -> Snapshot {
+    let found = store.get_one(&key(id).into()).await.expect("the store answers");
+    found.unwrap_or_else(|| panic!("test/{id} is known"))
+}
+
+pub(crate) fn key(id: &str) -> Key {
+    Key::inbox("test", id).expect("in bounds")
+}
+
+/// Runs the test on every store.
+pub(crate) fn on_every_store(test: impl AsyncFn(Fixture)) {
+    on_every_store_with(|builder| builder, test);
+}
+
+/// The same, with settings.
+pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl AsyncFn(Fixture)) {
+    for name in ["memory", "embedded"] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime starts").block_on(async {
+            let clock = Arc::new(ManualClock::default());
+            let directory = Directory::new();
+            let store: Arc<dyn Store> = match name {
+                "memory" => Arc::new(memory(clock.clone())),
+                _ => {
+                    let mut options = oncebox_store_embedded::Options::default();
+                    options.segment_bytes = 1 << 20;
+                    options.clock = Some(clock.clone());
+                    Arc::new(EmbeddedStore::open(&directory.0, &options).expect("a new directory opens"))
+                }
+            };
+            eprintln!("on {name}");
+            let builder = Oncebox::builder().name(name).clock(clock.clone());
+            let oncebox = set(builder).on(store.clone()).expect("the settings are in bounds");
+            test(Fixture { oncebox, clock, store }).await;
+        });
+    }
+}
+
+fn memory(clock: Arc<dyn Clock>) -> MemoryStore {
+    let options = oncebox_store_memory::Options::default();
+    MemoryStore::with(options, clock, Box::new(SystemRng::default()))
+}
+
+/// A directory that goes when it is dropped.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("oncebox-it-{}-{count}", std::process::id())))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Stores are dropped before; what remains is for the system to clean up.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An inbox in memory whose time is the runtime's: paused, it moves when nothing else can happen. Faults can be planned.
+pub(crate) struct Paused {
+    pub(crate) oncebox: Oncebox,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) faults: FaultPlan,
+}
+
+/// Store time that runs with the runtime's clock.
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_767_225_600_000).after(self.0.elapsed())
+    }
+}
+
+impl Paused {
+    /// To be made inside a runtime whose time is paused.
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(RuntimeClock(Instant::now()));
+        let store: Arc<dyn Store> = Arc::new(memory(clock.clone()));
+        let faults = FaultPlan::default();
+        let failing = Arc::new(FaultyStore::new(store.clone(), faults.clone()));
+        let oncebox = Oncebox::builder().name("paused").clock(clock).on(failing);
+        Self { oncebox: oncebox.expect("the settings are in bounds"), store, faults }
+    }
+
+    pub(crate) async fn enqueue(&self, topic: &str, id: &str) {
+        let message = Message::new(topic, "test", id).text(id);
+        let receipt = self.oncebox.inbox().enqueue(message).await.expect("there is room");
+        assert_eq!(receipt.outcome, oncebox::Outcome::Accepted);
+    }
+
+    pub(crate) async fn show(&self, id: &str) -> Snapshot {
+        show(&*self.store, id).await
+    }
+}

@@ -1,0 +1,221 @@
+//! Keeping leases, losing them, and stores that fail in between. Time is paused, so every moment is exact.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use oncebox::{Context, DeadReason, Failure, Message, MessageState, State, Worker};
+use oncebox_testkit::faulty::{Fault, Operation};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{Paused, key};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+type Count = Arc<AtomicU32>;
+
+/// Holds: RULE-05.
+#[tokio::test(start_paused = true)]
+async fn a_long_handler_keeps_its_lease_by_heartbeats() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    let runs = Count::default();
+    let handler = async |State(runs): State<Count>| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        sleep(LEASE * 10).await;
+    };
+    let worker = Worker::new(&inbox.oncebox).with_state(runs.clone()).on("t", handler).lease(LEASE);
+    let stopped = worker.run_until_idle().await.unwrap();
+    assert_eq!((stopped.handled, stopped.lost, runs.load(Ordering::SeqCst)), (1, 0, 1));
+    assert_eq!(inbox.show("1").await.deliveries, 1);
+}
+
+/// Cancels when it is dropped before its time.
+struct Dropped(Arc<Notify>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// Holds: RULE-05, IBX-078.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler = async |State((begun, dropped)): State<(Arc<Notify>, Arc<Notify>)>, context: Context| {
+        begun.notify_one();
+        let _dropped = Dropped(dropped);
+        match context.delivery() {
+            1 => std::future::pending().await,
+            _ => Ok::<_, Failure>(()),
+        }
+    };
+    let worker = Worker::new(&inbox.oncebox)
+        .with_state((begun.clone(), dropped.clone()))
+        .on("t", handler)
+        .lease(LEASE)
+        .start()
+        .unwrap();
+    begun.notified().await;
+    // An operator takes it out of the worker's hands.
+    inbox.oncebox.inbox().mark_processing("test", "1").await.unwrap();
+    dropped.notified().await;
+    begun.notified().await;
+    worker.drain().await.unwrap();
+    let stopped = worker.stop().await.unwrap();
+    assert_eq!((stopped.lost, stopped.handled), (1, 1));
+    let found = inbox.show("1").await;
+    assert_eq!((found.state, found.deliveries, found.attempts), (MessageState::Done, 2, 0));
+}
+
+/// When the store cannot be reached, another worker may have the message by the end of the lease.
+/// Holds: RULE-05.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_reach_its_store_lets_go_when_the_lease_is_over() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler = async |State((begun, dropped)): State<(Arc<Notify>, Arc<Notify>)>| {
+        begun.notify_one();
+        let _dropped = Dropped(dropped);
+        std::future::pending::<()>().await;
+    };
+    let worker = Worker::new(&inbox.oncebox)
+        .with_state((begun.clone(), dropped.clone()))
+        .on("t", handler)
+        .lease(LEASE)
+        .without_upkeep()
+        .start()
+        .unwrap();
+    begun.notified().await;
+    let since = Instant::now();
+    for _ in 0..10_000 {
+        inbox.faults.next(Fault::FailBefore);
+    }
+    dropped.notified().await;
+    let held = since.elapsed();
+    assert!(held <= LEASE && held >= LEASE * 29 / 30, "{held:?}");
+    let found = inbox.show("1").await;
+    assert_eq!(found.deliveries, 1, "nobody else has asked yet");
+    drop(worker);
+}
+
+/// Holds: RULE-05.
+#[tokio::test(start_paused = true)]
+async fn heartbeats_go_on_until_the_settlement_is_answered() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    // The claim passes, then every settlement fails for three leases' time.
+    inbox.faults.next_of(Operation::Work, Fault::Pass);
+    for _ in 0..25 {
+        inbox.faults.next_of(Operation::Work, Fault::FailBefore);
+    }
+    let runs = Count::default();
+    let handler = async |State(runs): State<Count>| {
+        runs.fetch_add(1, Ordering::SeqCst);
+    };
+    let since = Instant::now();
+    let worker = Worker::new(&inbox.oncebox).with_state(runs.clone()).on("t", handler).lease(LEASE);
+    let stopped = worker.run_until_idle().await.unwrap();
+    assert!(since.elapsed() > LEASE * 2, "{:?}", since.elapsed());
+    assert_eq!((stopped.handled, runs.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!(inbox.show("1").await.attempts, 0);
+}
+
+/// Holds: RULE-06.
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answer_was_lost_is_repeated_and_nothing_lapses() {
+    for fault in [Fault::FailAfterCommit, Fault::Hang] {
+        let inbox = Paused::new();
+        for id in ["1", "2", "3"] {
+            inbox.enqueue("t", id).await;
+        }
+        inbox.faults.next_of(Operation::Work, fault);
+        let runs = Count::default();
+        let handler = async |State(runs): State<Count>| {
+            runs.fetch_add(1, Ordering::SeqCst);
+        };
+        let worker = Worker::new(&inbox.oncebox).with_state(runs.clone()).on("t", handler).lease(LEASE);
+        let stopped = worker.run_until_idle().await.unwrap();
+        assert_eq!((stopped.handled, runs.load(Ordering::SeqCst)), (3, 3));
+        for id in ["1", "2", "3"] {
+            let found = inbox.show(id).await;
+            assert_eq!((found.deliveries, found.attempts), (1, 0), "{fault:?}");
+        }
+    }
+}
+
+/// Holds: RULE-06.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_whose_answer_was_lost_is_repeated_and_counts_once() {
+    let inbox = Paused::new();
+    inbox.enqueue("fails", "1").await;
+    inbox.faults.next_of(Operation::Work, Fault::Pass);
+    inbox.faults.next_of(Operation::Work, Fault::FailAfterCommit);
+    inbox.faults.next_of(Operation::Work, Fault::FailAfterCommit);
+    let worker = Worker::new(&inbox.oncebox).on("fails", async || Err::<(), _>("no"));
+    let stopped = worker.attempts_max(5).without_upkeep().run_until_idle().await.unwrap();
+    assert_eq!(stopped.retrying, 1);
+    assert_eq!(inbox.show("1").await.attempts, 1);
+}
+
+/// Holds: RULE-07, CMD-20.
+#[tokio::test(start_paused = true)]
+async fn what_a_crashed_worker_held_is_taken_over_after_its_lease() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    let begun = Arc::new(Notify::new());
+    let handler = async |State(begun): State<Arc<Notify>>, context: Context| {
+        begun.notify_one();
+        if context.delivery() == 1 {
+            std::future::pending::<()>().await;
+        }
+    };
+    let worker = || Worker::new(&inbox.oncebox).with_state(begun.clone()).on("t", handler).lease(LEASE);
+    let crashing = worker();
+    let crashing = tokio::spawn(async move { crashing.run(std::future::pending()).await });
+    begun.notified().await;
+    let since = Instant::now();
+    crashing.abort();
+    let next = worker().start().unwrap();
+    begun.notified().await;
+    let waited = since.elapsed();
+    assert!(waited <= LEASE + Duration::from_secs(2), "{waited:?}");
+    next.drain().await.unwrap();
+    let found = inbox.show("1").await;
+    assert_eq!((found.state, found.deliveries, found.attempts), (MessageState::Done, 2, 1), "a crash counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_runs_over_its_time_is_stopped_and_tried_again() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    let worker = Worker::new(&inbox.oncebox).on("t", async || sleep(Duration::from_secs(60)).await);
+    let stopped = worker.timeout(Duration::from_secs(5)).without_upkeep().run_until_idle().await.unwrap();
+    assert_eq!(stopped.retrying, 1);
+    let error = inbox.show("1").await.last_error.unwrap();
+    assert_eq!(error.as_str(), "timeout: the handler ran for more than 5s");
+}
+
+/// An expired message does not come again, but what a handler holds is not taken from it.
+/// Holds: RULE-12.
+#[tokio::test(start_paused = true)]
+async fn expiry_waits_for_the_handler_that_holds_the_message() {
+    let inbox = Paused::new();
+    let expiring = |id: &str| Message::new("t", "test", id).text(id).expires_in(Duration::from_secs(5));
+    inbox.oncebox.inbox().enqueue(expiring("1")).await.unwrap();
+    let handler = async |context: Context| {
+        sleep(Duration::from_secs(10)).await;
+        if context.id() == "1" { Ok(()) } else { Err("too late") }
+    };
+    let worker = Worker::new(&inbox.oncebox).on("t", handler);
+    inbox.oncebox.inbox().enqueue(expiring("2")).await.unwrap();
+    let stopped = worker.run_until_idle().await.unwrap();
+    assert_eq!((stopped.handled, stopped.dead), (1, 1));
+    let dead = inbox.oncebox.operator("t").show(key("2")).await.unwrap().unwrap();
+    assert_eq!((dead.dead, dead.attempts), (Some(DeadReason::Expired), 0));
+}

@@ -1,0 +1,30 @@
+//! The library as its user sees it, on every store that it can open.
+
+#[cfg(test)]
+mod capture;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod health;
+#[cfg(test)]
+mod inbox;
+#[cfg(test)]
+mod leases;
+#[cfg(test)]
+mod open;
+#[cfg(test)]
+mod operator;
+#[cfg(test)]
+mod pace;
+#[cfg(test)]
+mod queue;
+#[cfg(test)]
+mod stopping;
+#[cfg(test)]
+mod telemetry;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod upkeep;
+#[cfg(test)]
+mod worker;

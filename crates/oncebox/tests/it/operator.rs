@@ -1,0 +1,117 @@
+//! Operating.
+
+use std::time::Duration;
+
+use oncebox::{DeadReason, Filter, Kind, MessageState, Operated, Outcome, PageSize, Query, Ref, Topic};
+use tracing::Level;
+
+use super::capture::Capture;
+use super::fixture::{Fixture, key, on_every_store};
+
+async fn dead(fixture: &Fixture, topic: &str, id: &str) {
+    fixture.enqueue(topic, id).await;
+    let queue = fixture.oncebox.queue();
+    let owner = queue.new_owner();
+    queue.claim(owner, Duration::from_secs(30), 1).await.unwrap();
+    queue.fail(owner, &[key(id)], &format!("error of {id}")).await.unwrap();
+}
+
+/// Holds: RULE-11, RULE-23.
+#[test]
+fn a_dead_message_is_redriven_and_the_audit_log_tells_who_why_and_what_it_hides() {
+    on_every_store(async |fixture| {
+        dead(&fixture, "t", "1").await;
+        let (capture, _guard) = Capture::start();
+        let operator = fixture.oncebox.operator("ann").because("the bank is back");
+        assert!(matches!(operator.redrive(key("1")).await.unwrap(), Operated::Changed(_)));
+        let lines = capture.find(Level::INFO, &["oncebox::audit", "event=\"inbox.message.revived\""]);
+        assert_eq!(lines.len(), 1);
+        for text in ["actor=ann", "reason=the bank is back", "last_error=\"error of 1\""] {
+            assert!(lines[0].contains(text), "{} in {}", text, lines[0]);
+        }
+        let found = fixture.show("1").await;
+        assert_eq!((found.state, found.attempts), (MessageState::Processing, 0));
+        assert!(matches!(operator.redrive(key("1")).await.unwrap(), Operated::Unchanged(_)));
+        assert_eq!(operator.redrive(key("no")).await.unwrap(), Operated::Unknown);
+        let audited = capture.find(Level::INFO, &["oncebox::audit"]);
+        assert_eq!(audited.len(), 1, "what changed nothing is no event");
+    });
+}
+
+#[test]
+fn many_are_redriven_by_name_or_by_filter_up_to_its_limit() {
+    on_every_store(async |fixture| {
+        for id in ["1", "2", "3", "4", "5"] {
+            dead(&fixture, "a", id).await;
+        }
+        dead(&fixture, "b", "6").await;
+        let operator = fixture.oncebox.operator("ann");
+        let filter = Filter::dead().topic("a").source("test").reason(DeadReason::Failed);
+        let preview = operator.preview(&filter).await.unwrap();
+        assert_eq!((preview.matched, preview.changed, preview.more), (5, 0, false));
+        let some = operator.redrive_where(&filter.clone().limit(2)).await.unwrap();
+        assert_eq!((some.matched, some.changed, some.more), (2, 2, true));
+        let named = operator.redrive_all(&[key("3").into(), key("no").into()]).await.unwrap();
+        assert!(matches!(named[..], [Operated::Changed(_), Operated::Unknown]));
+        let rest = operator.redrive_where(&filter).await.unwrap();
+        assert_eq!((rest.matched, rest.changed, rest.more), (2, 2, false));
+        let counts = operator.counts(Some("a")).await.unwrap();
+        assert_eq!((counts.ready, counts.dead), (5, 0));
+        assert_eq!(operator.counts(None).await.unwrap().dead, 1);
+        assert_eq!(operator.preview(&Filter::dead().topic("")).await.unwrap_err().kind(), Kind::Invalid);
+    });
+}
+
+/// Holds: RULE-07.
+#[test]
+fn what_is_cancelled_is_dead_and_what_is_erased_was_never_there() {
+    on_every_store(async |fixture| {
+        let operator = fixture.oncebox.operator("ann");
+        fixture.enqueue("t", "1").await;
+        operator.cancel(key("1")).await.unwrap();
+        assert_eq!(fixture.show("1").await.dead, Some(DeadReason::Cancelled));
+        let (capture, _guard) = Capture::start();
+        operator.erase(key("1")).await.unwrap();
+        assert_eq!(capture.find(Level::INFO, &["inbox.message.erased"]).len(), 1);
+        assert_eq!(operator.show(key("1")).await.unwrap(), None);
+        let again = fixture.oncebox.inbox().enqueue(oncebox::Message::new("t", "test", "1")).await.unwrap();
+        assert_eq!(again.outcome, Outcome::Accepted);
+    });
+}
+
+#[test]
+fn a_purge_erases_what_matches() {
+    on_every_store(async |fixture| {
+        for id in ["1", "2"] {
+            dead(&fixture, "t", id).await;
+        }
+        fixture.enqueue("t", "3").await;
+        let purged = fixture.oncebox.operator("ann").purge(&Filter::dead()).await.unwrap();
+        assert_eq!((purged.matched, purged.changed), (2, 2));
+        let counts = fixture.oncebox.operator("ann").counts(None).await.unwrap();
+        assert_eq!((counts.dead, counts.ready), (0, 1));
+    });
+}
+
+#[test]
+fn a_listing_is_paged_and_shows_no_payloads() {
+    on_every_store(async |fixture| {
+        for id in ["1", "2", "3"] {
+            fixture.enqueue("t", id).await;
+        }
+        let operator = fixture.oncebox.operator("ann");
+        let mut query = Query::all(oncebox::Namespace::Inbox);
+        query.topic = Some(Topic::inbox("t").unwrap());
+        query.size = PageSize::new(2).unwrap();
+        let mut ids = Vec::new();
+        loop {
+            let page = operator.page(&query).await.unwrap();
+            ids.extend(page.messages.iter().map(|message| message.key.id.to_string()));
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(ids, ["1", "2", "3"]);
+        let uid = operator.show(key("2")).await.unwrap().unwrap().uid;
+        assert_eq!(operator.show(Ref::Uid(uid)).await.unwrap().unwrap().key, key("2"));
+    });
+}

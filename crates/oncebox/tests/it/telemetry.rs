@@ -1,0 +1,188 @@
+//! What is logged, counted and traced; and what never is.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use oncebox::telemetry::{TRACE_PARENT, TraceContext, names};
+use oncebox::{Failure, Message, Oncebox, Text, Worker};
+use tracing::{Level, Span};
+
+use super::capture::Capture;
+use super::fixture::on_every_store;
+
+/// Holds: IBX-008, IBX-107, IBX-108, IBX-109, IBX-110, IBX-111, IBX-112, IBX-113.
+#[test]
+fn everything_is_logged_at_its_level_with_the_name_of_the_store() {
+    on_every_store(async |fixture| {
+        let (capture, _guard) = Capture::start();
+        let inbox = fixture.oncebox.inbox();
+        inbox.already_processed_with_hash("test", "1", ("sha256", &[1; 32])).await.unwrap();
+        inbox.already_processed_with_hash("test", "1", ("sha256", &[2; 32])).await.unwrap();
+        fixture.enqueue("t", "1").await;
+        let worker =
+            Worker::new(&fixture.oncebox).on("t", async || Err::<(), _>(Failure::retry("why it failed")));
+        worker.without_upkeep().run_until_idle().await.unwrap();
+        fixture.enqueue("u", "2").await;
+        let queue = fixture.oncebox.queue();
+        queue.claim(queue.new_owner(), Duration::from_secs(1), 1).await.unwrap();
+        fixture.advance(Duration::from_secs(1));
+        fixture.oncebox.upkeep().run_once().await.unwrap();
+        let store = format!("store={}", fixture.oncebox.name());
+        for (level, texts) in [
+            (Level::DEBUG, ["looked for a duplicate", "source=test id=1", "processed=false"]),
+            (Level::WARN, ["came again with other content", "source=test id=1", ""]),
+            (Level::INFO, ["enqueued", "topic=t source=test id=1", "outcome=Accepted"]),
+            (Level::DEBUG, ["claimed", "claimed=1", "owner="]),
+            (Level::INFO, ["reaped", "reaped=1", ""]),
+        ] {
+            let lines = capture.find(level, &[texts[0], texts[1], texts[2], &store]);
+            assert!(!lines.is_empty(), "{level} {texts:?} in {:#?}", capture.lines());
+        }
+        let span =
+            capture.find(Level::INFO, &["oncebox.handle", "topic=t", "source=test", "id=1", "attempt=0"]);
+        assert_eq!(span.len(), 1);
+        assert_eq!(capture.find(Level::INFO, &["message=handling", "in=oncebox.handle"]).len(), 1);
+        let errors =
+            capture.find(Level::ERROR, &["the handler failed", "why it failed", "in=oncebox.handle"]);
+        assert_eq!(errors.len(), 1);
+    });
+}
+
+/// Holds: IBX-127, RULE-22.
+#[test]
+fn no_payload_and_no_attribute_is_ever_logged() {
+    on_every_store(async |fixture| {
+        let (capture, _guard) = Capture::start();
+        let inbox = fixture.oncebox.inbox();
+        for (topic, id) in [("ok", "1"), ("fail", "2"), ("json", "3"), ("none", "4"), ("dead", "5")] {
+            let message = Message::new(topic, "test", id).text("sesame").attribute("password", "sesame");
+            inbox.enqueue(message.clone()).await.unwrap();
+            inbox.enqueue(message.clone().text("sesame, newer")).await.unwrap();
+            assert!(!format!("{message:?}").contains("sesame"));
+        }
+        Worker::new(&fixture.oncebox)
+            .on("ok", async |text: Text| assert!(text.0.contains("sesame")))
+            .on("fail", async || Err::<(), _>("no"))
+            .on("json", async |_: oncebox::Json<u32>| {})
+            .on("dead", async || Err::<(), _>(Failure::dead("no")))
+            .on_unhandled(oncebox::Unhandled::Abandon)
+            .run_until_idle()
+            .await
+            .unwrap();
+        let operator = fixture.oncebox.operator("ann");
+        operator.redrive_where(&oncebox::Filter::dead()).await.unwrap();
+        operator.purge(&oncebox::Filter::state(oncebox::MessageState::Processing)).await.unwrap();
+        assert!(capture.lines().len() > 20);
+        for (_, line) in capture.lines() {
+            assert!(!line.contains("sesame"), "{line}");
+        }
+    });
+}
+
+/// Holds: IBX-008, RULE-22.
+#[test]
+fn outcomes_are_counted_by_topics_that_have_a_handler() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let oncebox = Oncebox::open("memory:").await.unwrap();
+            let inbox = oncebox.inbox();
+            for (topic, id, text) in
+                [("ok", "1", "a"), ("ok", "1", "a"), ("ok", "1", "b"), ("no", "2", "a"), ("x", "3", "")]
+            {
+                inbox.enqueue(Message::new(topic, "test", id).text(text)).await.unwrap();
+            }
+            let worker = Worker::new(&oncebox).on("ok", async || {}).on("no", async || Err::<(), _>("no"));
+            worker.without_upkeep().run_until_idle().await.unwrap();
+        });
+    });
+    let mut counted: Vec<_> = snapshotter.snapshot().into_vec();
+    let mut value = |name: &str, labels: &[(&str, &str)]| {
+        let place = counted.iter().position(|(key, ..)| {
+            let key = key.key();
+            let labelled = |label: &metrics::Label| labels.contains(&(label.key(), label.value()));
+            key.name() == name && key.labels().count() == labels.len() && key.labels().all(labelled)
+        });
+        place.map(|place| counted.swap_remove(place).3)
+    };
+    for (outcome, count) in [("accepted", 3), ("duplicate", 1), ("replaced", 1)] {
+        assert_eq!(
+            value(names::ENQUEUED, &[("outcome", outcome)]),
+            Some(DebugValue::Counter(count)),
+            "{outcome}"
+        );
+    }
+    assert_eq!(value(names::DIVERGED, &[]), Some(DebugValue::Counter(1)));
+    assert_eq!(value(names::SETTLED, &[("topic", "ok"), ("outcome", "done")]), Some(DebugValue::Counter(1)));
+    assert_eq!(
+        value(names::SETTLED, &[("topic", "no"), ("outcome", "retrying")]),
+        Some(DebugValue::Counter(1))
+    );
+    assert!(
+        matches!(value(names::HANDLER_SECONDS, &[("topic", "ok")]), Some(DebugValue::Histogram(times)) if times.len() == 1)
+    );
+    assert!(
+        matches!(value(names::WAITED_SECONDS, &[("topic", "ok")]), Some(DebugValue::Histogram(times)) if times.len() == 1)
+    );
+    let labels = counted.iter().flat_map(|(key, ..)| key.key().labels());
+    assert!(labels.filter(|label| label.key() == "topic").all(|label| ["ok", "no"].contains(&label.value())));
+}
+
+#[derive(Default)]
+struct Traces(Mutex<Vec<String>>);
+
+impl TraceContext for Traces {
+    fn current(&self) -> Option<String> {
+        Some("00-of-the-sender".to_owned())
+    }
+
+    fn child_of(&self, _: &Span, trace_parent: &str) {
+        self.0.lock().unwrap().push(format!("child of {trace_parent}"));
+    }
+
+    fn link_to(&self, _: &Span, trace_parent: &str) {
+        self.0.lock().unwrap().push(format!("link to {trace_parent}"));
+    }
+}
+
+#[test]
+fn the_first_attempt_is_a_child_of_the_senders_span_and_a_retry_links_to_it() {
+    let traces = Arc::new(Traces::default());
+    let set = |builder: oncebox::Builder| builder.trace_context(traces.clone());
+    super::fixture::on_every_store_with(set, async |fixture| {
+        fixture.enqueue("t", "1").await;
+        let own = Message::new("t", "test", "2").attribute(TRACE_PARENT, "00-its-own");
+        fixture.oncebox.inbox().enqueue(own).await.unwrap();
+        let worker = || Worker::new(&fixture.oncebox).on("t", async || Err::<(), _>("no")).without_upkeep();
+        worker().run_until_idle().await.unwrap();
+        fixture.advance(Duration::from_secs(2));
+        worker().run_until_idle().await.unwrap();
+        let told = std::mem::take(&mut *traces.0.lock().unwrap());
+        assert_eq!(
+            told,
+            [
+                "child of 00-of-the-sender",
+                "child of 00-its-own",
+                "link to 00-of-the-sender",
+                "link to 00-its-own"
+            ]
+        );
+    });
+}
+
+/// Holds: IBX-119, IBX-120.
+#[test]
+fn settings_that_are_not_wise_are_warned_about() {
+    on_every_store(async |fixture| {
+        let (capture, _guard) = Capture::start();
+        let worker = || Worker::new(&fixture.oncebox).on("t", async || {});
+        worker().run_until_idle().await.unwrap();
+        assert_eq!(capture.find(Level::WARN, &[]).len(), 0);
+        worker().lease(Duration::from_secs(9)).batch(101).run_until_idle().await.unwrap();
+        assert_eq!(capture.find(Level::WARN, &["the lease is outside 10 to 300 s"]).len(), 1);
+        assert_eq!(capture.find(Level::WARN, &["the batch is over 100"]).len(), 1);
+    });
+}

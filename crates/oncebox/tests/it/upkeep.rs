@@ -1,0 +1,103 @@
+//! Upkeep.
+
+use std::time::Duration;
+
+use oncebox::{Message, MessageState, Worker};
+use tokio::time::sleep;
+use tracing::Level;
+
+use super::capture::Capture;
+use super::fixture::{Paused, key, on_every_store, on_every_store_with};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Holds: IBX-098, IBX-099, IBX-100, RULE-20.
+#[test]
+fn only_what_is_done_and_no_longer_held_is_forgotten() {
+    on_every_store_with(
+        |builder| builder.keep(DAY),
+        async |fixture| {
+            let inbox = fixture.oncebox.inbox();
+            inbox.already_processed("test", "seen").await.unwrap();
+            for id in ["ready", "done", "dead"] {
+                fixture.enqueue("t", id).await;
+            }
+            inbox.mark_processed("test", "done").await.unwrap();
+            inbox.mark_dead("test", "dead").await.unwrap();
+            fixture.advance(DAY * 9 / 10);
+            assert_eq!(fixture.oncebox.upkeep().run_once().await.unwrap().forgotten, 0);
+            fixture.advance(DAY * 400);
+            assert_eq!(fixture.oncebox.upkeep().run_once().await.unwrap().forgotten, 1);
+            for id in ["seen", "ready", "dead"] {
+                assert_ne!(fixture.show(id).await.state, MessageState::Done);
+            }
+            assert_eq!(fixture.oncebox.queue().get(&key("done")).await.unwrap(), None);
+        },
+    );
+}
+
+/// Holds: RULE-20.
+#[test]
+fn what_is_seen_or_dead_is_forgotten_only_where_that_is_set() {
+    on_every_store_with(
+        |builder| builder.keep(DAY).seen_keep(DAY * 2).dead_keep(DAY * 3),
+        async |fixture| {
+            fixture.oncebox.inbox().already_processed("test", "seen").await.unwrap();
+            fixture.enqueue("t", "dead").await;
+            fixture.oncebox.inbox().mark_dead("test", "dead").await.unwrap();
+            fixture.advance(DAY * 2);
+            assert_eq!(fixture.oncebox.upkeep().run_once().await.unwrap().forgotten, 1);
+            fixture.advance(DAY);
+            assert_eq!(fixture.oncebox.upkeep().run_once().await.unwrap().forgotten, 1);
+        },
+    );
+}
+
+/// Holds: IBX-101.
+#[test]
+fn upkeep_works_off_whatever_is_due_in_bounded_pieces() {
+    on_every_store_with(
+        |builder| builder.keep(DAY),
+        async |fixture| {
+            let messages = (0..2_500).map(|id| Message::new("t", "test", id.to_string()));
+            fixture.oncebox.inbox().enqueue_all(messages).await.unwrap();
+            let keys: Vec<_> = (0..2_500).map(|id| key(&id.to_string())).collect();
+            fixture.oncebox.inbox().mark(oncebox::Mark::Processed, &keys).await.unwrap();
+            fixture.advance(DAY);
+            assert_eq!(fixture.oncebox.upkeep().run_once().await.unwrap().forgotten, 2_500);
+        },
+    );
+}
+
+/// Holds: RULE-15.
+#[tokio::test(start_paused = true)]
+async fn a_ready_topic_that_nobody_handles_is_warned_about_once_a_minute() {
+    let (capture, _guard) = Capture::start();
+    let inbox = Paused::new();
+    inbox.enqueue("orphan", "1").await;
+    inbox.enqueue("t", "2").await;
+    let worker = Worker::new(&inbox.oncebox).on("t", async || {}).start().unwrap();
+    let warnings = || capture.find(Level::WARN, &["no worker of this process handles", "topic=orphan"]).len();
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(warnings(), 1);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(warnings(), 2);
+    assert_eq!(capture.find(Level::WARN, &["topic=t "]).len(), 0);
+    worker.stop().await.unwrap();
+}
+
+/// Holds: RULE-09.
+#[test]
+fn upkeep_in_many_processes_at_once_is_harmless() {
+    on_every_store(async |fixture| {
+        let queue = fixture.oncebox.queue();
+        for id in 0..50 {
+            fixture.enqueue("t", &id.to_string()).await;
+        }
+        queue.claim(queue.new_owner(), Duration::from_secs(1), 50).await.unwrap();
+        fixture.advance(Duration::from_secs(1));
+        let (one, two) = (fixture.oncebox.upkeep(), fixture.oncebox.upkeep());
+        let (one, two) = tokio::join!(one.run_once(), two.run_once());
+        assert_eq!(one.unwrap().lapsed + two.unwrap().lapsed, 50);
+    });
+}
