@@ -35,6 +35,10 @@ impl<P: PayloadHandle> Machine<P> {
             Effect::Replaced { message: new, .. } if message.state == State::Seen => {
                 Effect::Filled { number: message.number, message: new }
             }
+            // The content that was claimed is lost: a repeat of the claim has nothing to get.
+            Effect::Granted { lease, extendable_until, .. } if self.content(slot).is_none() => {
+                Effect::Granted { lease, extendable_until, request: None }
+            }
             effect => effect,
         };
         self.enact(slot, effect);

@@ -109,3 +109,26 @@ fn a_number_that_comes_again_says_that_its_first_message_is_gone() {
     assert_eq!(machine.uids().map(Uid::as_u128).collect::<Vec<_>>(), [3, 2]);
     dump(&machine);
 }
+
+/// The record of the content is lost, the one of the claim is not: nobody can be given what is not there.
+#[test]
+fn a_repeated_claim_of_lost_content_gets_nothing() {
+    let (uid, owner) = (Uid::from_u128(1), crate::Owner::new(7).unwrap());
+    let key = crate::Key::inbox("s", "1").unwrap();
+    let hold = crate::Policy::INBOX.hold;
+    let sighted =
+        Effect::Recorded { number: crate::Number(1), key: &key, hold, hash: None, state: State::Seen };
+    let lease = crate::Lease { owner, fence: crate::Fence::new(1).unwrap(), until: Timestamp::from_millis(9) };
+    let request = Some(crate::RequestId::from_u128(5));
+    let granted = Effect::Granted { lease, extendable_until: Timestamp::NEVER, request };
+    let mut machine: Machine = Machine::new(Capacity::default());
+    for effect in [sighted, granted] {
+        assert!(machine.salvage(Record { at: Timestamp::EPOCH, uid, effect }));
+    }
+    let span = crate::Span::lease(std::time::Duration::from_secs(1)).unwrap();
+    let mut claim = crate::Claim::new(crate::Namespace::Inbox, owner, span, crate::Batch::ONE);
+    claim.request = request;
+    let mut turn = Turn { now: Timestamp::EPOCH, ids: &mut Uids(0), journal: &mut () };
+    assert_eq!(machine.claim(&mut turn, &claim), []);
+    dump(&machine);
+}
