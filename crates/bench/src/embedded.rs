@@ -6,7 +6,7 @@ mod drive;
 mod footprint;
 mod long;
 mod ours;
-mod place;
+pub(crate) mod place;
 mod raw;
 mod slow;
 #[cfg(feature = "sqlite")]

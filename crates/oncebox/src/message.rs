@@ -1,18 +1,21 @@
 //! A message as its sender builds it and its handler gets it.
 
+mod moment;
+
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use oncebox_core::{
     Attributes, CallerHash, Clock, Content, Delivery, Error, Id, Invalid, Key, Kind, Namespace, NewMessage,
     Partition, Payload, Source, Timestamp, Topic, Trace,
 };
-use oncebox_system::timestamp;
 use serde::Serialize;
 
 use crate::build::Settings;
+
+pub use moment::Moment;
 
 /// A message: what it is about, where it comes from, what its sender calls it, and what it carries.
 ///
@@ -20,7 +23,7 @@ use crate::build::Settings;
 /// is enqueued. The payload and the values of attributes stay out of `Debug` output.
 ///
 /// ```
-/// # use std::time::{Duration, SystemTime};
+/// # use std::time::Duration;
 /// use oncebox::Message;
 ///
 /// let message = Message::new("invoice.due", "billing", "inv_17")
@@ -44,45 +47,6 @@ pub struct Message {
     expires: Option<Moment>,
     /// The first value that was out of bounds.
     problem: Option<Invalid>,
-}
-
-/// A moment of the sender's: a [`SystemTime`] or a [`Timestamp`].
-#[derive(Debug, Clone, Copy)]
-pub struct Moment(When);
-
-#[derive(Debug, Clone, Copy)]
-enum When {
-    At(Timestamp),
-    In(Duration),
-}
-
-impl Moment {
-    fn seen_from(self, clock: &dyn Clock) -> Timestamp {
-        match self.0 {
-            When::At(moment) => moment,
-            When::In(delay) => clock.now().after(delay),
-        }
-    }
-
-    fn fixed(self) -> Option<Timestamp> {
-        match self.0 {
-            When::At(moment) => Some(moment),
-            When::In(_) => None,
-        }
-    }
-}
-
-impl From<Timestamp> for Moment {
-    fn from(moment: Timestamp) -> Self {
-        Self(When::At(moment))
-    }
-}
-
-impl From<SystemTime> for Moment {
-    /// One before 1970 counts as 1970.
-    fn from(time: SystemTime) -> Self {
-        timestamp(time).into()
-    }
 }
 
 impl Message {
@@ -162,7 +126,7 @@ impl Message {
     /// Not handled before so much time has passed since it was enqueued.
     #[must_use]
     pub fn due_in(mut self, delay: Duration) -> Self {
-        self.due = Some(Moment(When::In(delay)));
+        self.due = Some(Moment::after(delay));
         self
     }
 
@@ -176,7 +140,7 @@ impl Message {
     /// Dead so long after it was enqueued, unless it is handled or in a handler's hands by then.
     #[must_use]
     pub fn expires_in(mut self, delay: Duration) -> Self {
-        self.expires = Some(Moment(When::In(delay)));
+        self.expires = Some(Moment::after(delay));
         self
     }
 

@@ -9,29 +9,24 @@ mod failure;
 mod handler;
 mod held;
 mod options;
+mod prepare;
 mod rate;
 mod route;
 mod running;
 mod service;
 mod verdict;
 
-use std::collections::HashSet;
 use std::pin::Pin;
 use std::time::Duration;
 
-use oncebox_core::{Backoff, Error, Invalid, Kind, Owner, Topic};
+use oncebox_core::{Backoff, Error, Owner};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tower_layer::Layer;
 use tower_service::Service;
-use tracing::info;
 
 use crate::shared::Oncebox;
-use crate::telemetry::TopicMetrics;
-use engine::{Command, Engine};
+use engine::Command;
 use options::Options;
-use rate::Rate;
-use route::{Lane, Lanes};
 use service::AnyLayer;
 
 pub use context::Context;
@@ -277,75 +272,7 @@ impl<S> Worker<S> {
         let task = tokio::spawn(prepared.run(receiver, false));
         Ok(Running { commands, task })
     }
-
-    fn prepare(self) -> Result<Prepared, Error> {
-        self.options.check()?;
-        if self.routes.is_empty() && self.options.unhandled == Unhandled::Leave {
-            return Err(Invalid::new("handlers", "are none: add at least one with `on`").into());
-        }
-        let mut topics = HashSet::new();
-        let mut lanes = Vec::new();
-        for (topic, endpoint, settings) in self.routes {
-            settings.check()?;
-            let topic = Topic::inbox(topic)?;
-            if !topics.insert(topic.clone()) {
-                let text = format!("topic `{topic}` has two handlers: a topic has one");
-                return Err(Error::new(Kind::Invalid, text));
-            }
-            lanes.push(Lane {
-                endpoint: self.layers.iter().fold(endpoint, |endpoint, layer| layer(endpoint)),
-                metrics: TopicMetrics::new(topic.as_str()),
-                rate: settings.per_second.map(Rate::new),
-                topic,
-                settings,
-                running: 0,
-                queued: 0,
-            });
-        }
-        let mut lanes = Lanes::new(lanes)?;
-        if self.options.unhandled != Unhandled::Leave {
-            lanes.take_all();
-        }
-        let Self { oncebox, options, on_start, on_stop, .. } = self;
-        Ok(Prepared { oncebox, options, lanes, topics: topics.into_iter().collect(), on_start, on_stop })
-    }
 }
 
 /// Commands that wait for a worker, at most.
 const COMMANDS_MAX: usize = 16;
-
-/// A worker that is set up rightly.
-struct Prepared {
-    oncebox: Oncebox,
-    options: Options,
-    lanes: Lanes,
-    topics: Vec<Topic>,
-    on_start: Option<StartHook>,
-    on_stop: Option<StopHook>,
-}
-
-impl Prepared {
-    async fn run(self, commands: mpsc::Receiver<Command>, until_idle: bool) -> Result<Stopped, Error> {
-        let Self { oncebox, options, lanes, topics, on_start, on_stop } = self;
-        if let Some(hook) = on_start {
-            let refused = |error| Error::new(Kind::Invalid, "the start hook failed").with_source(error);
-            hook().await.map_err(refused)?;
-        }
-        options.warn();
-        info!(store = oncebox.name(), concurrency = options.concurrency, "the worker starts");
-        let shared = oncebox.shared();
-        let all = options.unhandled != Unhandled::Leave;
-        let _handling = shared.handled.add(topics, all);
-        // Dropped, and with it ended, when this ends or is dropped.
-        let mut upkeep = JoinSet::new();
-        if options.upkeep {
-            upkeep.spawn(oncebox.upkeep().run(std::future::pending()));
-        }
-        let stopped = Engine::new(shared, options, lanes, until_idle).run(commands).await?;
-        if let Some(hook) = on_stop {
-            hook(stopped).await;
-        }
-        info!(store = oncebox.name(), handled = stopped.handled, "the worker has stopped");
-        Ok(stopped)
-    }
-}

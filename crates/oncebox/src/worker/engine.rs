@@ -115,6 +115,8 @@ impl Engine {
                 (answer, about, sent_at) = answered(&mut self.extend) => self.extended(answer, &about, sent_at)?,
                 Some(ended) = self.tasks.join_next() => {
                     self.ended(ended);
+                    // Others that can end right away do so first, and the next call takes all of them along.
+                    tokio::task::yield_now().await;
                     while let Some(ended) = self.tasks.try_join_next() {
                         self.ended(ended);
                     }

@@ -118,7 +118,8 @@ fn a_repeated_claim_of_lost_content_gets_nothing() {
     let hold = crate::Policy::INBOX.hold;
     let sighted =
         Effect::Recorded { number: crate::Number(1), key: &key, hold, hash: None, state: State::Seen };
-    let lease = crate::Lease { owner, fence: crate::Fence::new(1).unwrap(), until: Timestamp::from_millis(9) };
+    let lease =
+        crate::Lease { owner, fence: crate::Fence::new(1).unwrap(), until: Timestamp::from_millis(9) };
     let request = Some(crate::RequestId::from_u128(5));
     let granted = Effect::Granted { lease, extendable_until: Timestamp::NEVER, request };
     let mut machine: Machine = Machine::new(Capacity::default());

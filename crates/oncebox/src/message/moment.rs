@@ -1,0 +1,52 @@
+//! The moments that a sender names.
+
+use std::time::{Duration, SystemTime};
+
+use oncebox_core::{Clock, Timestamp};
+use oncebox_system::timestamp;
+
+/// A moment of the sender's: a [`SystemTime`] or a [`Timestamp`].
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(When);
+
+#[derive(Debug, Clone, Copy)]
+enum When {
+    At(Timestamp),
+    In(Duration),
+}
+
+impl Moment {
+    /// So long after the message is enqueued.
+    pub(super) fn after(delay: Duration) -> Self {
+        Self(When::In(delay))
+    }
+
+    /// As store time, when the message is enqueued.
+    pub(super) fn seen_from(self, clock: &dyn Clock) -> Timestamp {
+        match self.0 {
+            When::At(moment) => moment,
+            When::In(delay) => clock.now().after(delay),
+        }
+    }
+
+    /// As store time, if it does not depend on when the message is enqueued.
+    pub(super) fn fixed(self) -> Option<Timestamp> {
+        match self.0 {
+            When::At(moment) => Some(moment),
+            When::In(_) => None,
+        }
+    }
+}
+
+impl From<Timestamp> for Moment {
+    fn from(moment: Timestamp) -> Self {
+        Self(When::At(moment))
+    }
+}
+
+impl From<SystemTime> for Moment {
+    /// One before 1970 counts as 1970.
+    fn from(time: SystemTime) -> Self {
+        timestamp(time).into()
+    }
+}
