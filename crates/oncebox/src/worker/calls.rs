@@ -22,18 +22,18 @@ pub(super) struct Call<T, A> {
 pub(super) struct Work {
     pub(super) settled: Vec<Ticket>,
     pub(super) claims: Vec<Claim>,
+    /// The wish that each claim is for.
+    pub(super) wishes: Vec<usize>,
     /// When these claims were made first, if their answer was lost before.
     pub(super) claimed_at: Option<Instant>,
-    pub(super) reach: Reach,
 }
 
-/// Whom the claims of a call have reached.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Reach {
-    /// Every topic that may be claimed.
-    pub(super) covered: bool,
-    /// Every topic.
-    pub(super) complete: bool,
+/// Claims whose answer was lost.
+pub(super) struct Unanswered {
+    pub(super) claims: Vec<Claim>,
+    pub(super) wishes: Vec<usize>,
+    /// When they were made first.
+    pub(super) since: Instant,
 }
 
 pub(super) type WorkCall = Call<Worked, Work>;

@@ -11,7 +11,7 @@ mod stopping;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::{Claim, Error, Interest, Namespace, Owner, Wakeups};
+use oncebox_core::{Error, Interest, Namespace, Owner, Wakeups};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::Stopped;
 use super::attempt::Ended;
-use super::calls::{ExtendCall, WorkCall, answered};
+use super::calls::{ExtendCall, Unanswered, WorkCall, answered};
 use super::held::Held;
 use super::options::Options;
 use super::route::Lanes;
@@ -51,8 +51,8 @@ pub(super) struct Engine {
     tasks: JoinSet<Ended>,
     work: Option<WorkCall>,
     extend: Option<ExtendCall>,
-    /// Claims whose answer was lost, and when they were made: asked for again, by the same request ids, before others.
-    unanswered: Option<(Vec<Claim>, Instant)>,
+    /// Claims whose answer was lost: made again, by the same request ids, before others.
+    unanswered: Option<Unanswered>,
     /// Not before this moment is a failed call repeated.
     retry_at: Option<Instant>,
     failures: u32,
@@ -74,7 +74,7 @@ impl Engine {
         Self {
             appetite: claiming::Appetite::new(now, options.poll_interval),
             next_beat: now + options.lease / 3,
-            mode: if until_idle { Mode::UntilIdle { checked: false } } else { Mode::Working },
+            mode: if until_idle { Mode::UntilIdle { worked: false, checked: false } } else { Mode::Working },
             shared,
             options,
             owner,

@@ -1,6 +1,6 @@
 //! From a topic to its handler, with the limits of that topic.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use oncebox_core::limits::CLAIM_TOPICS_MAX;
@@ -161,17 +161,9 @@ struct Wish {
 
 /// A share of the room that a worker has.
 pub(super) struct Share {
+    pub(super) wish: usize,
     pub(super) topics: Topics,
     pub(super) messages: usize,
-}
-
-/// How the room was dealt out.
-pub(super) struct Shares {
-    pub(super) list: Vec<Share>,
-    /// Whoever may be claimed got a share; others have reached their own limits.
-    pub(super) covered: bool,
-    /// Nobody was left out, for whatever reason.
-    pub(super) complete: bool,
 }
 
 impl Lanes {
@@ -208,29 +200,40 @@ impl Lanes {
         }
     }
 
-    /// Deals `room` out over what may be claimed, the wishes in turn.
-    pub(super) fn shares(&mut self, room: usize, now: Instant) -> Shares {
+    /// How many wishes there are.
+    pub(super) fn wishes(&self) -> usize {
+        self.wishes.len()
+    }
+
+    /// The wishes that may be claimed now, in turn; others have reached their own limits.
+    pub(super) fn open(&mut self, now: Instant) -> Vec<usize> {
         let count = self.wishes.len();
-        self.turn = (self.turn + 1) % count.max(1);
-        let mut open = Vec::new();
-        for place in (0..count).map(|place| (place + self.turn) % count) {
-            let wish = &self.wishes[place];
-            let limit = wish.lane.map_or(usize::MAX, |lane| self.all[lane].room(now));
-            if limit > 0 {
-                open.push((wish.topics.clone(), limit));
-            }
-        }
+        let mut open: Vec<_> = (0..count).map(|place| (place + self.turn) % count).collect();
+        open.retain(|wish| self.limit(*wish, now) > 0);
+        open
+    }
+
+    /// How many more messages may be claimed for a wish.
+    fn limit(&mut self, wish: usize, now: Instant) -> usize {
+        self.wishes[wish].lane.map_or(usize::MAX, |lane| self.all[lane].room(now))
+    }
+
+    /// Deals `room` out over what may be claimed, the wishes in turn, the quiet ones last.
+    pub(super) fn shares(&mut self, room: usize, now: Instant, quiet: &BTreeSet<usize>) -> Vec<Share> {
+        self.turn = (self.turn + 1) % self.wishes.len().max(1);
+        let mut open = self.open(now);
+        open.sort_by_key(|wish| quiet.contains(wish));
         let (mut left, mut list) = (room, Vec::new());
         let all = open.len();
-        for (place, (topics, limit)) in open.into_iter().enumerate() {
-            let messages = left.div_ceil(all - place).min(limit);
+        for (place, wish) in open.into_iter().enumerate() {
+            let messages = left.div_ceil(all - place).min(self.limit(wish, now));
             if messages == 0 {
                 break;
             }
             left -= messages;
-            list.push(Share { topics, messages });
+            list.push(Share { wish, topics: self.wishes[wish].topics.clone(), messages });
         }
-        Shares { covered: list.len() == all, complete: list.len() == count, list }
+        list
     }
 
     /// When a topic that has used up its rate may go on.

@@ -1,5 +1,6 @@
 //! When to ask for more, and for how much; and starting what has come.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use tracing::{debug, warn};
 use super::Engine;
 use crate::telemetry;
 use crate::worker::attempt::{Attempt, Ticket};
-use crate::worker::calls::{Reach, Work};
+use crate::worker::calls::Work;
 use crate::worker::context::Context;
 use crate::worker::held::{Item, Phase};
 use crate::worker::options::Unhandled;
-use crate::worker::route::{Share, Shares};
+use crate::worker::route::Share;
 
 /// Handlers that take longer gain nothing from messages claimed ahead, and those would wait here while another worker is
 /// idle.
@@ -25,6 +26,8 @@ const LOOK_AHEAD_HANDLER_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Appetite {
     /// A claim may bring something at once.
     pub(super) hungry: bool,
+    /// The wishes that brought less than was asked for, since something woke us.
+    quiet: BTreeSet<usize>,
     /// When to ask even so.
     next_poll: Instant,
     /// The present interval between polls, which grows while nothing comes.
@@ -37,20 +40,17 @@ pub(super) struct Appetite {
 
 impl Appetite {
     pub(super) fn new(now: Instant, interval: Duration) -> Self {
-        Self { hungry: true, next_poll: now, interval, rated_until: None, handler_time: None }
+        let quiet = BTreeSet::new();
+        Self { hungry: true, quiet, next_poll: now, interval, rated_until: None, handler_time: None }
     }
 
     pub(super) fn woken(&mut self) {
         self.hungry = true;
+        self.quiet.clear();
     }
 
     pub(super) fn ran(&mut self, time: Duration) {
         self.handler_time = Some(self.handler_time.map_or(time, |before| (before * 7 + time) / 8));
-    }
-
-    /// Whether a topic was left out of the last claim because it had used up its rate.
-    pub(super) fn waits_for_rate(&self) -> bool {
-        self.rated_until.is_some()
     }
 
     fn looks_ahead(&self) -> bool {
@@ -78,38 +78,46 @@ impl Engine {
         Some(self.appetite.rated_until.map_or(poll, |rate| poll.min(rate)))
     }
 
-    /// New claims, if they are worth it, and whom they reach.
-    pub(super) fn claims(&mut self, now: Instant) -> (Vec<Claim>, Reach) {
+    /// New claims, if they are worth it, and the wishes that they are for.
+    pub(super) fn claims(&mut self, now: Instant) -> (Vec<Claim>, Vec<usize>) {
         if self.next_claim(now).is_none_or(|at| now < at) {
-            return (Vec::new(), Reach::default());
+            return (Vec::new(), Vec::new());
         }
-        let Shares { list, covered, complete } = self.lanes.shares(self.room(), now);
+        if !self.appetite.hungry {
+            // A poll asks everybody anew.
+            self.appetite.quiet.clear();
+        }
+        let shares = self.lanes.shares(self.room(), now, &self.appetite.quiet);
         // What wakes from here on came after the claim, or is in it.
         self.appetite.hungry = false;
         self.appetite.next_poll = now + self.appetite.interval;
         self.appetite.rated_until = self.lanes.next_rate(now);
         let lease = Span::lease(self.options.lease).expect("the lease is checked when the worker is built");
-        let claim = |Share { topics, messages }: Share| {
+        let claim = |Share { wish, topics, messages }: Share| {
             let batch = u32::try_from(messages).ok().and_then(|messages| Batch::new(messages).ok());
             let mut claim = Claim::new(Namespace::Inbox, self.owner, lease, batch.unwrap_or(Batch::ONE));
             claim.topics = topics;
             claim.request = Some(RequestId::from_u128(self.shared.random()));
-            claim
+            (claim, wish)
         };
-        (list.into_iter().map(claim).collect(), Reach { covered, complete })
+        shares.into_iter().map(claim).unzip()
     }
 
     /// Takes in what was claimed, and decides when to ask again.
     pub(super) fn claimed(
         &mut self,
-        Work { claims, claimed_at, reach, .. }: &Work,
+        Work { claims, wishes, claimed_at, .. }: &Work,
         deliveries: Vec<Vec<Delivery>>,
         sent_at: Instant,
     ) {
         if claims.is_empty() {
             return;
         }
-        let full = claims.iter().zip(&deliveries).any(|(claim, got)| got.len() >= claim.batch.get() as usize);
+        if !self.appetite.hungry {
+            let asked = wishes.iter().zip(claims).zip(&deliveries);
+            let quiet = asked.filter(|((_, claim), got)| got.len() < claim.batch.get() as usize);
+            self.appetite.quiet.extend(quiet.map(|((wish, _), _)| *wish));
+        }
         let count: usize = deliveries.iter().map(Vec::len).sum();
         debug!(store = %self.shared.name, owner = %self.owner, claimed = count, "claimed");
         let now = Instant::now();
@@ -117,7 +125,8 @@ impl Engine {
         for delivery in deliveries.into_iter().flatten() {
             self.take(delivery, deadline, claimed_at.is_some());
         }
-        self.appetite.hungry |= full || !reach.covered;
+        // Those for whom there was no room are asked next, and those who may have more; then a poll or a wake-up decides.
+        self.appetite.hungry |= self.lanes.open(now).iter().any(|wish| !self.appetite.quiet.contains(wish));
         self.appetite.interval = match count {
             0 => (self.appetite.interval * 2)
                 .min(self.options.poll_interval_max.max(self.options.poll_interval)),
@@ -125,7 +134,8 @@ impl Engine {
         };
         let jitter = 0.9 + self.shared.fraction() / 5.0;
         self.appetite.next_poll = now + self.appetite.interval.mul_f64(jitter);
-        self.mode.claimed(count == 0 && reach.complete && self.held.is_empty());
+        let complete = self.appetite.quiet.len() == self.lanes.wishes();
+        self.mode.claimed(count, complete && self.held.is_empty());
     }
 
     /// Until when leases that were granted just now last, by our clock and at least.

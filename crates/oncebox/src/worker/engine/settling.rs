@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Engine;
 use crate::telemetry;
 use crate::worker::attempt::{self, Ended, Ticket};
-use crate::worker::calls::{Reach, Work, WorkCall};
+use crate::worker::calls::{Unanswered, Work, WorkCall};
 use crate::worker::held::Phase;
 use crate::worker::verdict;
 
@@ -20,8 +20,8 @@ impl Engine {
             return;
         }
         self.retry_at = None;
-        let ((claims, reach), claimed_at) = match self.unanswered.take() {
-            Some((claims, since)) => ((claims, Reach::default()), Some(since)),
+        let ((claims, wishes), claimed_at) = match self.unanswered.take() {
+            Some(Unanswered { claims, wishes, since }) => ((claims, wishes), Some(since)),
             None => (self.claims(now), None),
         };
         let room = CALL_ITEMS_MAX - claims.len();
@@ -38,7 +38,7 @@ impl Engine {
         if claims.is_empty() && settled.is_empty() {
             return;
         }
-        let about = Work { settled, claims, claimed_at, reach };
+        let about = Work { settled, claims, wishes, claimed_at };
         let limit = self.options.call_timeout;
         self.work = Some(WorkCall::work(self.shared.store.clone(), settlements, about, limit));
     }
@@ -65,7 +65,8 @@ impl Engine {
                     self.held.outbox.push_front(ticket);
                 }
                 if !about.claims.is_empty() {
-                    self.unanswered = Some((about.claims, about.claimed_at.unwrap_or(sent_at)));
+                    let since = about.claimed_at.unwrap_or(sent_at);
+                    self.unanswered = Some(Unanswered { claims: about.claims, wishes: about.wishes, since });
                 }
                 self.failures = self.failures.saturating_add(1);
                 self.retry_at = Some(Instant::now() + self.pause_after_failure());

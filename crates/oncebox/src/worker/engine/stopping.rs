@@ -15,8 +15,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What the loop is after.
 pub(super) enum Mode {
     Working,
-    /// Works until nothing is to be had: a claim that reached every topic brought nothing while nothing was held.
+    /// Works until nothing is to be had: since the last message every topic was asked and had nothing.
     UntilIdle {
+        worked: bool,
         checked: bool,
     },
     Paused,
@@ -41,10 +42,11 @@ impl Mode {
         matches!(self, Self::Stopping { .. })
     }
 
-    /// A claim was answered, and `nothing` was there.
-    pub(super) fn claimed(&mut self, nothing: bool) {
-        if let Self::UntilIdle { checked } = self {
-            *checked = nothing;
+    /// A claim brought `count` messages; after it nothing is held and every topic was asked, or not.
+    pub(super) fn claimed(&mut self, count: usize, idle: bool) {
+        if let Self::UntilIdle { worked, checked } = self {
+            *worked |= count > 0;
+            *checked = idle;
         }
     }
 
@@ -106,13 +108,13 @@ impl Engine {
         }
         match self.mode {
             Mode::Working | Mode::Paused => false,
-            Mode::UntilIdle { checked } => {
-                if empty && !checked && !self.appetite.waits_for_rate() {
-                    // What was handled since the last claim may have made something else ready.
-                    self.appetite.woken();
-                }
-                empty && checked
+            Mode::UntilIdle { worked: true, .. } if empty => {
+                // What was handled may have made something else ready.
+                self.mode = Mode::UntilIdle { worked: false, checked: false };
+                self.appetite.woken();
+                false
             }
+            Mode::UntilIdle { checked, .. } => empty && checked,
             Mode::Stopping { .. } if empty => true,
             Mode::Stopping { cancel_at, cancelled } => {
                 if now >= cancel_at && !cancelled {
