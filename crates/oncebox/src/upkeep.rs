@@ -19,6 +19,8 @@ const ITEMS_MAX: u32 = 1_000;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often a topic without a handler is warned about.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
+/// How long to wait for what is due by our clock and not yet by the store's.
+const CLOCKS_APART: Duration = Duration::from_millis(100);
 /// The store has so long to answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -42,8 +44,10 @@ impl Upkeep {
             sum.lapsed += lapsed;
             sum.expired += expired;
             sum.forgotten += forgotten;
+            // Our clock may be ahead of the store's, which decides: what it leaves as it was is not due yet.
+            let unmoved = lapsed + expired + forgotten == 0 && next_due == sum.next_due;
             sum.next_due = next_due;
-            if next_due.is_none_or(|due| due > self.0.clock.now()) {
+            if unmoved || next_due.is_none_or(|due| due > self.0.clock.now()) {
                 return Ok(sum);
             }
             tokio::task::yield_now().await;
@@ -97,7 +101,11 @@ impl Upkeep {
                 pulse.passed();
                 self.warn_of_unhandled(warnings).await;
                 let due = upkept.next_due.map(|due| due.since(self.0.clock.now()));
-                due.map_or(usual, |due| due.clamp(Duration::from_millis(1), usual))
+                match due {
+                    Some(Duration::ZERO) => CLOCKS_APART,
+                    Some(due) => due.min(usual),
+                    None => usual,
+                }
             }
             Err(error) => {
                 pulse.failed(&error);
