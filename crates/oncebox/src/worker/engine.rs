@@ -58,6 +58,8 @@ pub(super) struct Engine {
     failures: u32,
     appetite: claiming::Appetite,
     next_beat: Instant,
+    /// Not before this moment is a failed heartbeat repeated, whoever wants one.
+    beat_after: Instant,
     mode: Mode,
     /// Those who wait until nothing is held.
     draining: Vec<oneshot::Sender<()>>,
@@ -74,6 +76,7 @@ impl Engine {
         Self {
             appetite: claiming::Appetite::new(now, options.poll_interval),
             next_beat: now + options.lease / 3,
+            beat_after: now,
             mode: if until_idle { Mode::UntilIdle { worked: false, checked: false } } else { Mode::Working },
             shared,
             options,
@@ -153,7 +156,8 @@ impl Engine {
         let idle = self.work.is_none();
         let retry = self.retry_at.filter(|_| idle);
         let poll = (idle && self.retry_at.is_none()).then(|| self.next_claim(now)).flatten();
-        let beat = (self.extend.is_none() && !self.held.is_empty()).then_some(self.next_beat);
+        let beats = self.extend.is_none() && !self.held.is_empty();
+        let beat = beats.then(|| self.next_beat.max(self.beat_after));
         let watch = self.held.watch;
         let start = if self.held.queue.is_empty() { None } else { self.lanes.next_rate(now) };
         let stop = self.mode.next_deadline();

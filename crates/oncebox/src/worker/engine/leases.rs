@@ -15,7 +15,7 @@ use crate::worker::held::Phase;
 impl Engine {
     /// Asks for more time for all that is held, when a third of the lease has passed.
     pub(super) fn extend_leases(&mut self, now: Instant) {
-        if self.extend.is_some() || now < self.next_beat {
+        if self.extend.is_some() || now < self.next_beat.max(self.beat_after) {
             return;
         }
         let third = self.options.lease / 3;
@@ -40,7 +40,9 @@ impl Engine {
         let extended = match answer {
             Ok(extended) => extended,
             Err(error) => {
-                self.next_beat = Instant::now() + (self.options.lease / 12).min(Duration::from_secs(1));
+                let now = Instant::now();
+                self.next_beat = now;
+                self.beat_after = now + (self.options.lease / 12).min(Duration::from_secs(1));
                 return self.failed("extend", error);
             }
         };
