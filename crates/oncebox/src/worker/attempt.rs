@@ -47,6 +47,10 @@ impl Attempt {
     pub(super) async fn run(self) -> Ended {
         let Self { ticket, endpoint, context, timeout, cancellation, span } = self;
         let started = Instant::now();
+        if cancellation.is_cancelled() {
+            // Lost or stopped before it began: it need not begin.
+            return Ended { ticket, ending: Ending::Cancelled, ran: Duration::ZERO };
+        }
         let run = async {
             info!("handling");
             let result = guarded(endpoint, context, timeout).await;
