@@ -99,6 +99,8 @@ impl Engine {
     /// Works until it is told to stop, or the store cannot be worked on any more.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<Stopped, Error> {
         loop {
+            // A store that answers at once must not keep handlers on the same thread from their turn.
+            tokio::task::consume_budget().await;
             let now = Instant::now();
             self.pulse.turned();
             self.watch_leases(now);

@@ -497,6 +497,8 @@ fn more_topics_than_one_claim_can_name_are_all_served() {
             fixture.enqueue(&format!("topic-{topic}"), &topic.to_string()).await;
             worker = worker.on(format!("topic-{topic}"), async || {});
         }
-        assert_eq!(worker.run_until_idle().await.unwrap().handled, 150);
+        let stopped = worker.run_until_idle().await.unwrap();
+        let counts = fixture.oncebox.operator("t").counts(None).await.unwrap();
+        assert_eq!((stopped.handled, counts.done), (150, 150), "{stopped:?} {counts:?}");
     });
 }
