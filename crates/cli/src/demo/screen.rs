@@ -1,0 +1,149 @@
+//! What the reader sees: a table that is redrawn in place on a terminal, plain lines anywhere else.
+
+mod table;
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::time::Duration;
+
+use super::story::{Line, Story, Tone};
+
+/// Lines of the story that stay below the table.
+const TICKER_LINES: usize = 6;
+/// The lines around the rows of the table.
+const FRAME_LINES: usize = TICKER_LINES + 6;
+/// The height of a terminal that does not tell.
+const HEIGHT: u16 = 24;
+/// No line is wider.
+const WIDTH: usize = 100;
+
+pub(super) enum Screen {
+    Plain(Stdout),
+    Live(Live),
+}
+
+/// A frame on a terminal.
+pub(super) struct Live {
+    out: Stdout,
+    /// Lines of the frame that stands there.
+    drawn: usize,
+    ticker: VecDeque<String>,
+}
+
+impl Screen {
+    /// A live screen if there is a terminal that may have colours, plain lines if not.
+    pub(super) fn choose(plain: bool) -> io::Result<Self> {
+        let mut out = io::stdout();
+        let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        if plain || !colours || !cfg!(unix) || !out.is_terminal() {
+            return Ok(Self::Plain(out));
+        }
+        // Neither a cursor that jumps about, nor lines that wrap.
+        out.write_all(b"\x1b[?25l\x1b[?7l")?;
+        Ok(Self::Live(Live { out, drawn: 0, ticker: VecDeque::new() }))
+    }
+
+    /// Tells what happened.
+    pub(super) fn tell(&mut self, story: &Story, lines: &[Line]) -> io::Result<()> {
+        for line in lines {
+            let text = written(story, line);
+            match self {
+                Self::Plain(out) => writeln!(out, "{text}")?,
+                Self::Live(live) => {
+                    live.ticker.push_back(paint(line.tone, &text));
+                    if live.ticker.len() > TICKER_LINES {
+                        live.ticker.pop_front();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows how everything stands.
+    pub(super) fn draw(&mut self, story: &Story, now: Duration) -> io::Result<()> {
+        let Self::Live(live) = self else { return Ok(()) };
+        let room = height().saturating_sub(FRAME_LINES).max(4);
+        let mut lines = table::lines(story, now, room);
+        lines.push(String::new());
+        lines.extend(live.ticker.iter().cloned());
+        let mut frame = if live.drawn > 0 { format!("\x1b[{}A\r", live.drawn) } else { String::new() };
+        for line in &lines {
+            frame.push_str(line);
+            frame.push_str("\x1b[K\n");
+        }
+        frame.push_str("\x1b[J");
+        live.drawn = lines.len();
+        live.out.write_all(frame.as_bytes())?;
+        live.out.flush()
+    }
+
+    /// Closing words, below everything.
+    pub(super) fn close(&mut self, lines: &[(Tone, String)]) -> io::Result<()> {
+        for (tone, text) in lines {
+            match self {
+                Self::Plain(out) => writeln!(out, "{text}")?,
+                Self::Live(live) => writeln!(live.out, "{}", paint(*tone, text))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // The terminal as it was; one that has gone needs nothing.
+        let _ = self.out.write_all(b"\x1b[?7h\x1b[?25h");
+        let _ = self.out.flush();
+    }
+}
+
+/// A line of the story as text.
+fn written(story: &Story, line: &Line) -> String {
+    let Line { at, who, what, part, detail, .. } = line;
+    let part = part.map(|part| &story.world.script.parts[part]);
+    let name = part.map(|part| format!("{:<7} {:<13} ", part.source, part.id)).unwrap_or_default();
+    let text = format!("{:>6.2} s  {who:<8}  {what:<11}  {name}{detail}", at.as_secs_f64());
+    short(text.trim_end(), WIDTH)
+}
+
+/// The text, cut off if it is wider than that.
+fn short(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width - 1).chain(['…']).collect()
+}
+
+fn paint(tone: Tone, text: &str) -> String {
+    let colour = match tone {
+        Tone::Plain => return text.to_owned(),
+        Tone::Quiet => 2,
+        Tone::Good => 32,
+        Tone::Odd => 33,
+        Tone::Bad => 31,
+    };
+    format!("\x1b[{colour}m{text}\x1b[0m")
+}
+
+#[cfg(unix)]
+fn height() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row);
+    usize::from(size.ok().filter(|rows| *rows > 0).unwrap_or(HEIGHT))
+}
+
+#[cfg(not(unix))]
+fn height() -> usize {
+    usize::from(HEIGHT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn what_is_too_wide_is_cut_off() {
+        assert_eq!(short("abc", 3), "abc");
+        assert_eq!(short("äbcd", 3), "äb…");
+    }
+}

@@ -1,0 +1,3 @@
+//! The real binary, run and read.
+
+mod demo;
