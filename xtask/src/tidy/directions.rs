@@ -6,7 +6,7 @@ use crate::workspace::File;
 
 /// A crate's folder, and the folders of ours that it may depend on. `store-*` stands for every store, `*` for
 /// all. No store is on a store's list.
-const RULES: [(&str, &[&str]); 18] = [
+const RULES: [(&str, &[&str]); 19] = [
     ("core", &[]),
     ("system", &["core"]),
     ("store-*", &["core", "system"]),
@@ -24,6 +24,7 @@ const RULES: [(&str, &[&str]); 18] = [
     ("bench", &["*"]),
     ("audit", &[]),
     ("torture", &["audit", "core", "store-embedded", "testkit"]),
+    ("examples", &["oncebox"]),
     ("xtask", &[]),
 ];
 
@@ -93,7 +94,7 @@ fn covers(pattern: &str, folder: &str) -> bool {
 /// The folder of a workspace member; manifests elsewhere are none of our crates.
 fn folder_of_manifest(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("/Cargo.toml")?;
-    if folder == "xtask" {
+    if folder == "examples" || folder == "xtask" {
         return Some(folder);
     }
     folder.strip_prefix("crates/").filter(|name| !name.contains('/'))
@@ -120,10 +121,9 @@ mod tests {
     fn texts(folder: &str, section: &str, dependency: &str) -> Vec<String> {
         let name = package_name(folder);
         let text = format!("[package]\nname = \"{name}\"\n[{section}]\n{dependency} = {{ path = \"x\" }}\n");
-        let path = if folder == "xtask" {
-            "xtask/Cargo.toml".to_owned()
-        } else {
-            format!("crates/{folder}/Cargo.toml")
+        let path = match folder {
+            "examples" | "xtask" => format!("{folder}/Cargo.toml"),
+            _ => format!("crates/{folder}/Cargo.toml"),
         };
         check(&[File { path, text }]).iter().map(ToString::to_string).collect()
     }
@@ -139,6 +139,7 @@ mod tests {
             ("cli", "dependencies", "oncebox"),
             ("bench", "dependencies", "oncebox-store-memory"),
             ("torture", "dependencies", "oncebox-audit"),
+            ("examples", "dependencies", "oncebox"),
             ("core", "dependencies", "bytes"),
         ] {
             assert_eq!(texts(folder, section, dependency), [""; 0], "{folder} {dependency}");
@@ -153,6 +154,7 @@ mod tests {
             ("store-memory", "dependencies", "oncebox-testkit"),
             ("store-memory", "dev-dependencies", "oncebox-store-embedded"),
             ("client", "build-dependencies", "oncebox-core"),
+            ("examples", "dependencies", "oncebox-core"),
             ("xtask", "dependencies", "oncebox-core"),
             ("audit", "dependencies", "oncebox-core"),
         ] {

@@ -50,7 +50,8 @@ fn advice(reason: DeadReason) -> String {
             format!("It failed {ATTEMPTS_MAX} times. When the cause is gone: Operator::redrive.")
         }
         DeadReason::Undecodable => {
-            "Operator::erase it, and let the sender send it again: then it is new.".to_owned()
+            "Sent again, whole, the newer content is kept: then Operator::redrive. Or Operator::erase it."
+                .to_owned()
         }
         _ => "Look at it with Operator::show, then redrive or erase it.".to_owned(),
     }
