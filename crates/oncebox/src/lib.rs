@@ -75,3 +75,14 @@ pub use worker::{
     BoxError, Context, Extract, Failed, Failure, FromState, Handler, HandlerFn, HandlerService, IntoResult,
     Json, Rejection, Route, Running, State, Stopped, Text, Unhandled, Worker,
 };
+
+/// The guide's code is compiled and run with the doc tests.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/getting-started.md")]
+    struct GettingStarted;
+    #[doc = include_str!("../../../docs/guide/handlers.md")]
+    struct Handlers;
+    #[doc = include_str!("../../../docs/guide/retries-and-dead-letters.md")]
+    struct RetriesAndDeadLetters;
+}
