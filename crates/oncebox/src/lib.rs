@@ -85,4 +85,7 @@ mod guide {
     struct Handlers;
     #[doc = include_str!("../../../docs/guide/retries-and-dead-letters.md")]
     struct RetriesAndDeadLetters;
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../../../docs/guide/testing.md")]
+    struct Testing;
 }
