@@ -29,15 +29,12 @@ struct Bank {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn StdError>> {
     let oncebox = Oncebox::builder().attempts_max(3).open("memory:").await?;
+    let inbox = oncebox.inbox();
     let bank = Arc::new(Bank::default());
     for id in ["fails-once", "asks-for-time", "panics-once", "gives-up", "never-works"] {
-        let _ = oncebox
-            .inbox()
-            .enqueue(Message::new("payment", "shop", id).json(&Payment { cents: 100 })?)
-            .await?;
+        inbox.enqueue(Message::new("payment", "shop", id).json(&Payment { cents: 100 })?).await?;
     }
-    let _ =
-        oncebox.inbox().enqueue(Message::new("payment", "shop", "unreadable").text("{\"cents\":")).await?;
+    inbox.enqueue(Message::new("payment", "shop", "unreadable").text("{\"cents\":")).await?;
 
     println!("The bank is closed:");
     work(&oncebox, &bank).await?;

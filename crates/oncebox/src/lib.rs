@@ -76,6 +76,11 @@ pub use worker::{
     Json, Rejection, Route, Running, State, Stopped, Text, Unhandled, Worker,
 };
 
+/// The README's code is compiled and run with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// The guide's code is compiled and run with the doc tests.
 #[cfg(doctest)]
 mod guide {

@@ -27,8 +27,3 @@ pub enum Payloads {
     /// The store takes its own copy, and overwrites it with zeros before it frees it (amnesia).
     Wiped,
 }
-
-/// The README's code is compiled and run with the doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
