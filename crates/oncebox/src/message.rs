@@ -19,8 +19,8 @@ pub use moment::Moment;
 
 /// A message: what it is about, where it comes from, what its sender calls it, and what it carries.
 ///
-/// Two messages with the same source and id are the same message. A value that is out of bounds is told when the message
-/// is enqueued. The payload and the values of attributes stay out of `Debug` output.
+/// Two messages with the same source and id are the same message, also if their topics differ. A value that is out of
+/// bounds is told when the message is enqueued. The payload and the values of attributes stay out of `Debug` output.
 ///
 /// ```
 /// # use std::time::Duration;

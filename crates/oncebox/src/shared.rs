@@ -90,6 +90,8 @@ impl Oncebox {
     }
 
     /// Closes the store; whatever still works on it gets [`crate::Kind::Closed`]. Stop workers first.
+    ///
+    /// The directory of an embedded store can be opened again once this and everything made from it is dropped.
     pub async fn close(&self) -> Result<(), Error> {
         self.0.store.close().await
     }

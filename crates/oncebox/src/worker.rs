@@ -258,7 +258,8 @@ impl<S> Worker<S> {
         }
     }
 
-    /// Works until nothing is to be had any more: for tests, and for work that comes in heaps.
+    /// Works until nothing is to be had any more: for tests, and for work that comes in heaps. What waits for a retry, for
+    /// its due time or for the end of another worker's lease is left.
     pub async fn run_until_idle(self) -> Result<Stopped, Error> {
         let prepared = self.prepare()?;
         let (_commands, receiver) = mpsc::channel(COMMANDS_MAX);

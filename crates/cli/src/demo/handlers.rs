@@ -1,6 +1,7 @@
 //! The handlers of the demo. They do what their messages' fates say.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(super) const PANIC: &str = "made on purpose: ";
 pub(super) struct World {
     pub(super) script: Script,
     effects: Mutex<Effects>,
+    /// Also if the first delivery was cut off by the crash, one panics.
+    panicked: AtomicBool,
 }
 
 /// What handlers did to the world. A second run changes nothing.
@@ -35,7 +38,7 @@ pub(super) struct Effects {
 
 impl World {
     pub(super) fn new(script: Script) -> Self {
-        Self { script, effects: Mutex::default() }
+        Self { script, effects: Mutex::default(), panicked: AtomicBool::new(false) }
     }
 
     pub(super) fn effects(&self) -> MutexGuard<'_, Effects> {
@@ -66,7 +69,9 @@ impl World {
             Fate::Busy if delivery == 1 => Err(Failure::retry_after(BUSY, "429: come again in 0.9 s")),
             Fate::Refused => Err(Failure::dead(refusal(part.source))),
             Fate::Stubborn => Err(Failure::retry(format!("503: {}", silent(part.source)))),
-            Fate::Panics if delivery == 1 => panic!("{PANIC}index out of bounds"),
+            Fate::Panics if !self.panicked.swap(true, Ordering::Relaxed) => {
+                panic!("{PANIC}index out of bounds")
+            }
             _ => Ok(()),
         }
     }
@@ -118,7 +123,7 @@ async fn ordered(
     Ok(())
 }
 
-/// A worker for all topics of the demo.
+/// A worker for all topics of the demo: with three hands, or more if there is much to do.
 pub(super) fn worker(
     oncebox: &Oncebox,
     world: Arc<World>,
@@ -126,10 +131,11 @@ pub(super) fn worker(
 ) -> Result<Worker<Arc<World>>, Error> {
     let (first, max) = (Duration::from_millis(250), Duration::from_secs(2));
     let backoff = Backoff::new(first, max, Growth::Exponential, Jitter::None)?;
+    let hands = (world.script.arrivals.len() / 20).max(3);
     let mut worker = Worker::new(oncebox)
         .with_state(world)
         .layer(observe)
-        .concurrency(3)
+        .concurrency(hands)
         .lease(LEASE)
         .backoff(backoff)
         // What a worker holds is what is seen in its hands.

@@ -32,7 +32,7 @@ pub(super) enum Fate {
     Refused,
     /// Every delivery fails.
     Stubborn,
-    /// Its first delivery panics.
+    /// One delivery of it panics.
     Panics,
     /// It cannot be read.
     Torn,
