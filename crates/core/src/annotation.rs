@@ -181,6 +181,12 @@ impl LastError {
     }
 }
 
+impl fmt::Display for LastError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Attributes, LastError, Trace};

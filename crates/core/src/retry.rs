@@ -39,9 +39,9 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The inbox: `min(2^n s, 60 s)`, where n counts the failures with this one (IBX-081). Call it with n.
+    /// The inbox: 2 s doubling to 60 s (IBX-081). Call it with the failures before this one.
     pub const INBOX: Self = Self {
-        first: Duration::from_secs(1),
+        first: Duration::from_secs(2),
         max: Duration::from_secs(60),
         growth: Growth::Exponential,
         jitter: Jitter::None,
@@ -130,7 +130,7 @@ mod tests {
     /// Holds: IBX-080, IBX-081, RULE-10.
     #[test]
     fn the_inbox_waits_2_4_8_seconds_up_to_60() {
-        assert_eq!(seconds(Backoff::INBOX, 1..=7), [2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(seconds(Backoff::INBOX, 0..=6), [2, 4, 8, 16, 32, 60, 60]);
     }
 
     #[test]

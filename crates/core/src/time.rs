@@ -46,6 +46,36 @@ impl fmt::Debug for Timestamp {
     }
 }
 
+impl fmt::Display for Timestamp {
+    /// As RFC 3339 has it, to the millisecond: `2026-01-01T00:00:00.000Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NEVER {
+            return f.write_str("never");
+        }
+        let (days, rest) = (self.0 / DAY_MS, self.0 % DAY_MS);
+        let (year, month, day) = date(days);
+        let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
+        let (second, milli) = (rest / 1_000 % 60, rest % 1_000);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    }
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Year, month and day of the day that is `days` after 1970-01-01. Years begin in March here, so that the odd day comes last.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_400_YEARS: u64 = 146_097;
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / DAYS_400_YEARS, days % DAYS_400_YEARS);
+    let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / (DAYS_400_YEARS - 1);
+    let year_of_era = (day_of_era - leap_days) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
 /// A duration that is greater than zero and at most [`DURATION_MAX`]: a lease, a retry delay.
 ///
 /// Kept in milliseconds, rounded up.
@@ -140,6 +170,21 @@ mod tests {
         assert_eq!(Span::delay(Duration::ZERO).unwrap_err().to_string(), "delay must be greater than zero");
         assert_eq!(Span::delay(Duration::from_nanos(1)).unwrap().get(), Duration::from_millis(1));
         assert!(Span::lease(Duration::from_secs(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn a_moment_is_told_as_people_write_it() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_199_999, "2024-02-29T23:59:59.999Z"),
+            (1_767_225_600_000, "2026-01-01T00:00:00.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Timestamp::from_millis(millis).to_string(), text);
+        }
+        assert_eq!(Timestamp::NEVER.to_string(), "never");
     }
 
     #[test]

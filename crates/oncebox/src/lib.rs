@@ -62,10 +62,11 @@ pub use health::{Finding, Health, Level};
 pub use inbox::{Inbox, Mark, Outcome, Receipt, Sighting};
 pub use message::{Message, Moment};
 pub use oncebox_core::{
-    Attributes, Backoff, CallerHash, Clock, Counts, Cursor, DeadReason, Delivery, Direction, Divergence,
-    Error, Extended, Fence, Growth, Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Observed,
-    Omitted, Operated, Owner, Page, PageSize, Query, Ref, Rng, Settled, Snapshot, State as MessageState,
-    Store, Timestamp, Topic, Trace, Uid,
+    Attributes, Backoff, CallerHash, Clock, Content, Counts, Cursor, DeadReason, Delivery, Direction,
+    Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id, Invalid, Jitter, Key,
+    Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner, Page, PageSize, Partition,
+    Payload, Policy, Query, Receipt as Standing, Ref, RequestId, Rng, Settled, Shard, Snapshot, Source, Span,
+    State as MessageState, Store, Timestamp, Topic, Trace, Uid, Upkept, VerdictKind,
 };
 pub use operator::{Filter, Operator, Sweep};
 pub use queue::WorkQueue;
@@ -73,7 +74,7 @@ pub use shared::Oncebox;
 pub use upkeep::Upkeep;
 pub use worker::{
     BoxError, Context, Extract, Failed, Failure, FromState, Handler, HandlerFn, HandlerService, IntoResult,
-    Json, Rejection, Route, Running, State, Stopped, Text, Unhandled, Worker,
+    Json, Rejection, Route, Running, State, Stopped, Text, Unhandled, Wish, Worker,
 };
 
 /// The README's code is compiled and run with the doc tests.

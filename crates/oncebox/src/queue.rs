@@ -98,7 +98,7 @@ impl WorkQueue {
         let error = error.and_then(LastError::new);
         let delay = delay.map(Span::delay).transpose()?;
         self.settle(owner, keys, |claimed| {
-            let usual = || self.shared.delay(&Backoff::INBOX, claimed.attempts.saturating_add(1));
+            let usual = || self.shared.delay(&Backoff::INBOX, claimed.attempts);
             Verdict::Abandon { delay: delay.unwrap_or_else(usual), error: error.clone() }
         })
         .await

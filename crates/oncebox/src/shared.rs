@@ -91,7 +91,7 @@ impl Oncebox {
 
     /// Closes the store; whatever still works on it gets [`crate::Kind::Closed`]. Stop workers first.
     ///
-    /// The directory of an embedded store can be opened again once this and everything made from it is dropped.
+    /// The directory of an embedded store can be opened again when this has answered.
     pub async fn close(&self) -> Result<(), Error> {
         self.0.store.close().await
     }
@@ -113,9 +113,9 @@ impl Shared {
         draw(self.rng.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
     }
 
-    /// The delay before a message is tried again, after `failures` failures with this one.
-    pub(crate) fn delay(&self, backoff: &Backoff, failures: u32) -> Span {
-        self.draw(|rng| backoff.delay(failures, rng))
+    /// The delay before a message is tried again that had failed `before` times when it failed now.
+    pub(crate) fn delay(&self, backoff: &Backoff, before: u32) -> Span {
+        self.draw(|rng| backoff.delay(before, rng))
     }
 
     /// 128 random bits: a new owner, a new request.

@@ -31,7 +31,7 @@ use service::AnyLayer;
 
 pub use context::Context;
 pub use extract::{Extract, FromState, Json, Rejection, State, Text};
-pub use failure::{BoxError, Failed, Failure};
+pub use failure::{BoxError, Failed, Failure, Wish};
 pub use handler::{Handler, HandlerFn, IntoResult};
 pub use options::Unhandled;
 pub use route::Route;

@@ -25,7 +25,8 @@ use crate::syncer::{BLANKS, Syncer};
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
-        let disk = RealDisk::open(path).map_err(|error| failed("opening the directory", error))?;
+        let disk =
+            RealDisk::open(path).map_err(|error| failed(&format!("opening {}", path.display()), error))?;
         let lock = DirectoryLock::take(path)?;
         Self::open_locked(Arc::new(disk), options, Some(lock))
     }
@@ -82,7 +83,7 @@ impl EmbeddedStore {
             reserve_bytes: options.segment_bytes,
             cut: found.cut,
             threads: Mutex::new(threads),
-            _lock: lock,
+            lock: Mutex::new(lock),
         })
     }
 }

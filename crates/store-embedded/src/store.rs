@@ -33,7 +33,7 @@ pub struct EmbeddedStore {
     pub(crate) reserve_bytes: u64,
     pub(crate) cut: Option<Cut>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-    pub(crate) _lock: Option<DirectoryLock>,
+    pub(crate) lock: Mutex<Option<DirectoryLock>>,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -64,6 +64,15 @@ impl EmbeddedStore {
     /// Where the journal was cut when it was opened, if its last frames were not whole: the mark of a crash.
     pub fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
+    }
+
+    /// Waits until nobody touches the directory any more, and lets others open it.
+    fn leave(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads.into_iter().rev() {
+            let _ = thread.join();
+        }
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Runs one call on the machine and waits for the journal.
@@ -169,10 +178,7 @@ impl Drop for EmbeddedStore {
         }
         drop(state);
         self.shared.work.notify_all();
-        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for thread in threads.drain(..).rev() {
-            let _ = thread.join();
-        }
+        self.leave();
     }
 }
 
@@ -287,6 +293,8 @@ impl Store for EmbeddedStore {
             // Whoever closes again waits for the same mark.
             Goal { written: state.last_group, durable: state.last_group }
         };
-        self.shared.wait(goal).await
+        self.shared.wait(goal).await?;
+        self.leave();
+        Ok(())
     }
 }

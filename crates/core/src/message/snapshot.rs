@@ -1,5 +1,7 @@
 //! Everything that is known about a message at one moment.
 
+use std::fmt;
+
 use crate::annotation::{LastError, Trace};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::id::{Fence, Number, Owner, RequestId, Uid};
@@ -42,6 +44,45 @@ pub enum DeadReason {
     Unhandled,
     /// Its payload cannot be decoded.
     Undecodable,
+}
+
+impl State {
+    /// The name in stored data, labels and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Seen => "seen",
+            Self::Processing => "processing",
+            Self::Done => "done",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl DeadReason {
+    /// The name in stored data, labels and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Exhausted => "exhausted",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::Integrity => "integrity",
+            Self::Unhandled => "unhandled",
+            Self::Undecodable => "undecodable",
+        }
+    }
+}
+
+impl fmt::Display for DeadReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// The right to settle one message, until a moment of store time.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use oncebox_core::{Attributes, Delivery, LastError, Timestamp, Trace, Uid};
+use oncebox_core::{Attributes, Delivery, Key, LastError, Timestamp, Trace, Uid};
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::Inbox;
@@ -46,6 +46,11 @@ impl Context {
     /// What its source calls it: with the source, the key to make a handler's own writes idempotent with.
     pub fn id(&self) -> &str {
         self.delivery.key.id.as_str()
+    }
+
+    /// Source and id together: what an [`crate::Operator`] takes.
+    pub fn key(&self) -> &Key {
+        &self.delivery.key
     }
 
     /// What it carries.

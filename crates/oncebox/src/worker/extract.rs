@@ -10,6 +10,10 @@ use super::failure::Failure;
 use crate::message::Message;
 
 /// Something that a handler can have as an argument; `S` is the worker's state.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot ask for `{Self}` on a worker whose state is `{S}`",
+    note = "it may ask for `Json<T>`, `Text`, `Bytes`, `Message`, `Context`, and `State<T>` after `Worker::with_state`"
+)]
 pub trait Extract<S>: Sized {
     /// Why it could not be had.
     type Rejection: Into<Rejection>;

@@ -30,13 +30,14 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// ```
 #[derive(Debug)]
 pub struct Failure {
-    pub(super) wish: Wish,
+    wish: Wish,
     text: String,
 }
 
-/// What shall become of the message.
+/// What shall become of the message of a failed handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+#[non_exhaustive]
+pub enum Wish {
     /// The policy decides when it is tried again.
     Retry,
     /// It is tried again after this delay.
@@ -88,6 +89,11 @@ impl Failure {
             Ok(failed) => failed.0,
             Err(error) => Self::retry(error),
         }
+    }
+
+    /// What shall become of the message. A retry is the last one's end all the same when no attempt is left.
+    pub fn wish(&self) -> Wish {
+        self.wish
     }
 
     /// What is kept with the message: the type of the error, and what it says.
@@ -150,10 +156,10 @@ mod tests {
 
     #[test]
     fn a_wish_survives_a_layer_that_boxes_errors() {
-        let wish = |failure| Failure::from_layer(BoxError::from(Failed(failure))).wish;
+        let wish = |failure| Failure::from_layer(BoxError::from(Failed(failure))).wish();
         assert_eq!(wish(Failure::dead("x")), Wish::Dead);
         let delay = Duration::from_secs(3);
         assert_eq!(wish(Failure::retry_after(delay, "x")), Wish::RetryAfter(delay));
-        assert_eq!(Failure::from_layer("of the layer").wish, Wish::Retry);
+        assert_eq!(Failure::from_layer("of the layer").wish(), Wish::Retry);
     }
 }

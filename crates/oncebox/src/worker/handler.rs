@@ -35,6 +35,13 @@ pub(super) fn of_object(handler: impl Handler) -> Endpoint {
 }
 
 /// An async function of up to six arguments, each something to [`Extract`], that gives back nothing or a `Result`.
+#[diagnostic::on_unimplemented(
+    message = "this is no handler for a worker whose state is `{S}`",
+    label = "not a handler",
+    note = "a handler is an async function of up to 6 arguments, each an extractor (`Json<T>`, `Text`, `Bytes`, `Message`, `Context`, `State<T>`)",
+    note = "it gives back `()` or a `Result<(), E>`; its future is `Send`",
+    note = "`State<T>` needs `Worker::with_state` before `on`; a closure that captures is written `move |…| async move {{ … }}`"
+)]
 pub trait HandlerFn<S, Arguments>: Send + Sync + 'static {
     /// Extracts the arguments and calls the function.
     fn call(
@@ -56,6 +63,10 @@ where
 }
 
 /// What a handler may give back.
+#[diagnostic::on_unimplemented(
+    message = "a handler gives back `()` or a `Result<(), E>`, not `{Self}`",
+    note = "`E` is any error, a text, or `Failure`"
+)]
 pub trait IntoResult {
     /// As a result.
     fn into_result(self) -> Result<(), Failure>;

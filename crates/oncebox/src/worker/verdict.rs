@@ -18,20 +18,20 @@ pub(super) fn of_failure(
     failure: &Failure,
 ) -> Verdict {
     let error = failure.last_error();
-    let failures = delivery.attempts.saturating_add(1);
+    let before = delivery.attempts;
     let limit = route.attempts_max.or(options.attempts_max);
-    let given_up = limit.is_some_and(|limit| failures >= limit);
+    let given_up = limit.is_some_and(|limit| before.saturating_add(1) >= limit);
     let backoff = route.backoff.as_ref().unwrap_or(&options.backoff);
-    match failure.wish {
+    match failure.wish() {
         Wish::Dead => Verdict::Fail { reason: DeadReason::Failed, error },
         Wish::Undecodable => Verdict::Fail { reason: DeadReason::Undecodable, error },
         Wish::Retry | Wish::RetryAfter(_) if given_up => {
             Verdict::Fail { reason: DeadReason::Exhausted, error }
         }
-        Wish::Retry => Verdict::Abandon { delay: shared.delay(backoff, failures), error },
+        Wish::Retry => Verdict::Abandon { delay: shared.delay(backoff, before), error },
         Wish::RetryAfter(delay) => {
             let delay = Span::delay(delay.max(Duration::from_millis(1)));
-            Verdict::Abandon { delay: delay.unwrap_or_else(|_| shared.delay(backoff, failures)), error }
+            Verdict::Abandon { delay: delay.unwrap_or_else(|_| shared.delay(backoff, before)), error }
         }
     }
 }

@@ -16,7 +16,6 @@ async fn an_embedded_inbox_knows_after_a_restart_what_it_took_in() {
     assert!(busy.to_string().contains(&std::process::id().to_string()), "{busy}");
     first.close().await.unwrap();
     assert_eq!(first.inbox().enqueue(message()).await.unwrap_err().kind(), Kind::Closed);
-    drop(first);
     let second = Oncebox::open(&url).await.unwrap();
     assert_eq!(second.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Duplicate);
     assert!(!second.name().contains('?'));

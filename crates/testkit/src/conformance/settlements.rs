@@ -121,7 +121,7 @@ pub async fn the_usual_delays_are_two_and_four_seconds(fixture: Fixture) -> Test
     fixture.accept(&message("1")).await?;
     for delay in [seconds(2), seconds(4)] {
         let delivery = fixture.take().await?;
-        let backoff = Backoff::INBOX.delay(delivery.attempts + 1, &mut rng);
+        let backoff = Backoff::INBOX.delay(delivery.attempts, &mut rng);
         let at = fixture.now().await.after(delay);
         assert_eq!(fixture.settle(delivery.abandon(backoff, None)).await?, Settled::Retrying { at });
         fixture.pass_nearly(delay).await;

@@ -174,8 +174,8 @@ impl Engine {
         let verdict = match self.options.unhandled {
             Unhandled::Dead => Verdict::Fail { reason: oncebox_core::DeadReason::Unhandled, error },
             Unhandled::Abandon | Unhandled::Leave => {
-                let failures = delivery.attempts.saturating_add(1);
-                Verdict::Abandon { delay: self.shared.delay(&self.options.backoff, failures), error }
+                let delay = self.shared.delay(&self.options.backoff, delivery.attempts);
+                Verdict::Abandon { delay, error }
             }
         };
         self.held.insert(ticket, item);
