@@ -9,9 +9,9 @@ use oncebox_core::limits::PAYLOAD_BYTES_MAX;
 use oncebox_core::{Clock, Divergence, Error, Hold, Invalid, Policy, Rng, Source, Store};
 use oncebox_system::{SystemClock, SystemRng};
 
-use crate::open;
 use crate::shared::Oncebox;
 use crate::telemetry::TraceContext;
+use crate::{ledger, open};
 
 /// Largest payload unless set otherwise (SPEC rule 19).
 const PAYLOAD_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
@@ -23,6 +23,7 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     /// By source, where it differs from the policy's.
     pub(crate) divergence: HashMap<Source, Divergence>,
+    pub(crate) ledger_keep: Duration,
     pub(crate) seen_keep: Option<Duration>,
     pub(crate) dead_keep: Option<Duration>,
     pub(crate) trace_context: Option<Arc<dyn TraceContext>>,
@@ -56,6 +57,7 @@ impl Default for Builder {
             payload_bytes_max: PAYLOAD_BYTES_DEFAULT,
             policy: Policy::INBOX,
             divergence: HashMap::new(),
+            ledger_keep: ledger::KEEP_MIN,
             seen_keep: None,
             dead_keep: None,
             trace_context: None,
@@ -119,6 +121,16 @@ impl Builder {
         match Source::inbox(source) {
             Ok(source) => drop(self.settings.divergence.insert(source, divergence)),
             Err(invalid) => self.refuse(invalid),
+        }
+        self
+    }
+
+    /// How long processed keys of the ledger are kept: 7 days, which is the least, to 30 days.
+    #[must_use]
+    pub fn ledger_keep(mut self, keep: Duration) -> Self {
+        self.settings.ledger_keep = keep;
+        if !(ledger::KEEP_MIN..=ledger::KEEP_MAX).contains(&keep) {
+            self.refuse(Invalid::new("ledger_keep", "must be from 7 to 30 days"));
         }
         self
     }

@@ -33,6 +33,7 @@
 //! - [`Inbox`]: receiving. Application code that takes messages in needs nothing else.
 //! - [`Worker`]: handlers by topic, with leases, heartbeats, retries and a graceful stop.
 //! - [`WorkQueue`]: claiming and settling by hand, for those who write their own worker.
+//! - [`ledger::Ledger`]: "was this key processed?", for consumers that handle messages themselves.
 //! - [`Operator`]: listing, redriving, cancelling, erasing.
 //! - [`Upkeep`], [`Health`]: what runs beside. A worker brings its own upkeep.
 //!
@@ -40,6 +41,7 @@
 //! A key (source, id) is accepted once while it is held: by default until 30 days after its message was handled.
 //! Handlers run at least once: write them so that a second run does no harm.
 
+pub mod ledger;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -10,6 +10,7 @@ use crate::build::{Builder, Settings};
 use crate::handled::Handled;
 use crate::health::{Health, Pulses};
 use crate::inbox::Inbox;
+use crate::ledger::Ledger;
 use crate::operator::Operator;
 use crate::queue::WorkQueue;
 use crate::upkeep::Upkeep;
@@ -67,6 +68,11 @@ impl Oncebox {
     /// Working by hand; most use a [`crate::Worker`] instead.
     pub fn queue(&self) -> WorkQueue {
         WorkQueue::new(self.0.clone())
+    }
+
+    /// "Was this key processed?"
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new(self.0.clone())
     }
 
     /// Operating. `actor` is who the audit events name: a person, or a program.

@@ -11,6 +11,8 @@ mod inbox;
 #[cfg(test)]
 mod leases;
 #[cfg(test)]
+mod ledger;
+#[cfg(test)]
 mod open;
 #[cfg(test)]
 mod operator;

@@ -1,0 +1,133 @@
+//! The ledger.
+
+use std::time::Duration;
+
+use oncebox::Kind;
+use oncebox::ledger::{Begun, Finished, KEEP_MIN, LEASE_MAX, LEASE_MIN, LeaseId, Released, Status};
+
+use super::fixture::{Fixture, on_every_store, on_every_store_with};
+
+async fn begin(fixture: &Fixture, key: &str) -> LeaseId {
+    match fixture.oncebox.ledger().try_begin(key, None, None).await.unwrap() {
+        Begun::Acquired { lease, .. } => lease,
+        begun => panic!("{key} can be begun: {begun:?}"),
+    }
+}
+
+/// Holds: LDG-01, RULE-16.
+#[test]
+fn asking_records_nothing_and_marking_is_unconditional() {
+    on_every_store(async |fixture| {
+        let ledger = fixture.oncebox.ledger();
+        assert!(!ledger.is_processed("k").await.unwrap());
+        assert_eq!(ledger.get("k").await.unwrap().status, Status::Unknown);
+        begin(&fixture, "held").await;
+        for key in ["k", "held"] {
+            ledger.mark_processed(key).await.unwrap();
+            ledger.mark_processed(key).await.unwrap();
+            assert!(ledger.is_processed(key).await.unwrap());
+        }
+        assert_eq!(ledger.is_processed(" ").await.unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(ledger.mark_processed("").await.unwrap_err().kind(), Kind::Invalid);
+    });
+}
+
+/// Holds: LDG-04, LDG-05, RULE-16.
+#[test]
+fn one_holder_at_a_time_and_whoever_comes_after_the_lease_gets_it() {
+    on_every_store(async |fixture| {
+        let ledger = fixture.oncebox.ledger();
+        let first = ledger.try_begin("k", Some("worker-1"), None).await.unwrap();
+        let Begun::Acquired { lease, expires_at } = first else { panic!("{first:?}") };
+        let again = ledger.try_begin("k", Some("worker-1"), None).await.unwrap();
+        assert_eq!(again, Begun::Busy { expires_at }, "the same owner, too");
+        let entry = ledger.get("k").await.unwrap();
+        assert_eq!((entry.status, entry.attempts, entry.lease_until), (Status::Busy, 1, Some(expires_at)));
+        fixture.advance(LEASE_MIN);
+        let second = begin(&fixture, "k").await;
+        assert_eq!(ledger.finish("k", &lease).await.unwrap(), Finished::LeaseLost);
+        assert_eq!(ledger.get("k").await.unwrap().attempts, 2);
+        assert_eq!(ledger.finish("k", &second).await.unwrap(), Finished::Processed);
+        assert_eq!(ledger.finish("k", &second).await.unwrap(), Finished::Processed, "the same again");
+        assert_eq!(ledger.try_begin("k", None, None).await.unwrap(), Begun::Processed);
+    });
+}
+
+/// Holds: LDG-07, LDG-09, RULE-07.
+#[test]
+fn a_released_key_is_free_and_a_foreign_lease_changes_nothing() {
+    on_every_store(async |fixture| {
+        let ledger = fixture.oncebox.ledger();
+        let (one, two) = (begin(&fixture, "1").await, begin(&fixture, "2").await);
+        assert_eq!(ledger.release("1", &two).await.unwrap(), Released::LeaseLost);
+        assert_eq!(ledger.finish("1", &two).await.unwrap(), Finished::LeaseLost);
+        assert_eq!(ledger.finish("unknown", &two).await.unwrap(), Finished::LeaseLost);
+        assert_eq!(ledger.get("2").await.unwrap().status, Status::Busy);
+        assert_eq!(ledger.release("1", &one).await.unwrap(), Released::Released);
+        assert_eq!(ledger.get("1").await.unwrap().status, Status::Pending);
+        begin(&fixture, "1").await;
+        // However often it is begun and lost, a key of the ledger never dies.
+        for _ in 0..30 {
+            fixture.advance(LEASE_MIN);
+            begin(&fixture, "1").await;
+        }
+    });
+}
+
+/// Holds: LDG-08.
+#[test]
+fn an_entry_tells_when_the_key_came() {
+    on_every_store(async |fixture| {
+        let ledger = fixture.oncebox.ledger();
+        begin(&fixture, "k").await;
+        fixture.advance(Duration::from_secs(60));
+        begin(&fixture, "k").await;
+        let entry = ledger.get("k").await.unwrap();
+        let (first, last) = (entry.first_seen.unwrap(), entry.last_seen.unwrap());
+        assert_eq!(last.since(first), Duration::from_secs(60));
+    });
+}
+
+/// Holds: LDG-11.
+#[test]
+fn leases_last_30_to_120_seconds_and_processed_keys_are_kept_as_set() {
+    on_every_store_with(
+        |builder| builder.ledger_keep(KEEP_MIN),
+        async |fixture| {
+            let ledger = fixture.oncebox.ledger();
+            let now = || oncebox::Clock::now(&*fixture.clock);
+            for (key, asked, given) in
+                [("a", 1, LEASE_MIN), ("b", 60, Duration::from_secs(60)), ("c", 999, LEASE_MAX)]
+            {
+                let begun = ledger.try_begin(key, None, Some(Duration::from_secs(asked))).await.unwrap();
+                let Begun::Acquired { expires_at, .. } = begun else { panic!("{begun:?}") };
+                assert_eq!(expires_at.since(now()), given);
+            }
+            ledger.mark_processed("a").await.unwrap();
+            fixture.advance(KEEP_MIN / 2);
+            ledger.mark_processed("a").await.unwrap();
+            fixture.advance(KEEP_MIN / 2);
+            assert!(!ledger.is_processed("a").await.unwrap(), "marking again does not prolong");
+        },
+    );
+    let refused = oncebox::Oncebox::builder().ledger_keep(KEEP_MIN * 5);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(
+        runtime.block_on(refused.open("memory:")).unwrap_err().to_string(),
+        "ledger_keep must be from 7 to 30 days"
+    );
+}
+
+/// The ledger and the inbox keep their keys apart.
+/// Holds: RULE-02.
+#[test]
+fn a_key_of_the_ledger_is_no_message_of_the_inbox() {
+    on_every_store(async |fixture| {
+        begin(&fixture, "1").await;
+        let queue = fixture.oncebox.queue();
+        assert_eq!(queue.claim(queue.new_owner(), Duration::from_secs(30), 10).await.unwrap(), []);
+        assert!(!fixture.oncebox.inbox().already_processed("ledger", "1").await.unwrap());
+        fixture.oncebox.inbox().mark_processed("ledger", "1").await.unwrap();
+        assert!(!fixture.oncebox.ledger().is_processed("1").await.unwrap());
+    });
+}
