@@ -20,7 +20,7 @@ const RULES: [(&str, &[&str]); 19] = [
     ("amqp", &["oncebox", "core"]),
     ("client", &["wire"]),
     ("cli", &["client", "server", "oncebox"]),
-    ("sim", &["oncebox", "core", "testkit", "system"]),
+    ("sim", &["oncebox", "core", "testkit", "system", "store-memory"]),
     ("bench", &["*"]),
     ("audit", &[]),
     ("torture", &["audit", "core", "store-embedded", "testkit"]),
