@@ -1,6 +1,6 @@
 //! The command line: what can be asked for, and how it is spelled.
 
-use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, Kind};
+use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, Kind, SIM};
 use crate::torture::Torture;
 
 /// Shown when the command line cannot be read.
@@ -15,6 +15,7 @@ usage: cargo xtask <command>
   guards [PART]                      takes each guard out (whose name has PART) and expects a test to fail
   fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times
   crash --points N [--seed S]        crashes the embedded store at N moments, and damages N journals
+  sim --seeds N [--seed S]           runs the library in N simulated worlds and audits each
   kill --cycles N [--seed S]         kills a process with an embedded store N times and audits what is left
   powercut --cuts N [--seed S]       cuts the power under an embedded store N times; needs root and loop devices";
 
@@ -45,6 +46,7 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
         ["tidy"] => Ok(Command::Tidy),
         ["crash", options @ ..] => campaign(&CRASH, options),
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
+        ["sim", options @ ..] => campaign(&SIM, options),
         ["kill", options @ ..] => torture("kill", "--cycles", options),
         ["powercut", options @ ..] => torture("powercut", "--cuts", options),
         [name @ ("ci" | "guards" | "spec" | "test" | "tidy"), rest @ ..] => {
@@ -103,6 +105,7 @@ mod tests {
             Ok(Command::Campaign(Campaign { kind, count, seed: seed.map(str::to_owned) }))
         };
         assert_eq!(parsed("crash --points 9"), campaign(&CRASH, 9, None));
+        assert_eq!(parsed("sim --seeds 9"), campaign(&SIM, 9, None));
         assert_eq!(parsed("fuzz-model --cases 9"), campaign(&FUZZ_MODEL, 9, None));
         assert_eq!(parsed("fuzz-model --seed 7 --cases 9"), campaign(&FUZZ_MODEL, 9, Some("7")));
         for bad in ["", "--cases", "--cases 0", "--cases many", "--seed 7", "--cases 9 --loud yes"] {

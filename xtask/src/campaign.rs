@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz-model` and `cargo xtask crash`: tests of the ordinary run, for as long as one likes.
+//! `cargo xtask fuzz-model`, `cargo xtask crash` and `cargo xtask sim`: tests of the ordinary run, for as long as one
+//! likes.
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
@@ -34,6 +35,16 @@ pub(crate) const CRASH: Kind = Kind {
     test: "crash_",
     count_variables: &["ONCEBOX_CRASH_POINTS", "ONCEBOX_CRASH_FLIPS"],
     seed_variable: "ONCEBOX_CRASH_SEED",
+};
+
+/// The library in simulated worlds.
+pub(crate) const SIM: Kind = Kind {
+    name: "sim",
+    unit: "--seeds",
+    package: "oncebox-sim",
+    test: "simulation",
+    count_variables: &["ONCEBOX_SIM_SEEDS"],
+    seed_variable: "ONCEBOX_SIM_SEED",
 };
 
 /// How much of it to do, and from which seed (the test's own unless given).
