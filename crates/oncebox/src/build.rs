@@ -172,6 +172,9 @@ impl Builder {
 
     /// Opens the store that `url` names; see [`Oncebox::open`].
     pub async fn open(self, url: &str) -> Result<Oncebox, Error> {
+        if let Some(invalid) = self.problem {
+            return Err(invalid.into());
+        }
         let store = open::store(url, self.clock.clone()).await?;
         self.named(open::name(url)).on(store)
     }

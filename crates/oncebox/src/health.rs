@@ -1,5 +1,6 @@
 //! Health: do the loops of this process turn, does the store answer them, and how full is it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -18,6 +19,7 @@ const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Level {
     /// All is well.
     Healthy,
@@ -60,20 +62,18 @@ pub struct Health {
 
 impl Health {
     pub(crate) async fn of(shared: &Shared) -> Self {
-        let mut findings: Vec<_> =
-            shared.pulses.all().iter().filter_map(|pulse| pulse.finding(Instant::now())).collect();
-        let finding = |level, subject: &str, text| Finding { level, subject: subject.to_owned(), text };
+        let mut findings = shared.pulses.findings(Instant::now());
         match tokio::time::timeout(USAGE_TIMEOUT, shared.store.usage()).await {
             Ok(Ok(usage)) => {
                 let full = usage.bounds.iter().filter(|bound| bound.share() >= FULL_SHARE);
                 findings.extend(full.map(|bound| {
                     let text =
                         format!("{} of {} used: raise the bound or let things go", bound.used, bound.limit);
-                    finding(Level::Warning, bound.name, text)
+                    Finding { level: Level::Warning, subject: bound.name.to_owned(), text }
                 }));
             }
-            Ok(Err(error)) => findings.push(finding(Level::Unhealthy, "store", error.to_string())),
-            Err(_) => findings.push(finding(Level::Unhealthy, "store", "does not answer".to_owned())),
+            Ok(Err(error)) => findings.push(unhealthy("store", error.to_string())),
+            Err(_) => findings.push(unhealthy("store", "does not answer".to_owned())),
         }
         Self { store: shared.name.to_string(), findings }
     }
@@ -90,26 +90,41 @@ impl Health {
 }
 
 /// The loops that run on one inbox.
+#[derive(Clone, Default)]
+pub(crate) struct Pulses(Arc<Mutex<Loops>>);
+
 #[derive(Default)]
-pub(crate) struct Pulses(Mutex<Vec<Weak<Pulse>>>);
+struct Loops {
+    running: Vec<Weak<Pulse>>,
+    /// Loops that ended by a failure, and how; until one of that name starts again.
+    fallen: BTreeMap<&'static str, String>,
+}
 
 impl Pulses {
     /// A pulse that health looks at until it is dropped.
     pub(crate) fn start(&self, name: &'static str) -> Arc<Pulse> {
-        let beat = Beat { turned: Instant::now(), failures: 0, error: String::new() };
-        let pulse = Arc::new(Pulse { name, beat: Mutex::new(beat) });
-        let mut pulses = self.lock();
-        pulses.retain(|pulse| pulse.strong_count() > 0);
-        pulses.push(Arc::downgrade(&pulse));
+        let beat = Beat { turned: Instant::now(), failing: BTreeMap::new() };
+        let pulse = Arc::new(Pulse { name, beat: Mutex::new(beat), pulses: self.clone() });
+        let mut loops = self.lock();
+        loops.fallen.remove(name);
+        loops.running.retain(|pulse| pulse.strong_count() > 0);
+        loops.running.push(Arc::downgrade(&pulse));
         pulse
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Pulse>>> {
+    fn lock(&self) -> MutexGuard<'_, Loops> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn all(&self) -> Vec<Arc<Pulse>> {
-        self.lock().iter().filter_map(Weak::upgrade).collect()
+    fn findings(&self, now: Instant) -> Vec<Finding> {
+        let loops = self.lock();
+        let running: Vec<_> = loops.running.iter().filter_map(Weak::upgrade).collect();
+        let fallen = loops.fallen.iter().map(|(name, text)| unhealthy(name, text.clone()));
+        let mut findings: Vec<_> = fallen.collect();
+        // Whoever drops the last handle of a pulse needs the lock.
+        drop(loops);
+        findings.extend(running.iter().filter_map(|pulse| pulse.finding(now)));
+        findings
     }
 }
 
@@ -117,13 +132,13 @@ impl Pulses {
 pub(crate) struct Pulse {
     name: &'static str,
     beat: Mutex<Beat>,
+    pulses: Pulses,
 }
 
 struct Beat {
     turned: Instant,
-    /// Calls that failed since the last that succeeded.
-    failures: u32,
-    error: String,
+    /// By kind of call: how many failed since the last that succeeded, and how the last one failed.
+    failing: BTreeMap<&'static str, (u32, String)>,
 }
 
 impl Pulse {
@@ -137,27 +152,45 @@ impl Pulse {
     }
 
     /// A call succeeded.
-    pub(crate) fn passed(&self) {
-        self.lock().failures = 0;
+    pub(crate) fn passed(&self, call: &'static str) {
+        self.lock().failing.remove(call);
     }
 
     /// A call failed.
-    pub(crate) fn failed(&self, error: &Error) {
+    pub(crate) fn failed(&self, call: &'static str, error: &Error) {
         let mut beat = self.lock();
-        beat.failures = beat.failures.saturating_add(1);
-        beat.error = error.to_string();
+        let (failures, text) = beat.failing.entry(call).or_default();
+        *failures = failures.saturating_add(1);
+        *text = error.to_string();
+    }
+
+    /// The loop ends by a failure.
+    pub(crate) fn fell(&self, error: &Error) {
+        self.pulses.lock().fallen.insert(self.name, format!("has ended: {error}"));
     }
 
     fn finding(&self, now: Instant) -> Option<Finding> {
         let beat = self.lock();
         let still = now.saturating_duration_since(beat.turned);
-        let text = if beat.failures > 0 {
-            format!("{} calls failed in a row, the last with: {}", beat.failures, beat.error)
+        let text = if let Some((call, (failures, error))) = beat.failing.first_key_value() {
+            format!("{failures} calls of {call} failed in a row, the last with: {error}")
         } else if still > STALLED_AFTER {
             format!("has not turned for {} s: something blocks its thread", still.as_secs())
         } else {
             return None;
         };
-        Some(Finding { level: Level::Unhealthy, subject: self.name.to_owned(), text })
+        Some(unhealthy(self.name, text))
     }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.pulses.lock().fallen.insert(self.name, "has panicked: see the log".to_owned());
+        }
+    }
+}
+
+fn unhealthy(subject: &str, text: String) -> Finding {
+    Finding { level: Level::Unhealthy, subject: subject.to_owned(), text }
 }

@@ -116,7 +116,8 @@ impl Inbox {
     /// When this answers, the message is as safe as the store promises. If the store is full it answers
     /// [`crate::Kind::Saturated`]: nothing was taken in, tell the sender to come again.
     ///
-    /// *Repeat:* safe; answers [`Outcome::Duplicate`] with the first receipt.
+    /// *Repeat:* answers [`Outcome::Duplicate`] with the first receipt; but should other content have come in between, it is
+    /// replaced again, unless the inbox is set to keep the first ([`crate::Divergence::KeepFirst`]).
     pub async fn enqueue(&self, message: Message) -> Result<Receipt, Error> {
         match self.enqueue_all([message]).await?.pop() {
             Some(outcome) => outcome,
@@ -124,7 +125,8 @@ impl Inbox {
         }
     }
 
-    /// Takes many in, in order, with one outcome each. Nothing is taken in if one of them is out of bounds.
+    /// Takes up to 10,000 in, in order, with one outcome each: look at them, those for whom there was no room are errors.
+    /// Nothing is taken in if one of them is out of bounds.
     pub async fn enqueue_all(
         &self,
         messages: impl IntoIterator<Item = Message>,
@@ -198,8 +200,9 @@ impl Inbox {
         };
         let orders = keys.iter().map(|key| Order { target: key.clone().into(), action: action.clone() });
         let operated = self.0.store.operate(&orders.collect::<Vec<_>>()).await?;
-        for Key { source, id, .. } in keys {
-            debug!(store = %self.0.name, %source, %id, ?mark, "marked");
+        for (Key { source, id, .. }, operated) in keys.iter().zip(&operated) {
+            let changed = matches!(operated, Operated::Changed(_));
+            debug!(store = %self.0.name, %source, %id, ?mark, changed, "marked");
         }
         Ok(operated)
     }

@@ -109,6 +109,14 @@ impl Message {
         self
     }
 
+    /// The same, unless that would be out of bounds.
+    pub(crate) fn try_attribute(mut self, name: &str, value: &str) -> Self {
+        if let Ok(attributes) = Attributes::new(self.attributes.iter().chain([(name, value)])) {
+            self.attributes = attributes;
+        }
+        self
+    }
+
     /// Messages with the same partition are handled one at a time, in order.
     #[must_use]
     pub fn partition(mut self, partition: impl Into<Arc<str>>) -> Self {

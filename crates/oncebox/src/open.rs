@@ -66,6 +66,9 @@ async fn embedded(
 
     use oncebox_store_embedded::{EmbeddedStore, Options};
 
+    if path.starts_with("//") && !path.starts_with("///") {
+        return Err(invalid("`embedded://` names a host: leave the slashes out, as in `embedded:./data`"));
+    }
     if path.is_empty() {
         return Err(invalid("`embedded:` needs a directory, as in `embedded:./data`"));
     }
@@ -104,7 +107,7 @@ impl Settings {
     fn parse(query: &str) -> Result<Self, Error> {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
-            let pair = pair.split_once('=').ok_or_else(|| invalid(format!("`{pair}` is not name=value")));
+            let pair = pair.split_once('=').ok_or_else(|| invalid("a setting is not name=value"));
             pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
         });
         Ok(Self(pairs.collect::<Result<_, _>>()?))

@@ -14,13 +14,16 @@ use crate::shared::Shared;
 
 /// Most claims that one queue remembers; more are refused until some are settled or their leases have ended.
 const CLAIMS_MAX: usize = 100_000;
+/// How far the process's clock may be ahead of the store's.
+const CLOCKS_APART_MAX: Duration = Duration::from_secs(60);
 /// Ended leases that one upkeep call lets happen, at most.
 const REAP_ITEMS_MAX: u32 = 1_000;
 
 /// Claims messages and settles them, for those who write their own worker.
 ///
 /// A queue remembers what was claimed through it, so messages are settled by owner and key: one that the owner does not
-/// hold any more is reported as [`Settled::LeaseLost`], and nothing changes (IBX-046). Clones share that memory.
+/// hold any more is reported as [`Settled::LeaseLost`], and nothing changes (IBX-046). Clones share that memory. Give each task an
+/// owner of its own: should an owner claim a message again after it lost it, its late settlement counts for the new claim.
 #[derive(Clone)]
 pub struct WorkQueue {
     shared: Arc<Shared>,
@@ -35,6 +38,8 @@ struct Claimed {
     attempts: u32,
     /// The lease ends here unless it was extended elsewhere.
     until: Timestamp,
+    /// Remembered only so that the same settlement again gets the same answer.
+    settled: bool,
 }
 
 impl WorkQueue {
@@ -52,14 +57,21 @@ impl WorkQueue {
         self.shared.owner()
     }
 
-    /// Leases up to `batch` messages that are ready, of any topic.
+    /// Leases up to `batch` messages that are ready, of any topic. *Repeat:* claims others; what a lost answer held comes again
+    /// when its lease has ended.
     pub async fn claim(&self, owner: Owner, lease: Duration, batch: u32) -> Result<Vec<Delivery>, Error> {
         let claim = Claim::new(Namespace::Inbox, owner, Span::lease(lease)?, Batch::new(batch)?);
         self.make_room(batch)?;
         let deliveries = self.shared.store.claim(&claim).await?;
         let mut claims = self.claims();
         for Delivery { key, uid, lease, attempts, .. } in &deliveries {
-            let claimed = Claimed { uid: *uid, fence: lease.fence, attempts: *attempts, until: lease.until };
+            let claimed = Claimed {
+                uid: *uid,
+                fence: lease.fence,
+                attempts: *attempts,
+                until: lease.until,
+                settled: false,
+            };
             claims.insert((owner, key.clone()), claimed);
         }
         drop(claims);
@@ -67,12 +79,16 @@ impl WorkQueue {
         Ok(deliveries)
     }
 
-    /// Forgets claims whose leases have ended, should there be too many.
+    /// Forgets claims that were settled, then those whose leases have long ended, should there be too many.
     fn make_room(&self, batch: u32) -> Result<(), Error> {
         let mut claims = self.claims();
         if claims.len() + batch as usize > CLAIMS_MAX {
+            claims.retain(|_, claimed| !claimed.settled);
+        }
+        if claims.len() + batch as usize > CLAIMS_MAX {
+            // By a clock that may be ahead of the store's.
             let now = self.shared.clock.now();
-            claims.retain(|_, claimed| claimed.until > now);
+            claims.retain(|_, claimed| claimed.until.after(CLOCKS_APART_MAX) > now);
         }
         if claims.len() + batch as usize > CLAIMS_MAX {
             let text = format!("more than {CLAIMS_MAX} messages would be claimed at once: settle some first");
@@ -128,7 +144,12 @@ impl WorkQueue {
             Settlement { uid, owner, fence, verdict: verdict(claimed) }
         });
         let mut settled = self.shared.store.settle(&settlements.collect::<Vec<_>>()).await?.into_iter();
-        // The claims stay remembered: a repeat of the same settlement gets the same answer.
+        let mut claims = self.claims();
+        for key in keys {
+            if let Some(claimed) = claims.get_mut(&(owner, key.clone())) {
+                claimed.settled = true;
+            }
+        }
         Ok(spread(&held, &mut settled, Settled::LeaseLost))
     }
 

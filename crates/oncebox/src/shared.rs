@@ -13,7 +13,7 @@ use crate::inbox::Inbox;
 use crate::ledger::Ledger;
 use crate::operator::Operator;
 use crate::queue::WorkQueue;
-use crate::upkeep::Upkeep;
+use crate::upkeep::{Upkeep, Warnings};
 
 /// An open inbox. Cheap to clone; hand out its roles rather than itself.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// The topics that workers of this process handle.
     pub(crate) handled: Handled,
+    /// What upkeep has warned about.
+    pub(crate) unhandled: Warnings,
     /// The loops that health looks at.
     pub(crate) pulses: Pulses,
     rng: Mutex<Box<dyn Rng>>,
@@ -56,8 +58,9 @@ impl Oncebox {
         rng: Box<dyn Rng>,
         settings: Settings,
     ) -> Self {
-        let (handled, pulses) = (Handled::default(), Pulses::default());
-        Self(Arc::new(Shared { store, name, clock, settings, handled, pulses, rng: Mutex::new(rng) }))
+        let (handled, unhandled, pulses) = (Handled::default(), Warnings::default(), Pulses::default());
+        let rng = Mutex::new(rng);
+        Self(Arc::new(Shared { store, name, clock, settings, handled, unhandled, pulses, rng }))
     }
 
     /// Receiving: all that code which takes messages in needs.

@@ -56,7 +56,8 @@ pub(crate) fn inject(context: &dyn TraceContext, message: Message) -> Message {
         return message;
     }
     match context.current() {
-        Some(trace_parent) => message.attribute(TRACE_PARENT, &trace_parent),
+        // A message that has no room for it goes without.
+        Some(trace_parent) => message.try_attribute(TRACE_PARENT, &trace_parent),
         None => message,
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncebox_core::{Budget, Error, Namespace, ReadyTopics, Topic, Upkept};
+use oncebox_core::{Budget, Error, Kind, Namespace, ReadyTopics, Topic, Upkept};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -58,7 +58,10 @@ impl Upkeep {
         let mut budget = Budget::new(ITEMS_MAX);
         budget.seen_keep = self.0.settings.seen_keep;
         budget.dead_keep = self.0.settings.dead_keep;
-        let upkept = self.0.store.upkeep(budget).await?;
+        let answer = tokio::time::timeout(CALL_TIMEOUT, self.0.store.upkeep(budget)).await;
+        let upkept = answer.unwrap_or_else(|_| {
+            Err(Error::new(Kind::Unavailable, format!("the store did not answer within {CALL_TIMEOUT:?}")))
+        })?;
         telemetry::upkept(&upkept);
         let Upkept { lapsed, expired, forgotten, .. } = upkept;
         let store = &self.0.name;
@@ -71,18 +74,18 @@ impl Upkeep {
         Ok(upkept)
     }
 
-    /// Runs until `shutdown` is ready. Failures are logged, show in health, and are tried again.
+    /// Runs until `shutdown` is ready, or the store is closed. Other failures are logged, show in health, and are tried
+    /// again.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         let pulse = self.0.pulses.start("upkeep");
-        let mut warnings = Warnings::default();
         loop {
-            let round = tokio::time::timeout(CALL_TIMEOUT, self.round(&pulse, &mut warnings));
             let pause = tokio::select! {
                 biased;
                 () = &mut shutdown => return,
-                pause = round => pause.unwrap_or(INTERVAL),
+                pause = self.round(&pulse) => pause,
             };
+            let Some(pause) = pause else { return };
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
@@ -91,54 +94,81 @@ impl Upkeep {
         }
     }
 
-    /// One pass, and how long to wait before the next.
-    async fn round(&self, pulse: &Pulse, warnings: &mut Warnings) -> Duration {
+    /// One pass, and how long to wait before the next; none if the store is closed.
+    async fn round(&self, pulse: &Pulse) -> Option<Duration> {
         pulse.turned();
         // Processes that started together drift apart.
         let usual = INTERVAL.mul_f64(0.75 + self.0.fraction() / 4.0);
         match self.run_once().await {
             Ok(upkept) => {
-                pulse.passed();
-                self.warn_of_unhandled(warnings).await;
+                pulse.passed("upkeep");
+                self.warn_of_unhandled().await;
                 let due = upkept.next_due.map(|due| due.since(self.0.clock.now()));
-                match due {
+                Some(match due {
                     Some(Duration::ZERO) => CLOCKS_APART,
                     Some(due) => due.min(usual),
                     None => usual,
-                }
+                })
             }
+            Err(error) if error.kind() == Kind::Closed => None,
             Err(error) => {
-                pulse.failed(&error);
+                pulse.failed("upkeep", &error);
                 telemetry::call_failed("upkeep");
                 warn!(store = %self.0.name, %error, "upkeep failed");
-                usual
+                Some(usual)
             }
         }
     }
 
     /// Once a minute per ready topic that nobody here handles (SPEC rule 15).
-    async fn warn_of_unhandled(&self, warnings: &mut Warnings) {
-        let now = Instant::now();
-        if warnings.next.is_some_and(|next| next > now) {
+    async fn warn_of_unhandled(&self) {
+        if !self.0.unhandled.is_due(Instant::now()) {
             return;
         }
-        warnings.next = Some(now + INTERVAL);
-        let Ok(ready) = self.0.store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await else {
-            return;
-        };
-        warnings.given.retain(|_, given| now.duration_since(*given) < WARN_INTERVAL);
-        for topic in ready {
-            if !self.0.handled.contains(&topic) && !warnings.given.contains_key(&topic) {
-                warn!(store = %self.0.name, %topic, "messages are ready that no worker of this process handles");
-                warnings.given.insert(topic, now);
-            }
+        let call = tokio::time::timeout(CALL_TIMEOUT, async {
+            self.0.store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await
+        });
+        let Ok(Ok(ready)) = call.await else { return };
+        let unhandled = ready.into_iter().filter(|topic| !self.0.handled.contains(topic));
+        for topic in self.0.unhandled.new_among(unhandled, Instant::now()) {
+            warn!(store = %self.0.name, %topic, "messages are ready that no worker of this process handles");
         }
     }
 }
 
-/// What was warned about when: no more topics than one listing has, each for a minute.
+/// What this process has warned about and when: no more topics than one listing has, each for a minute.
 #[derive(Default)]
-struct Warnings {
-    given: HashMap<Topic, Instant>,
+pub(crate) struct Warnings(Mutex<Given>);
+
+#[derive(Default)]
+struct Given {
+    topics: HashMap<Topic, Instant>,
     next: Option<Instant>,
+}
+
+impl Warnings {
+    fn lock(&self) -> MutexGuard<'_, Given> {
+        // Nothing here can panic halfway: what is found is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is time to look again; whoever asks then looks for all. Workers that start together have a moment to say
+    /// what they handle.
+    fn is_due(&self, now: Instant) -> bool {
+        let mut given = self.lock();
+        let due = given.next.is_some_and(|next| next <= now);
+        if due || given.next.is_none() {
+            given.next = Some(now + INTERVAL);
+        }
+        due
+    }
+
+    /// Those of the topics that were not warned about within the last minute.
+    fn new_among(&self, topics: impl Iterator<Item = Topic>, now: Instant) -> Vec<Topic> {
+        let mut given = self.lock();
+        given.topics.retain(|_, at| now.duration_since(*at) < WARN_INTERVAL);
+        let new: Vec<_> = topics.filter(|topic| !given.topics.contains_key(topic)).collect();
+        given.topics.extend(new.iter().map(|topic| (topic.clone(), now)));
+        new
+    }
 }

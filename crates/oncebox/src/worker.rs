@@ -101,6 +101,9 @@ impl Worker {
 /// Handlers.
 impl<S: Clone + Send + Sync + 'static> Worker<S> {
     /// Messages of this topic are handled by this async function. Topics are case-sensitive, and each has one handler.
+    ///
+    /// A handler that computes for long or blocks belongs into `tokio::task::spawn_blocking`: on the runtime's threads it keeps
+    /// others, and the heartbeats of their leases, from their turn.
     pub fn on<Arguments>(self, topic: impl Into<String>, handler: impl HandlerFn<S, Arguments>) -> Self {
         self.route(Route::new(topic, handler))
     }
@@ -129,7 +132,8 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
         self
     }
 
-    /// What becomes of messages whose topic has no handler here; they are left for other workers if not set.
+    /// What becomes of messages whose topic has no handler here; they are left for other workers if not set. Not together
+    /// with limits of topics.
     pub fn on_unhandled(mut self, unhandled: Unhandled) -> Self {
         self.options.unhandled = unhandled;
         self
@@ -145,7 +149,7 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
         self
     }
 
-    /// Runs after the last message was settled.
+    /// Runs after the last message was settled; not if the worker ends by an error.
     pub fn on_stop<F, Fut>(mut self, hook: F) -> Self
     where
         F: FnOnce(Stopped) -> Fut + Send + 'static,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use oncebox_core::{Fence, Uid};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, Span, error, info};
+use tracing::{Instrument, error, info};
 
 use super::context::Context;
 use super::failure::Failure;
@@ -28,57 +28,68 @@ pub(super) enum Ending {
 
 /// A run that has ended.
 pub(super) struct Ended {
-    pub(super) ticket: Ticket,
     pub(super) ending: Ending,
     pub(super) ran: Duration,
 }
 
 /// A run to be done.
 pub(super) struct Attempt {
-    pub(super) ticket: Ticket,
     pub(super) endpoint: Endpoint,
     pub(super) context: Context,
     pub(super) timeout: Option<Duration>,
     pub(super) cancellation: CancellationToken,
-    pub(super) span: Span,
+    /// The lease counts as lost from here on.
+    pub(super) deadline: Instant,
 }
 
 impl Attempt {
     pub(super) async fn run(self) -> Ended {
-        let Self { ticket, endpoint, context, timeout, cancellation, span } = self;
+        let Self { endpoint, context, timeout, cancellation, deadline } = self;
         let started = Instant::now();
-        if cancellation.is_cancelled() {
-            // Lost or stopped before it began: it need not begin.
-            return Ended { ticket, ending: Ending::Cancelled, ran: Duration::ZERO };
+        if cancellation.is_cancelled() || started >= deadline {
+            // Lost or stopped before it began, perhaps because somebody blocked the thread: it must not begin.
+            return Ended { ending: Ending::Cancelled, ran: Duration::ZERO };
         }
+        // However this ends, what the handler has spawned hears of it; unless the handler ended by itself.
+        let stopped = cancellation.clone().drop_guard();
+        let span = context.span();
         let run = async {
             info!("handling");
             let result = guarded(endpoint, context, timeout).await;
+            let by_itself = result.is_some();
+            let result = result.unwrap_or_else(|| Err(Failure::timed_out(timeout.unwrap_or_default())));
             if let Err(failure) = &result {
                 error!(error = failure.text(), "the handler failed");
             }
-            result
+            (result, by_itself)
         };
         let ending = tokio::select! {
             // A result that is there counts, also if the cancellation came with it.
             biased;
-            result = run.instrument(span) => Ending::Finished(result),
+            (result, by_itself) = run.instrument(span) => {
+                if by_itself {
+                    stopped.disarm();
+                }
+                Ending::Finished(result)
+            }
             () = cancellation.cancelled() => Ending::Cancelled,
         };
-        Ended { ticket, ending, ran: started.elapsed() }
+        Ended { ending, ran: started.elapsed() }
     }
 }
 
-async fn guarded(endpoint: Endpoint, context: Context, timeout: Option<Duration>) -> Result<(), Failure> {
+/// The handler's result; none if its time was up.
+async fn guarded(
+    endpoint: Endpoint,
+    context: Context,
+    timeout: Option<Duration>,
+) -> Option<Result<(), Failure>> {
     let run = catching(async move { endpoint(context).await });
     let result = match timeout {
-        Some(limit) => match tokio::time::timeout(limit, run).await {
-            Ok(result) => result,
-            Err(_) => return Err(Failure::timed_out(limit)),
-        },
+        Some(limit) => tokio::time::timeout(limit, run).await.ok()?,
         None => run.await,
     };
-    result.unwrap_or_else(|panic| Err(Failure::panicked(&*panic)))
+    Some(result.unwrap_or_else(|panic| Err(Failure::panicked(&*panic))))
 }
 
 /// The future's output, or what it panicked with. It is not polled again after a panic.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use oncebox_core::{Attributes, Delivery, Key, LastError, Timestamp, Trace, Uid};
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::inbox::Inbox;
 use crate::message::Message;
 use crate::shared::Shared;
+use crate::telemetry;
 
 /// The delivery that a handler works on. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +23,12 @@ pub struct Context {
 impl Context {
     pub(super) fn new(delivery: Arc<Delivery>, cancellation: CancellationToken, shared: Arc<Shared>) -> Self {
         Self { delivery, cancellation, shared }
+    }
+
+    /// The span that its handler runs in.
+    pub(super) fn span(&self) -> Span {
+        let trace_context = self.shared.settings.trace_context.as_deref();
+        telemetry::handling(&self.shared.name, &self.delivery, trace_context)
     }
 
     /// The message as its sender built it.

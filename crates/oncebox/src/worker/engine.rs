@@ -8,17 +8,18 @@ mod leases;
 mod settling;
 mod stopping;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{Error, Interest, Namespace, Owner, Wakeups};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::Stopped;
-use super::attempt::Ended;
+use super::attempt::{Ended, Ticket};
 use super::calls::{ExtendCall, Unanswered, WorkCall, answered};
 use super::held::Held;
 use super::options::Options;
@@ -30,6 +31,11 @@ use stopping::Mode;
 
 /// The loop turns at least so often, for health to see.
 const TURN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a failed call waits before it is repeated: from here, doubling,
+const RETRY_SHORTEST: Duration = Duration::from_millis(50);
+/// to here.
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
 /// What a running worker is told.
 pub(super) enum Command {
@@ -49,6 +55,8 @@ pub(super) struct Engine {
     wakeups: Box<dyn Wakeups>,
     held: Held,
     tasks: JoinSet<Ended>,
+    /// Which delivery each task is for.
+    running: HashMap<task::Id, Ticket>,
     work: Option<WorkCall>,
     extend: Option<ExtendCall>,
     /// Claims whose answer was lost: made again, by the same request ids, before others.
@@ -86,6 +94,7 @@ impl Engine {
             wakeups,
             held: Held::default(),
             tasks: JoinSet::new(),
+            running: HashMap::new(),
             work: None,
             extend: None,
             unanswered: None,
@@ -118,15 +127,15 @@ impl Engine {
                 }
                 (answer, about, sent_at) = answered(&mut self.work) => self.worked(answer, about, sent_at)?,
                 (answer, about, sent_at) = answered(&mut self.extend) => self.extended(answer, &about, sent_at)?,
-                Some(ended) = self.tasks.join_next() => {
+                Some(ended) = self.tasks.join_next_with_id() => {
                     self.ended(ended);
                     // Others that can end right away do so first, and the next call takes all of them along.
                     tokio::task::yield_now().await;
-                    while let Some(ended) = self.tasks.try_join_next() {
+                    while let Some(ended) = self.tasks.try_join_next_with_id() {
                         self.ended(ended);
                     }
                 }
-                () = self.wakeups.wait(), if !self.appetite.hungry => self.appetite.woken(),
+                () = self.wakeups.wait(), if self.appetite.listens() => self.appetite.woken(),
                 () = sleep_until(timer) => {}
             }
         }
@@ -134,11 +143,12 @@ impl Engine {
 
     /// Notes that a call failed. What cannot succeed later ends the worker.
     fn failed(&mut self, call: &'static str, error: Error) -> Result<(), Error> {
-        self.pulse.failed(&error);
+        self.pulse.failed(call, &error);
         telemetry::call_failed(call);
         let store = &self.shared.name;
         if !error.is_retryable() {
             tracing::error!(%store, call, %error, "the store cannot be worked on: the worker ends");
+            self.pulse.fell(&error);
             return Err(error);
         }
         warn!(%store, call, %error, "a call failed and is repeated");
@@ -147,9 +157,7 @@ impl Engine {
 
     /// How long to wait before a failed call is repeated.
     fn pause_after_failure(&self) -> Duration {
-        let shortest = Duration::from_millis(50);
-        let longest = self.options.poll_interval_max.max(shortest);
-        let pause = shortest.saturating_mul(1 << self.failures.min(16)).min(longest);
+        let pause = RETRY_SHORTEST.saturating_mul(1 << self.failures.min(16)).min(RETRY_LONGEST);
         pause.mul_f64(0.5 + self.shared.fraction() / 2.0)
     }
 

@@ -28,7 +28,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 ///     }
 /// }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Failure {
     wish: Wish,
     text: String,
@@ -85,10 +85,17 @@ impl Failure {
 
     /// What came out of a layer: our own failure with its wish, or an error of the layer's.
     pub(super) fn from_layer(error: impl Into<BoxError>) -> Self {
-        match error.into().downcast::<Failed>() {
-            Ok(failed) => failed.0,
-            Err(error) => Self::retry(error),
+        let error = error.into();
+        let mut below: Option<&(dyn StdError + 'static)> = Some(&*error);
+        // Bounded: a chain of errors could go round in a circle.
+        for _ in 0..8 {
+            let Some(found) = below else { break };
+            if let Some(Failed(failure)) = found.downcast_ref() {
+                return failure.clone();
+            }
+            below = found.source();
         }
+        Self::retry(error)
     }
 
     /// What shall become of the message. A retry is the last one's end all the same when no attempt is left.

@@ -106,9 +106,10 @@ impl Held {
         if self.watch.is_none_or(|watch| now < watch) {
             return Vec::new();
         }
-        let live = |item: &&Item| match item.phase {
-            Phase::Queued { .. } | Phase::Running { lost: false, .. } => true,
-            Phase::Running { lost: true, .. } | Phase::Settling(_) => false,
+        let live = |item: &&Item| match &item.phase {
+            Phase::Queued { .. } => true,
+            Phase::Running { cancellation, .. } => !cancellation.is_cancelled(),
+            Phase::Settling(_) => false,
         };
         self.watch = self.all.values().filter(live).map(|item| item.deadline).filter(|end| *end > now).min();
         let ended = self.all.iter().filter(|(_, item)| live(item) && item.deadline <= now);

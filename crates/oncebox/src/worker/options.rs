@@ -6,6 +6,9 @@ use oncebox_core::limits::{CLAIM_MESSAGES_MAX, DURATION_MAX};
 use oncebox_core::{Backoff, Invalid, Owner};
 use tracing::warn;
 
+/// The shortest lease that heartbeats can keep.
+const LEASE_MIN: Duration = Duration::from_millis(100);
+
 /// What becomes of messages whose topic has no handler in the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -70,8 +73,13 @@ impl Options {
         if let Some((field, _)) = durations.into_iter().find(|(_, duration)| duration.is_zero()) {
             return Err(Invalid::new(field, "must be greater than zero"));
         }
-        if self.lease > DURATION_MAX {
-            return Err(Invalid::new("lease", "is longer than ten years"));
+        let longest = [("stop budget", self.stop_budget), ("longest poll interval", self.poll_interval_max)];
+        let mut bounded = durations.into_iter().filter(|(field, _)| *field != "timeout").chain(longest);
+        if let Some((field, _)) = bounded.find(|(_, duration)| *duration > DURATION_MAX) {
+            return Err(Invalid::new(field, "is longer than ten years"));
+        }
+        if self.lease < LEASE_MIN {
+            return Err(Invalid::new("lease", "is shorter than 100 ms: heartbeats could not keep it"));
         }
         if self.concurrency == 0 {
             return Err(Invalid::new("concurrency", "must be greater than zero"));
@@ -81,6 +89,9 @@ impl Options {
         }
         if self.batch == 0 {
             return Err(Invalid::new("batch size", "must be greater than zero"));
+        }
+        if self.batch > CLAIM_MESSAGES_MAX {
+            return Err(Invalid::new("batch size", "is over 10000"));
         }
         if self.attempts_max == Some(0) {
             return Err(Invalid::new("attempts_max", "must be greater than zero"));

@@ -42,6 +42,10 @@ impl<S> Worker<S> {
                 queued: 0,
             });
         }
+        if self.options.unhandled != Unhandled::Leave && lanes.iter().any(Lane::is_limited) {
+            let text = "together with a limit or rate of a topic is not possible: a claim of every topic cannot leave one out";
+            return Err(Invalid::new("on_unhandled", text).into());
+        }
         let mut lanes = Lanes::new(lanes)?;
         if self.options.unhandled != Unhandled::Leave {
             lanes.take_all();

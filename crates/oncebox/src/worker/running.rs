@@ -27,6 +27,7 @@ pub struct Stopped {
 }
 
 /// A worker that runs in the background. Dropping this stops it gracefully, without waiting.
+#[must_use = "dropping this stops the worker"]
 pub struct Running {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) task: JoinHandle<Result<Stopped, Error>>,
@@ -48,26 +49,27 @@ impl Running {
         self.tell(Command::Resume).await
     }
 
-    /// Pauses, and waits until nothing is in its hands any more.
+    /// Pauses, and waits until nothing is in its hands any more; fails if it is resumed meanwhile.
     pub async fn drain(&self) -> Result<(), Error> {
         let (done, drained) = oneshot::channel();
         self.tell(Command::Drain(done)).await?;
-        drained.await.map_err(|_| Error::new(Kind::Closed, "the worker ended before it was drained"))
+        drained
+            .await
+            .map_err(|_| Error::new(Kind::Closed, "the worker ended, or was resumed, before it was drained"))
     }
 
     /// Stops: takes nothing new, waits for handlers as long as the stop budget allows, cancels the others, and gives their
     /// messages back.
-    pub async fn stop(self) -> Result<Stopped, Error> {
+    pub async fn stop(mut self) -> Result<Stopped, Error> {
         // If it has ended already, its result tells.
         let _ = self.commands.send(Command::Stop).await;
         self.wait().await
     }
 
-    /// Waits until it ends by itself, which only a store that is closed or broken makes it do.
-    pub async fn wait(self) -> Result<Stopped, Error> {
-        let Self { commands, task } = self;
-        let ended = task.await;
-        drop(commands);
+    /// Waits until it ends by itself, which only a store that is closed or broken makes it do. Safe to cancel, to stop it
+    /// then; once it has answered, it must not be asked again.
+    pub async fn wait(&mut self) -> Result<Stopped, Error> {
+        let ended = (&mut self.task).await;
         ended.map_err(|error| {
             Error::new(Kind::Unavailable, "the worker's task was ended").with_source(error)
         })?

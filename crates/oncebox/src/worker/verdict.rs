@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{DeadReason, Delivery, Span, Verdict};
 
 use super::failure::{Failure, Wish};
@@ -30,8 +31,8 @@ pub(super) fn of_failure(
         }
         Wish::Retry => Verdict::Abandon { delay: shared.delay(backoff, before), error },
         Wish::RetryAfter(delay) => {
-            let delay = Span::delay(delay.max(Duration::from_millis(1)));
-            Verdict::Abandon { delay: delay.unwrap_or_else(|_| shared.delay(backoff, before)), error }
+            let delay = Span::delay(delay.clamp(Duration::from_millis(1), DURATION_MAX));
+            Verdict::Abandon { delay: delay.expect("in bounds"), error }
         }
     }
 }

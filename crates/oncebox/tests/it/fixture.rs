@@ -89,7 +89,10 @@ impl Directory {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self(std::env::temp_dir().join(format!("oncebox-it-{}-{count}", std::process::id())))
+        let path = std::env::temp_dir().join(format!("oncebox-it-{}-{count}", std::process::id()));
+        // Process ids come again.
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
     }
 }
 

@@ -25,7 +25,7 @@ async fn a_loop_is_unhealthy_while_its_calls_fail_and_healthy_again_after() {
     sleep(Duration::from_secs(3)).await;
     let sick = inbox.oncebox.health().await;
     assert_eq!((sick.level(), sick.findings[0].subject.as_str()), (Level::Unhealthy, "worker"));
-    assert!(sick.findings[0].text.contains("calls failed in a row"), "{}", sick.findings[0]);
+    assert!(sick.findings[0].text.contains("calls of work failed in a row"), "{}", sick.findings[0]);
     sleep(Duration::from_secs(60)).await;
     assert!(inbox.oncebox.health().await.is_healthy());
     worker.stop().await.unwrap();

@@ -5,6 +5,8 @@ mod capture;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod hardship;
+#[cfg(test)]
 mod health;
 #[cfg(test)]
 mod inbox;

@@ -34,8 +34,9 @@ async fn a_bad_url_or_setting_is_refused_with_what_to_do() {
             "no setting is called `messages`: this store knows messages_max, keys_max, live_bytes_max",
         ),
         ("memory:?keys_max=many", "keys_max is not a whole number"),
-        ("memory:?keys_max", "`keys_max` is not name=value"),
+        ("memory:?keys_max", "a setting is not name=value"),
         ("embedded:", "`embedded:` needs a directory, as in `embedded:./data`"),
+        ("embedded://x", "`embedded://` names a host: leave the slashes out, as in `embedded:./data`"),
         ("embedded:x?durability=maybe", "durability is none of `sync`, `interval-50ms` (any number), `os`"),
         (
             "embedded:x?durability=interval-0ms",

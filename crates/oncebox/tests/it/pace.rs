@@ -98,7 +98,7 @@ async fn a_topic_is_started_as_often_as_its_rate_allows() {
     let starts = starts.lock().unwrap().clone();
     for (place, window) in starts.windows(5).enumerate() {
         let span = window[4].duration_since(window[0]);
-        assert!(span >= Duration::from_millis(249) || place == 0, "{span:?} for five from {place}");
+        assert!(span >= Duration::from_millis(249), "{span:?} for five from {place}");
     }
     let whole = starts[19].duration_since(starts[0]);
     assert!(whole >= Duration::from_millis(3_990) && whole <= Duration::from_millis(4_500), "{whole:?}");

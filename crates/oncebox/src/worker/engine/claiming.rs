@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncebox_core::limits::CALL_ITEMS_MAX;
 use oncebox_core::{Batch, Claim, Delivery, Namespace, RequestId, Span, Verdict};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::Engine;
-use crate::telemetry;
 use crate::worker::attempt::{Attempt, Ticket};
 use crate::worker::calls::Work;
 use crate::worker::context::Context;
@@ -28,6 +28,8 @@ pub(super) struct Appetite {
     pub(super) hungry: bool,
     /// The wishes that brought less than was asked for, since something woke us.
     quiet: BTreeSet<usize>,
+    /// When they are asked again, even if others always have more.
+    quiet_until: Instant,
     /// When to ask even so.
     next_poll: Instant,
     /// The present interval between polls, which grows while nothing comes.
@@ -41,7 +43,8 @@ pub(super) struct Appetite {
 impl Appetite {
     pub(super) fn new(now: Instant, interval: Duration) -> Self {
         let quiet = BTreeSet::new();
-        Self { hungry: true, quiet, next_poll: now, interval, rated_until: None, handler_time: None }
+        let (next_poll, quiet_until) = (now, now);
+        Self { hungry: true, quiet, quiet_until, next_poll, interval, rated_until: None, handler_time: None }
     }
 
     pub(super) fn woken(&mut self) {
@@ -51,6 +54,11 @@ impl Appetite {
 
     pub(super) fn ran(&mut self, time: Duration) {
         self.handler_time = Some(self.handler_time.map_or(time, |before| (before * 7 + time) / 8));
+    }
+
+    /// Whether a wake-up would tell anything new.
+    pub(super) fn listens(&self) -> bool {
+        !self.hungry || !self.quiet.is_empty()
     }
 
     fn looks_ahead(&self) -> bool {
@@ -66,7 +74,9 @@ impl Engine {
         }
         let ahead = self.options.look_ahead && self.appetite.looks_ahead();
         let limit = self.options.concurrency * if ahead { 2 } else { 1 };
-        limit.saturating_sub(self.tasks.len() + self.held.queue.len()).min(self.options.batch as usize)
+        let free = limit.saturating_sub(self.tasks.len() + self.held.queue.len());
+        // Half a call at most: the other half is for results.
+        free.min(self.options.batch as usize).min(CALL_ITEMS_MAX / 2)
     }
 
     /// When to claim next, if there is room.
@@ -83,9 +93,10 @@ impl Engine {
         if self.next_claim(now).is_none_or(|at| now < at) {
             return (Vec::new(), Vec::new());
         }
-        if !self.appetite.hungry {
-            // A poll asks everybody anew.
+        if !self.appetite.hungry || now >= self.appetite.quiet_until {
+            // A poll asks everybody anew, and however busy some topics are, the others are not forgotten over them.
             self.appetite.quiet.clear();
+            self.appetite.quiet_until = now + self.options.poll_interval;
         }
         let shares = self.lanes.shares(self.room(), now, &self.appetite.quiet);
         // What wakes from here on came after the claim, or is in it.
@@ -95,7 +106,8 @@ impl Engine {
         let lease = Span::lease(self.options.lease).expect("the lease is checked when the worker is built");
         let claim = |Share { wish, topics, messages }: Share| {
             let batch = u32::try_from(messages).ok().and_then(|messages| Batch::new(messages).ok());
-            let mut claim = Claim::new(Namespace::Inbox, self.owner, lease, batch.unwrap_or(Batch::ONE));
+            let batch = batch.expect("a share is from one to half a call");
+            let mut claim = Claim::new(Namespace::Inbox, self.owner, lease, batch);
             claim.topics = topics;
             claim.request = Some(RequestId::from_u128(self.shared.random()));
             (claim, wish)
@@ -121,9 +133,15 @@ impl Engine {
         let count: usize = deliveries.iter().map(Vec::len).sum();
         debug!(store = %self.shared.name, owner = %self.owner, claimed = count, "claimed");
         let now = Instant::now();
-        let deadline = self.granted_until(*claimed_at, sent_at, now);
+        // Granted long ago perhaps: nothing of it starts before a heartbeat has made its lease a fresh one.
+        let stale = claimed_at.is_some() || now > sent_at + self.options.lease / 3;
+        if stale && count > 0 {
+            self.next_beat = now;
+        }
+        let granted_until = claimed_at.unwrap_or(sent_at) + self.options.lease;
+        let deadline = if stale { granted_until.max(now + self.options.lease / 3) } else { granted_until };
         for delivery in deliveries.into_iter().flatten() {
-            self.take(delivery, deadline, claimed_at.is_some());
+            self.take(delivery, deadline, stale);
         }
         // Those for whom there was no room are asked next, and those who may have more; then a poll or a wake-up decides.
         self.appetite.hungry |= self.lanes.open(now).iter().any(|wish| !self.appetite.quiet.contains(wish));
@@ -138,22 +156,14 @@ impl Engine {
         self.mode.claimed(count, complete && self.held.is_empty());
     }
 
-    /// Until when leases that were granted just now last, by our clock and at least.
-    fn granted_until(&mut self, claimed_at: Option<Instant>, sent_at: Instant, now: Instant) -> Instant {
-        let Some(first) = claimed_at else { return sent_at + self.options.lease };
-        // Granted long ago perhaps: nothing of it starts before a heartbeat has made the lease a fresh one.
-        self.next_beat = now;
-        (first + self.options.lease).max(now + self.options.lease / 3)
-    }
-
-    fn take(&mut self, delivery: Delivery, deadline: Instant, repeated: bool) {
+    fn take(&mut self, delivery: Delivery, deadline: Instant, stale: bool) {
         let ticket: Ticket = (delivery.uid, delivery.lease.fence);
         // A claim that was asked for again brings what it brought before.
         if self.held.contains(&ticket) {
             return;
         }
         let lane = self.lanes.find(&delivery.content.topic);
-        let ahead = repeated || self.tasks.len() + self.held.queue.len() >= self.options.concurrency;
+        let ahead = stale || self.tasks.len() + self.held.queue.len() >= self.options.concurrency;
         let item = Item { delivery: Arc::new(delivery), lane, deadline, phase: Phase::Queued { ahead } };
         let Some(lane) = lane else { return self.unhandled(ticket, item) };
         self.held.insert(ticket, item);
@@ -198,6 +208,9 @@ impl Engine {
         for ticket in later.into_iter().rev() {
             self.held.queue.push_front(ticket);
         }
+        // A topic may have used up its rate just now.
+        let rated_until = [self.appetite.rated_until, self.lanes.next_rate(now)];
+        self.appetite.rated_until = rated_until.into_iter().flatten().min();
     }
 
     /// Starts one; false if it has to wait.
@@ -225,17 +238,16 @@ impl Engine {
         if delivery.deliveries <= 1 {
             lane.metrics.waited(self.shared.clock.now().since(delivery.accepted_at));
         }
-        let trace_context = self.shared.settings.trace_context.as_deref();
         let attempt = Attempt {
-            ticket,
             endpoint: lane.endpoint.clone(),
             timeout: lane.settings.timeout.or(self.options.timeout),
-            span: telemetry::handling(&self.shared.name, &delivery, trace_context),
+            deadline: item.deadline,
             context: Context::new(delivery, cancellation.clone(), self.shared.clone()),
             cancellation,
         };
         self.held.busy.insert(ticket.0);
-        self.tasks.spawn(attempt.run());
+        let task = self.tasks.spawn(attempt.run());
+        self.running.insert(task.id(), ticket);
         true
     }
 }

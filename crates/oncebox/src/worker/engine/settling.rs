@@ -1,8 +1,10 @@
 //! Telling the store how deliveries went, and hearing what became of them.
 
+use std::time::Duration;
+
 use oncebox_core::limits::CALL_ITEMS_MAX;
 use oncebox_core::{Error, Settled, Verdict, Worked};
-use tokio::task::JoinError;
+use tokio::task::{self, JoinError};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -10,6 +12,7 @@ use super::Engine;
 use crate::telemetry;
 use crate::worker::attempt::{self, Ended, Ticket};
 use crate::worker::calls::{Unanswered, Work, WorkCall};
+use crate::worker::failure::Failure;
 use crate::worker::held::Phase;
 use crate::worker::verdict;
 
@@ -39,7 +42,7 @@ impl Engine {
             return;
         }
         let about = Work { settled, claims, wishes, claimed_at };
-        let limit = self.options.call_timeout;
+        let limit = self.options.call_timeout.min(self.mode.call_limit());
         self.work = Some(WorkCall::work(self.shared.store.clone(), settlements, about, limit));
     }
 
@@ -51,7 +54,7 @@ impl Engine {
     ) -> Result<(), Error> {
         match answer {
             Ok(worked) => {
-                self.pulse.passed();
+                self.pulse.passed("work");
                 self.failures = 0;
                 for (ticket, settled) in about.settled.iter().zip(worked.settled) {
                     self.settled(ticket, settled);
@@ -101,9 +104,21 @@ impl Engine {
     }
 
     /// A handler has ended.
-    pub(super) fn ended(&mut self, ended: Result<Ended, JoinError>) {
-        // A task never panics, its handler's panics are caught; and it is aborted only when the worker ends.
-        let Ok(Ended { ticket, ending, ran }) = ended else { return };
+    pub(super) fn ended(&mut self, ended: Result<(task::Id, Ended), JoinError>) {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let Some(ticket) = self.running.remove(&id) else { return };
+        let (ending, ran) = match ended {
+            Ok((_, Ended { ending, ran })) => (ending, ran),
+            // What a handler does while it is dropped, when its time is up or it was cancelled, can panic, too.
+            Err(error) => {
+                let failure = match error.try_into_panic() {
+                    Ok(panic) => Failure::panicked(&*panic),
+                    Err(error) => Failure::retry(error),
+                };
+                tracing::error!(store = %self.shared.name, uid = %ticket.0, error = failure.text(), "the handler failed");
+                (attempt::Ending::Finished(Err(failure)), Duration::ZERO)
+            }
+        };
         self.held.busy.remove(&ticket.0);
         let Some(item) = self.held.get_mut(&ticket) else { return };
         let (Some(place), Phase::Running { lost, .. }) = (item.lane, &item.phase) else { return };

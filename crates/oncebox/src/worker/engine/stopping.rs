@@ -50,6 +50,11 @@ impl Mode {
         }
     }
 
+    /// How long a call may take: while stopping, there must be time for another.
+    pub(super) fn call_limit(&self) -> Duration {
+        if self.is_stopping() { GRACE / 2 } else { Duration::MAX }
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self {
             Self::Stopping { cancel_at, cancelled: false } => Some(*cancel_at),
@@ -64,6 +69,8 @@ impl Engine {
         match command {
             Command::Pause => self.pause(),
             Command::Resume => {
+                // Whoever waits for it to be drained waits in vain now, and hears that.
+                self.draining.clear();
                 self.mode = Mode::Working;
                 self.appetite.woken();
                 info!(store = %self.shared.name, "the worker goes on");
@@ -76,6 +83,7 @@ impl Engine {
                 let cancel_at = Instant::now() + self.options.stop_budget;
                 self.mode = Mode::Stopping { cancel_at, cancelled: false };
                 self.release_queued();
+                self.try_again();
                 info!(store = %self.shared.name, running = self.tasks.len(), "the worker stops");
             }
         }
@@ -85,6 +93,12 @@ impl Engine {
         self.mode = Mode::Paused;
         self.release_queued();
         info!(store = %self.shared.name, running = self.tasks.len(), "the worker pauses");
+    }
+
+    /// The store may be back: what is to be told is told now.
+    fn try_again(&mut self) {
+        self.retry_at = None;
+        self.failures = 0;
     }
 
     /// What no handler has begun goes to other workers.
@@ -119,6 +133,7 @@ impl Engine {
             Mode::Stopping { cancel_at, cancelled } => {
                 if now >= cancel_at && !cancelled {
                     self.cancel_running();
+                    self.try_again();
                     self.mode = Mode::Stopping { cancel_at, cancelled: true };
                 }
                 let given_up = now >= cancel_at + GRACE;
