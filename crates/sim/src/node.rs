@@ -165,12 +165,19 @@ impl Node {
         Worker { number, form }
     }
 
+    /// The first node takes every topic, also those without a handler, which cannot go with limits of topics.
+    fn takes_all(&self) -> bool {
+        self.number == 0
+    }
+
     fn setup(&mut self) -> Setup {
+        let unlimited = self.takes_all();
         let dice = &mut self.dice;
+        let (narrow, rated) = (dice.pick(&[1, 2]), dice.pick(&[1, 3, 10]));
         Setup {
             concurrency: dice.pick(&[1, 2, 4, 8]),
-            narrow: dice.pick(&[1, 2]),
-            rated: dice.pick(&[1, 3, 10]),
+            narrow: if unlimited { usize::MAX } else { narrow },
+            rated: if unlimited { usize::MAX } else { rated },
             lease_ms: dice.pick(&[1_000, 2_000, 5_000, 10_000]),
             timeout_ms: dice.percent(40).then(|| dice.between(500, 8_000)),
             stop_budget_ms: dice.pick(&[0, 500, 3_000, 10_000]),
@@ -211,15 +218,15 @@ impl Node {
     }
 
     fn with_topics(&mut self, library: Library<Bench>, setup: &Setup) -> Library<Bench> {
-        let takes_all = self.number == 0;
+        let takes_all = self.takes_all();
         // In the storm a worker may lack a topic: others have to take it.
         let lacking =
             (!takes_all && !self.world.is_calm() && self.dice.percent(30)).then(|| self.dice.pick(&TOPICS));
         let mut library = library;
         for topic in TOPICS.into_iter().filter(|topic| Some(*topic) != lacking) {
             library = library.route(match topic {
-                "narrow" => Route::new(topic, handle).concurrency(setup.narrow),
-                "rated" => {
+                "narrow" if !takes_all => Route::new(topic, handle).concurrency(setup.narrow),
+                "rated" if !takes_all => {
                     Route::new(topic, handle).per_second(f64::from(u32::try_from(setup.rated).unwrap_or(1)))
                 }
                 "number" => Route::new(topic, handle_number),

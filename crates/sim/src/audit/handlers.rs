@@ -87,7 +87,9 @@ impl Auditor {
         worker.rated.retain(|at| now - at < 1_000);
         let (started, rate) = (worker.rated.len(), worker.setup.rated);
         // A second's worth at once, and another in the second that follows.
-        expect(started <= 2 * rate, || format!("worker {number} started {started} of `rated` in a second"))
+        expect(started <= rate.saturating_mul(2), || {
+            format!("worker {number} started {started} of `rated` in a second")
+        })
     }
 
     pub(super) fn ended(&mut self, worker: u64, uid: &str, delivery: u32, how: &'static str) -> Checked {
