@@ -128,8 +128,8 @@ pub trait Store: Send + Sync {
     /// size, later ones only while all payloads together stay within `bytes_max`.
     ///
     /// *Repeat:* the same settlement gets the same outcome; a claim with the same owner and request id gets those of its
-    /// deliveries whose leases are still current, and claims anew if there are none. A claim without a request id claims
-    /// other messages.
+    /// deliveries whose leases are still current and whose content was not replaced since, and claims anew if no lease is
+    /// current. A claim without a request id claims other messages.
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error>;
 
     /// Moves the end of current leases to `lease` from now, never to an earlier moment. A mailbox delivery cannot be

@@ -144,8 +144,10 @@ struct Lease {
     content: Content,
     /// The partition that it keeps busy: the one that the message had when it was granted, whatever came since.
     partition: Option<String>,
-    /// With what else it was given out: newer content came, whose topic its worker may not handle.
+    /// With what else it was given out: it came again with another due time, expiry or partition.
     others: Vec<Content>,
+    /// Newer content came since it was granted.
+    superseded: bool,
     attempts: u32,
     until: u64,
     /// When it was granted or extended last.

@@ -29,8 +29,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// Takes claimable messages; see [`crate::Store::work`].
     pub fn claim(&mut self, turn: &mut Turn<'_, P>, claim: &Claim) -> Vec<Delivery<P>> {
         self.advance(turn);
-        let repeated = self.deliver_again(claim);
-        if !repeated.is_empty() {
+        if let Some(repeated) = self.deliver_again(claim) {
             return repeated;
         }
         let mut round = self.start(claim);
@@ -95,13 +94,16 @@ impl<P: PayloadHandle> Machine<P> {
         self.delivery(slot, lease)
     }
 
-    /// The deliveries that the same call got before and that are still out.
-    fn deliver_again(&self, claim: &Claim) -> Vec<Delivery<P>> {
-        let Some(request) = claim.request else { return Vec::new() };
+    /// The deliveries that the same call got before and that are still out, as they were: not those whose content was replaced
+    /// since. None if it has nothing out.
+    fn deliver_again(&self, claim: &Claim) -> Option<Vec<Delivery<P>>> {
+        let request = claim.request?;
         let bound = |fence| (claim.namespace, claim.owner, request, Fence::new(fence).expect("not zero"));
-        let leased = self.requests.range(bound(1)..=bound(u64::MAX));
-        let lease = |slot| *self.lease(slot).expect("a request's leases are current");
-        leased.map(|(_, slot)| self.delivery(*slot, lease(*slot))).collect()
+        let mut leased = self.requests.range(bound(1)..=bound(u64::MAX)).peekable();
+        leased.peek()?;
+        let grant = |slot| self.grant(slot).expect("a request's leases are current");
+        let same = leased.filter(|(_, slot)| !grant(**slot).superseded);
+        Some(same.map(|(_, slot)| self.delivery(*slot, grant(*slot).lease)).collect())
     }
 
     fn delivery(&self, slot: Slot, lease: Lease) -> Delivery<P> {

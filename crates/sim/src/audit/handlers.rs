@@ -114,7 +114,6 @@ impl Auditor {
         let failure = if given_up { "exhausted" } else { "abandon" };
         let unreadable = content.topic == "number" && content.payload.parse::<u64>().is_err();
         let right = match (lease.began, lease.ended) {
-            (None, _) if !lease.others.is_empty() && verdict == "abandon" => true,
             (None, _) if content.topic == "orphan" => ["unhandled", "release"].contains(&verdict),
             (None, _) if unreadable => ["undecodable", "release"].contains(&verdict),
             (None, _) => verdict == "release",

@@ -22,6 +22,11 @@ impl Auditor {
             return Ok(());
         };
         expect(message.uid == uid, || format!("{key} was {} and is {uid}", message.uid))?;
+        if outcome == "replaced"
+            && let Some(lease) = message.fence.and_then(|fence| self.leases.get_mut(&fence))
+        {
+            lease.superseded = true;
+        }
         if message.end.is_none() {
             message.content = content.clone();
             message.repeated = true;

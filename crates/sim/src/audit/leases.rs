@@ -16,6 +16,8 @@ impl Auditor {
         self.worker(*worker)?;
         if let Some(lease) = self.leases.get_mut(fence) {
             expect(lease.worker == *worker, || format!("{key} was granted to another worker again"))?;
+            let same = (&lease.content.topic, &lease.content.payload) == (&content.topic, &content.payload);
+            expect(same, || format!("{key} was granted again with newer content"))?;
             if lease.content != *content {
                 let before = std::mem::replace(&mut lease.content, content.clone());
                 lease.others.push(before);
@@ -160,7 +162,8 @@ impl Auditor {
     /// What a claim got whose answer was lost, the next one that is answered brings.
     fn brings_all(&self, worker: u64, brought: &[u64]) -> Checked {
         let missing = self.leases.iter().find(|(fence, lease)| {
-            let unknown = lease.worker == worker && lease.told_at.is_none() && !lease.late;
+            let unknown =
+                lease.worker == worker && lease.told_at.is_none() && !lease.late && !lease.superseded;
             unknown && self.is_current(**fence) && !brought.contains(fence)
         });
         missing.map_or(Ok(()), |(_, lease)| {

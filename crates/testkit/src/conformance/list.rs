@@ -226,6 +226,7 @@ macro_rules! conformance {
                 a_repeated_claim_gets_what_is_still_current
                 another_request_is_another_claim
                 a_lost_lease_stays_lost
+                a_repeated_claim_leaves_out_what_was_replaced
             [settlements]
                 an_ack_makes_a_message_done
                 a_done_message_keeps_its_content_only_if_asked

@@ -142,3 +142,19 @@ pub async fn a_lost_lease_stays_lost(fixture: Fixture) -> TestResult {
     assert_eq!(fixture.read(delivery.uid).await?, before);
     Ok(())
 }
+
+/// What was replaced since is not what the first answer held: the repeat leaves it out, and claims nothing in its place.
+/// Holds: RULE-06, RULE-08.
+pub async fn a_repeated_claim_leaves_out_what_was_replaced(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3"].map(message)).await?;
+    let twice = Claim { request: Some(RequestId::from_u128(7)), ..claim(2) };
+    let first = fixture.claim(&twice).await?;
+    assert_eq!(ids(&first), ["1", "2"]);
+    fixture.again(&message("1").payload("second")).await?;
+    assert_eq!(fixture.claim(&twice).await?, first[1..]);
+    fixture.settle(first[1].ack()).await?;
+    assert_eq!(fixture.claim(&twice).await?, []);
+    assert_eq!(fixture.settle(first[0].ack()).await?, Settled::Superseded);
+    assert_eq!(ids(&fixture.claim(&twice).await?), ["1", "3"]);
+    Ok(())
+}

@@ -15,8 +15,7 @@ impl Model {
         for delivery in told {
             self.tell_number(delivery.uid, delivery.number)?;
         }
-        let repeated = self.repeated(claim);
-        if !repeated.is_empty() {
+        if let Some(repeated) = self.repeated(claim) {
             return Ok(repeated);
         }
         let mut taken = Vec::new();
@@ -37,19 +36,25 @@ impl Model {
         Ok(taken)
     }
 
-    /// The deliveries of a claim with the same owner and request that are still current, by fence.
-    fn repeated(&self, claim: &Claim) -> Vec<Delivery> {
-        let Some(request) = claim.request else { return Vec::new() };
+    /// The deliveries of a claim with the same owner and request that are still current, by fence, but for those whose content
+    /// was replaced; none if no lease is current.
+    fn repeated(&self, claim: &Claim) -> Option<Vec<Delivery>> {
+        let request = claim.request?;
         let of_the_same_call = |row: &Row| {
             let grant = row.message.current();
             row.message.key.namespace == claim.namespace
                 && grant
                     .is_some_and(|grant| grant.lease.owner == claim.owner && grant.request == Some(request))
         };
-        let indices = (0..self.rows.len()).filter(|index| of_the_same_call(&self.rows[*index]));
-        let mut deliveries: Vec<_> = indices.map(|index| self.delivery(index)).collect();
+        let mut indices: Vec<_> =
+            (0..self.rows.len()).filter(|index| of_the_same_call(&self.rows[*index])).collect();
+        if indices.is_empty() {
+            return None;
+        }
+        indices.retain(|index| self.rows[*index].message.current().is_some_and(|grant| !grant.superseded));
+        let mut deliveries: Vec<_> = indices.into_iter().map(|index| self.delivery(index)).collect();
         deliveries.sort_by_key(|delivery| delivery.lease.fence);
-        deliveries
+        Some(deliveries)
     }
 
     /// One message is taken: it has to be the first of its lane, and to fit.
