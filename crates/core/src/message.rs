@@ -3,6 +3,8 @@
 mod policy;
 mod snapshot;
 
+use std::num::NonZeroU32;
+
 use crate::annotation::{Attributes, Trace};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::id::{Shard, Uid};
@@ -66,6 +68,8 @@ pub struct NewMessage<P = Payload> {
     pub trace: Trace,
     /// The rules it lives under, stored with it.
     pub policy: Policy,
+    /// Refused if it is new and its lane, the slice of its topic, has so many unfinished messages already. Not stored.
+    pub lane_max: Option<NonZeroU32>,
 }
 
 impl NewMessage {
@@ -85,6 +89,15 @@ impl NewMessage {
             due: None,
             expires: None,
         };
-        Self { uid: None, key, content, fingerprint, hash: None, trace: Trace::default(), policy }
+        Self {
+            uid: None,
+            key,
+            content,
+            fingerprint,
+            hash: None,
+            trace: Trace::default(),
+            policy,
+            lane_max: None,
+        }
     }
 }

@@ -95,7 +95,8 @@ pub trait Store: Send + Sync {
 
     /// Takes in messages, each key once while it is held.
     ///
-    /// A message whose key nobody holds becomes Processing and gets the next number. One whose key is known but has no
+    /// A message whose key nobody holds becomes Processing and gets the next number, unless its lane is full by its own
+    /// `lane_max`: then it is `Saturated`. One whose key is known but has no
     /// content yet gives it its content and the next number: Seen becomes Processing, a Dead one stays Dead. Against a
     /// key that has content the policy of the *new* message decides ([`crate::Divergence`]); a Done message is never
     /// touched, and otherwise `last_seen_at` is moved. `Replace` writes topic, shard, payload, hash, due, partition,

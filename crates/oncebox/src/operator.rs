@@ -49,7 +49,7 @@ impl Operator {
     /// How many messages stand where, of one topic or of all.
     pub async fn counts(&self, topic: Option<&str>) -> Result<Counts, Error> {
         let topic = topic.map(Topic::inbox).transpose()?;
-        self.shared.store.counts(&Scope { namespace: Namespace::Inbox, topic }).await
+        self.shared.store.counts(&Scope { namespace: Namespace::Inbox, topic, shard: None }).await
     }
 
     /// Everything that is known about a message.

@@ -205,7 +205,7 @@ async fn storm(world: &World, network: &Network, dice: &mut Dice) {
 
 /// Waits until nothing is to be done any more.
 async fn rest(network: &Network) {
-    let scope = Scope { namespace: Namespace::Inbox, topic: None };
+    let scope = Scope::all(Namespace::Inbox);
     let deadline = tokio::time::Instant::now() + CALM_MAX;
     while tokio::time::Instant::now() < deadline {
         let counts = network.sound().counts(&scope).await.expect("the store itself is sound");

@@ -1,5 +1,7 @@
 //! Taking in messages: each key once while it is held, and what happens when it comes again.
 
+use std::time::Duration;
+
 use super::arena::Slot;
 use super::counts::cost_of;
 use super::message::Message;
@@ -7,7 +9,10 @@ use super::{Effect, Machine, Turn};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::message::{Divergence, NewMessage, State};
 use crate::payload::PayloadHandle;
-use crate::port::{Accepted, Receipt};
+use crate::port::{Accepted, Counts, Receipt};
+
+/// When to come again while a lane is full: workers empty it, nobody knows how fast.
+const LANE_RETRY: Duration = Duration::from_secs(1);
 
 impl<P: PayloadHandle> Machine<P> {
     /// Takes in one message; see [`crate::Store::accept`].
@@ -24,13 +29,21 @@ impl<P: PayloadHandle> Machine<P> {
         if let Some(other) = new.uid.and_then(|uid| self.find_uid(uid)) {
             return Accepted::UidTaken(self.receipt(other));
         }
-        if let Some(retry_after) = self.full(cost_of(new)) {
+        if let Some(retry_after) = self.full(cost_of(new)).or_else(|| self.full_lane(new)) {
             return Accepted::Saturated { retry_after };
         }
         let uid = new.uid.unwrap_or_else(|| self.draw_uid(turn));
         let effect = Effect::Accepted { number: self.next_number(), message: new };
         let slot = self.create(turn.journal, uid, key_hash, effect);
         Accepted::New { receipt: self.receipt(slot), diverged: false }
+    }
+
+    /// When to come again, if the lane has as many unfinished messages as the new one allows.
+    fn full_lane(&self, new: &NewMessage<P>) -> Option<Duration> {
+        let (limit, content) = (new.lane_max?, &new.content);
+        let topic = self.lanes.find_topic(new.key.namespace, &content.topic)?;
+        let Counts { ready, waiting, leased, .. } = self.lanes.topic_counts(topic, Some(content.shard));
+        (ready + waiting + leased >= u64::from(limit.get())).then_some(LANE_RETRY)
     }
 
     fn accept_again(&mut self, turn: &mut Turn<'_, P>, slot: Slot, new: &NewMessage<P>) -> Accepted {

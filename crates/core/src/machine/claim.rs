@@ -33,8 +33,9 @@ impl<P: PayloadHandle> Machine<P> {
             return repeated;
         }
         let mut round = self.start(claim);
-        let mut deliveries = Vec::with_capacity(claim.batch.get().min(DELIVERIES_EXPECTED) as usize);
-        while round.taken < claim.batch.get()
+        let batch = claim.batch.get().min(self.room_in_flight(claim));
+        let mut deliveries = Vec::with_capacity(batch.min(DELIVERIES_EXPECTED) as usize);
+        while round.taken < batch
             && let Some((lane, number, slot)) = self.next_in(claim, &mut round)
         {
             if !self.may_take(claim, &round, lane, number, slot) {
@@ -92,6 +93,13 @@ impl<P: PayloadHandle> Machine<P> {
         let effect = Effect::Granted { lease, extendable_until, request: claim.request };
         self.commit(turn.journal, slot, effect);
         self.delivery(slot, lease)
+    }
+
+    /// How many more of the namespace may be in flight.
+    fn room_in_flight(&self, claim: &Claim) -> u32 {
+        let leased = self.tally.namespace(claim.namespace).leased;
+        let room = claim.in_flight_max.map_or(u64::MAX, |max| max.saturating_sub(leased));
+        u32::try_from(room).unwrap_or(u32::MAX)
     }
 
     /// The deliveries that the same call got before and that are still out, as they were: not those whose content was replaced

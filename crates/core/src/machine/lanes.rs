@@ -145,9 +145,10 @@ impl Lanes {
         &mut self.rows[lane].census
     }
 
-    pub(super) fn topic_counts(&self, topic: Slot) -> Counts {
-        let lanes = self.topics[topic].lanes.values();
-        lanes.fold(Census::default(), |sum, lane| sum.plus(self.rows[*lane].census)).counts()
+    /// Of one slice of a topic, or of all.
+    pub(super) fn topic_counts(&self, topic: Slot, shard: Option<Shard>) -> Counts {
+        let lanes = self.topics[topic].lanes.iter().filter(|(of, _)| shard.is_none_or(|shard| shard == **of));
+        lanes.fold(Census::default(), |sum, (_, lane)| sum.plus(self.rows[*lane].census)).counts()
     }
 
     /// Makes a message claimable.

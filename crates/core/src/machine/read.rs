@@ -66,7 +66,7 @@ impl<P: PayloadHandle> Machine<P> {
             None => self.tally.namespace(scope.namespace),
             Some(topic) => {
                 let found = self.lanes.find_topic(scope.namespace, topic);
-                found.map_or_else(Counts::default, |topic| self.lanes.topic_counts(topic))
+                found.map_or_else(Counts::default, |topic| self.lanes.topic_counts(topic, scope.shard))
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::annotation::LastError;
 use crate::error::Invalid;
-use crate::id::Number;
+use crate::id::{Number, Shard};
 use crate::key::{Namespace, Ref};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::message::{DeadReason, Hold, Snapshot, State};
@@ -194,6 +194,20 @@ pub struct Scope {
     pub namespace: Namespace,
     /// With content of this topic.
     pub topic: Option<Topic>,
+    /// In this slice of the topic; counts only together with a topic.
+    pub shard: Option<Shard>,
+}
+
+impl Scope {
+    /// Everything in a namespace.
+    pub const fn all(namespace: Namespace) -> Self {
+        Self { namespace, topic: None, shard: None }
+    }
+
+    /// With content of one topic.
+    pub const fn topic(namespace: Namespace, topic: Topic) -> Self {
+        Self { namespace, topic: Some(topic), shard: None }
+    }
 }
 
 /// How many messages stand where. Every message is counted once.

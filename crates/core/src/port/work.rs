@@ -87,14 +87,17 @@ pub struct Claim {
     pub batch: Batch,
     /// How many payload bytes at most; the first message is given whatever its size.
     pub bytes_max: Option<u64>,
+    /// Takes no more than leaves so many messages of the namespace in flight, whoever holds them.
+    pub in_flight_max: Option<u64>,
     /// Makes a repeat of this claim safe.
     pub request: Option<RequestId>,
 }
 
 impl Claim {
-    /// A claim of any topic, without a byte limit and a request id.
+    /// A claim of any topic, without limits and a request id.
     pub fn new(namespace: Namespace, owner: Owner, lease: Span, batch: Batch) -> Self {
-        Self { namespace, topics: Topics::ALL, owner, lease, batch, bytes_max: None, request: None }
+        let (topics, bytes_max, in_flight_max, request) = (Topics::ALL, None, None, None);
+        Self { namespace, topics, owner, lease, batch, bytes_max, in_flight_max, request }
     }
 }
 

@@ -85,6 +85,7 @@ impl Reader<'_> {
             hash: self.option(Self::hash)?,
             trace: self.trace()?,
             policy: self.policy()?,
+            lane_max: None,
         })
     }
 

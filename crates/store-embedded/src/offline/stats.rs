@@ -118,7 +118,7 @@ fn counts(recovering: &mut Recovering) -> Vec<(Namespace, Counts)> {
     let (mut ids, mut group) = (SystemRng::default(), Group::default());
     let mut turn = Turn { now, ids: &mut ids, journal: &mut group };
     let count = |namespace| {
-        let scope = Scope { namespace, topic: None };
+        let scope = Scope::all(namespace);
         (namespace, recovering.machine.counts(&mut turn, &scope))
     };
     Namespace::ALL.map(count).to_vec()

@@ -134,7 +134,7 @@ fn a_read_waits_for_what_it_read() -> TestResult {
     let key = Key::inbox("durability", "1")?;
     let message = NewMessage::new(key.clone(), Topic::new("topic")?, Payload::default());
     let (query, topics) = (Query::all(Namespace::Inbox), ReadyTopics::first(Namespace::Inbox));
-    let scope = Scope { namespace: Namespace::Inbox, topic: None };
+    let scope = Scope::all(Namespace::Inbox);
     let target = [Ref::from(key)];
     block_on(store.usage())?;
     assert!(answers_at_once(store.usage()), "all is on disk");

@@ -159,7 +159,7 @@ pub async fn a_closed_store_says_so(fixture: Fixture) -> TestResult {
         store.operate(&[order]).await.err(),
         store.get(&[Ref::from(key("1"))]).await.err(),
         store.page(&Query::all(Namespace::Inbox)).await.err(),
-        store.counts(&Scope { namespace: Namespace::Inbox, topic: None }).await.err(),
+        store.counts(&Scope::all(Namespace::Inbox)).await.err(),
         store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.err(),
         store.usage().await.err(),
         store.upkeep(Budget::new(1)).await.err(),

@@ -188,3 +188,17 @@ pub async fn many_duplicates_are_one_delivery(fixture: Fixture) -> TestResult {
     assert_eq!((delivery.uid, delivery.deliveries), (receipt.uid, 1));
     Ok(())
 }
+
+/// A claim with a ceiling leaves no more in flight than that, whoever holds them, in its namespace.
+/// Holds: MBX-I-5.
+pub async fn a_claim_keeps_to_its_ceiling(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&["1", "2", "3", "4"].map(message)).await?;
+    let below = |ceiling: u64| Claim { in_flight_max: Some(ceiling), ..claim(10) };
+    assert_eq!(fixture.claim(&below(0)).await?, []);
+    let first = fixture.claim(&below(3)).await?;
+    assert_eq!(ids(&first), ["1", "2", "3"]);
+    assert_eq!(fixture.claim(&Claim { owner: owner(2), ..below(3) }).await?, []);
+    fixture.settle(first[0].ack()).await?;
+    assert_eq!(ids(&fixture.claim(&below(3)).await?), ["4"]);
+    Ok(())
+}

@@ -1,8 +1,11 @@
 //! Taking in: what `accept` makes of new, known and finished keys.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
-use oncebox_core::{Accepted, Action, Attributes, Divergence, Namespace, State, Trace};
+use oncebox_core::{
+    Accepted, Action, Attributes, Counts, Divergence, Namespace, Scope, Shard, State, StoreExt, Trace,
+};
 
 use super::kit::{Draft, claim, days, hash, key, key_in, message, message_for, seconds, sighting};
 use crate::fixture::{Fixture, TestResult};
@@ -202,5 +205,41 @@ pub async fn drawn_uids_are_all_different(fixture: Fixture) -> TestResult {
         uids.insert(fixture.sight(sighting(key(&format!("seen {number}")))).await?.uid);
     }
     assert_eq!(uids.len(), 200);
+    Ok(())
+}
+
+/// A lane that is full takes in nothing new, still knows its duplicates, and has room again when something is finished.
+/// Holds: MBX-I-5.
+pub async fn a_full_lane_takes_in_nothing_new(fixture: Fixture) -> TestResult {
+    let limited = |id: &str| {
+        let mut message = message(id);
+        message.lane_max = NonZeroU32::new(2);
+        message
+    };
+    fixture.accept_all(&["1", "2"].map(limited)).await?;
+    let delivery = fixture.take().await?;
+    let full = fixture.store.accept_one(&limited("3")).await?;
+    assert!(matches!(full, Accepted::Saturated { retry_after } if !retry_after.is_zero()), "{full:?}");
+    let again = fixture.store.accept_one(&limited("1")).await?;
+    assert!(matches!(again, Accepted::Duplicate { .. }), "{again:?}");
+    let mut other_shard = limited("4");
+    other_shard.content.shard = Shard(1);
+    fixture.accept_all(&[other_shard, limited("5").topic("other"), message("6")]).await?;
+    for (shard, count) in [(None, 4), (Some(Shard(0)), 3), (Some(Shard(1)), 1), (Some(Shard(2)), 0)] {
+        let mut scope = Scope::topic(Namespace::Inbox, message("1").content.topic);
+        scope.shard = shard;
+        let Counts { ready, leased, .. } = fixture.store.counts(&scope).await?;
+        assert_eq!(ready + leased, count, "{shard:?}");
+    }
+    fixture.settle(delivery.ack()).await?;
+    let full = fixture.store.accept_one(&limited("3")).await?;
+    assert!(
+        matches!(full, Accepted::Saturated { .. }),
+        "two are left, one of them without a limit of its own"
+    );
+    for delivery in fixture.claim(&claim(10)).await? {
+        fixture.settle(delivery.ack()).await?;
+    }
+    fixture.accept(&limited("3")).await?;
     Ok(())
 }

@@ -67,6 +67,7 @@ macro_rules! conformance {
                 a_message_that_does_not_fit_stops_only_its_lane
                 a_claim_stays_in_its_namespace
                 many_duplicates_are_one_delivery
+                a_claim_keeps_to_its_ceiling
             [concurrency]
                 one_of_many_senders_is_first
                 one_of_many_sightings_is_first
@@ -141,6 +142,7 @@ macro_rules! conformance {
                 a_done_message_stays_as_it_is
                 a_taken_uid_is_refused
                 drawn_uids_are_all_different
+                a_full_lane_takes_in_nothing_new
             [leases]
                 a_lease_is_current_before_its_end_and_not_at_it
                 a_lapsed_message_is_taken_over

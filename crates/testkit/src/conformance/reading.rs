@@ -176,7 +176,7 @@ pub async fn every_message_is_counted_once(fixture: Fixture) -> TestResult {
     fixture.change(key("bare"), Action::MarkProcessing).await?;
     fixture.begin(&key("begun")).await?;
     fixture.accept(&command("acme", "elsewhere")).await?;
-    let counts = fixture.store.counts(&Scope { namespace: Namespace::Inbox, topic: None }).await?;
+    let counts = fixture.store.counts(&Scope::all(Namespace::Inbox)).await?;
     if !counts.estimated {
         let found = (counts.seen, counts.ready, counts.waiting, counts.leased, counts.done, counts.dead);
         assert_eq!(found, (2, 2, 4, 1, 1, 1), "seen, ready, waiting, leased, done, dead");
@@ -190,7 +190,7 @@ pub async fn a_topic_is_counted_apart(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1").topic("a"), message("2").topic("a"), message("3").topic("b")]).await?;
     fixture.claim(&claim_of(&["a"], 1)).await?;
     for (name, ready, leased) in [("a", 1, 1), ("b", 1, 0), ("c", 0, 0)] {
-        let scope = Scope { namespace: Namespace::Inbox, topic: Some(topic(name)) };
+        let scope = Scope::topic(Namespace::Inbox, topic(name));
         let counts = fixture.store.counts(&scope).await?;
         assert!(counts.estimated || (counts.ready, counts.leased) == (ready, leased), "{name}: {counts:?}");
     }

@@ -216,7 +216,7 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
     let namespace = key("1").namespace;
     let (query, topics) = (Query::all(namespace), ReadyTopics::first(namespace));
-    let scope = Scope { namespace, topic: None };
+    let scope = Scope::all(namespace);
     let (store, target) = (&fixture.store, [Ref::from(key("1"))]);
     let before = (
         store.get(&target).await?,

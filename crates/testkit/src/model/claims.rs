@@ -20,13 +20,14 @@ impl Model {
         }
         let mut taken = Vec::new();
         let mut passed_over = Vec::new();
-        for told in told.iter().take(claim.batch.get() as usize) {
+        let batch = self.room(claim);
+        for told in told.iter().take(batch) {
             taken.push(self.take(claim, &taken, told)?);
             let heads = self.heads(claim).into_iter();
             let too_big = heads.filter(|head| !fits(claim, &taken, &self.rows[*head].message));
             passed_over.extend(too_big.map(|head| self.lane(head)));
         }
-        if taken.len() < claim.batch.get() as usize {
+        if taken.len() < batch {
             let left = self.heads(claim).into_iter().find(|head| !passed_over.contains(&self.lane(*head)));
             if let Some(left) = left {
                 let uid = self.rows[left].message.uid;
@@ -34,6 +35,15 @@ impl Model {
             }
         }
         Ok(taken)
+    }
+
+    /// How many messages a claim may take.
+    fn room(&self, claim: &Claim) -> usize {
+        let of_namespace = |row: &&Row| row.message.key.namespace == claim.namespace;
+        let leased = |row: &&Row| row.message.state == State::Processing && row.message.is_leased();
+        let in_flight = self.rows.iter().filter(of_namespace).filter(leased).count();
+        let max = claim.in_flight_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+        (claim.batch.get() as usize).min(max.saturating_sub(in_flight))
     }
 
     /// The deliveries of a claim with the same owner and request that are still current, by fence, but for those whose content

@@ -1,5 +1,7 @@
 //! Taking in: `observe`, `accept`, `begin`.
 
+use std::time::Duration;
+
 use oncebox_core::{
     Accepted, Begin, Begun, CallerHash, Divergence, Fingerprint, NewMessage, Observed, Policy, Sighting,
     Snapshot, State,
@@ -75,9 +77,29 @@ impl Model {
         if let Some(other) = self.find_uid(uid) {
             return Ok(Accepted::UidTaken(self.receipt(other)));
         }
+        if self.is_lane_full(message) {
+            // When to come again is up to the store.
+            let Accepted::Saturated { retry_after } = *told else {
+                return Ok(Accepted::Saturated { retry_after: Duration::ZERO });
+            };
+            return Ok(Accepted::Saturated { retry_after });
+        }
         let index = self.add(uid, &message.key, message.policy);
         self.fill(index, message);
         Ok(Accepted::New { receipt: self.receipt(index), diverged: false })
+    }
+
+    /// Whether the lane has as many unfinished messages as the new one allows.
+    fn is_lane_full(&self, new: &NewMessage) -> bool {
+        let same_lane = |held: &Snapshot| {
+            held.key.namespace == new.key.namespace
+                && held.state == State::Processing
+                && held.content.as_ref().is_some_and(|content| {
+                    (&content.topic, content.shard) == (&new.content.topic, new.content.shard)
+                })
+        };
+        let count = self.rows.iter().filter(|row| same_lane(&row.message)).count();
+        new.lane_max.is_some_and(|limit| count >= limit.get() as usize)
     }
 
     /// The first content comes.

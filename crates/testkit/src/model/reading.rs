@@ -48,7 +48,9 @@ impl Model {
         let mut counts = Counts::default();
         for message in self.rows.iter().map(|row| &row.message) {
             let topic = message.content.as_ref().map(|content| &content.topic);
-            let counted = scope.topic.is_none() || scope.topic.as_ref() == topic;
+            let shard = message.content.as_ref().map(|content| content.shard);
+            let counted = scope.topic.is_none()
+                || scope.topic.as_ref() == topic && (scope.shard.is_none() || scope.shard == shard);
             if message.key.namespace != scope.namespace || !counted {
                 continue;
             }

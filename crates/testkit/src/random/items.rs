@@ -34,6 +34,7 @@ impl Universe {
         message.hash = self.hash();
         message.trace = self.trace();
         message.policy = self.policy();
+        message.lane_max = self.maybe(20, |universe| NonZeroU32::new(universe.pick(&[1, 2, 4]))).flatten();
         let content = &mut message.content;
         content.shard = Shard(u16::from(self.chance(30)));
         content.partition = self
@@ -125,6 +126,7 @@ impl Universe {
             claim.topics = Topics::only(topics).expect("they are in bounds");
         }
         claim.bytes_max = self.maybe(40, |universe| universe.pick(&[0, 3, 6, 40, 43, 80]));
+        claim.in_flight_max = self.maybe(20, |universe| universe.pick(&[0, 1, 2, 5]));
         claim.request = self.maybe(40, Self::request);
         claim
     }
@@ -163,7 +165,8 @@ impl Universe {
     pub(super) fn scopes(&mut self) -> Vec<Scope> {
         let namespace = self.namespace();
         let topics = all_topics().map(Some).into_iter().chain([None]);
-        topics.map(|topic| Scope { namespace, topic }).collect()
+        let shard = self.maybe(50, |universe| Shard(u16::from(universe.chance(50))));
+        topics.map(|topic| Scope { namespace, topic, shard }).collect()
     }
 
     /// A listing of some messages of a namespace.
