@@ -1,21 +1,20 @@
 //! The ledger: "was this key processed?", and leases on keys that are being processed.
 
 mod key;
-mod lease;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
     Action, Begin, Error, Fingerprint, Hold, Invalid, Key, Kind, Namespace, Operated, Order, Owner, Payload,
-    Policy, Ref, Settled, Settlement, Source, Span, State, StoreExt, Timestamp, Verdict,
+    Policy, Ref, Settled, Source, Span, State, StoreExt, Timestamp, Verdict,
 };
 use tracing::debug;
 
 use crate::shared::Shared;
 
+pub use crate::lease_token::LeaseToken;
 pub use key::LedgerKey;
-pub use lease::LeaseId;
 
 /// The shortest lease that is given.
 pub const LEASE_MIN: Duration = Duration::from_secs(30);
@@ -57,7 +56,7 @@ pub enum Begun {
     /// The key is leased: process it, then finish or release.
     Acquired {
         /// What to finish or release with.
-        lease: LeaseId,
+        lease: LeaseToken,
         /// When the lease ends.
         expires_at: Timestamp,
     },
@@ -158,7 +157,7 @@ impl Ledger {
         let begun = match self.0.store.begin(&[wish]).await?.pop() {
             Some(oncebox_core::Begun::Acquired { uid, lease }) => {
                 let expires_at = lease.until;
-                Begun::Acquired { lease: LeaseId { uid, owner, fence: lease.fence }, expires_at }
+                Begun::Acquired { lease: LeaseToken { uid, owner, fence: lease.fence }, expires_at }
             }
             Some(oncebox_core::Begun::Processed(_)) => Begun::Processed,
             Some(oncebox_core::Begun::Busy { until }) => Begun::Busy { expires_at: until },
@@ -173,7 +172,7 @@ impl Ledger {
     }
 
     /// The key is processed, if the lease is current. *Repeat:* answers the same.
-    pub async fn finish(&self, key: &str, lease: &LeaseId) -> Result<Finished, Error> {
+    pub async fn finish(&self, key: &str, lease: &LeaseToken) -> Result<Finished, Error> {
         Ok(match self.settle(key, lease, Verdict::Ack).await? {
             Settled::Done => Finished::Processed,
             _ => Finished::LeaseLost,
@@ -181,22 +180,21 @@ impl Ledger {
     }
 
     /// The key was not processed and can be begun again at once, if the lease is current. *Repeat:* answers the same.
-    pub async fn release(&self, key: &str, lease: &LeaseId) -> Result<Released, Error> {
+    pub async fn release(&self, key: &str, lease: &LeaseToken) -> Result<Released, Error> {
         Ok(match self.settle(key, lease, Verdict::Release).await? {
             Settled::Released => Released::Released,
             _ => Released::LeaseLost,
         })
     }
 
-    async fn settle(&self, key: &str, lease: &LeaseId, verdict: Verdict) -> Result<Settled, Error> {
-        let LeaseId { uid, owner, fence } = *lease;
+    async fn settle(&self, key: &str, lease: &LeaseToken, verdict: Verdict) -> Result<Settled, Error> {
         let key = ledger_key(key)?;
         // A lease of another key must not settle this one.
-        let found = self.0.store.get_one(&Ref::Uid(uid)).await?;
+        let found = self.0.store.get_one(&Ref::Uid(lease.uid)).await?;
         if found.is_none_or(|found| found.key != key) {
             return Ok(Settled::LeaseLost);
         }
-        let settled = self.0.store.settle(&[Settlement { uid, owner, fence, verdict }]).await?;
+        let settled = self.0.store.settle(&[lease.settle(verdict)]).await?;
         Ok(settled.first().copied().unwrap_or(Settled::LeaseLost))
     }
 

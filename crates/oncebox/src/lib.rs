@@ -34,6 +34,7 @@
 //! - [`Worker`]: handlers by topic, with leases, heartbeats, retries and a graceful stop.
 //! - [`WorkQueue`]: claiming and settling by hand, for those who write their own worker.
 //! - [`ledger::Ledger`]: "was this key processed?", for consumers that handle messages themselves.
+//! - [`mailbox::Mailbox`]: store and forward, for receivers that come and go.
 //! - [`Operator`]: listing, redriving, cancelling, erasing.
 //! - [`Upkeep`], [`Health`]: what runs beside. A worker brings its own upkeep.
 //!
@@ -42,6 +43,7 @@
 //! Handlers run at least once: write them so that a second run does no harm.
 
 pub mod ledger;
+pub mod mailbox;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -50,6 +52,7 @@ mod build;
 mod handled;
 mod health;
 mod inbox;
+mod lease_token;
 mod message;
 mod open;
 mod operator;

@@ -25,13 +25,14 @@ const READ_AT_ONCE_MAX: usize = 64;
 #[derive(Clone)]
 pub struct Operator {
     shared: Arc<Shared>,
+    namespace: Namespace,
     actor: Arc<str>,
     reason: Arc<str>,
 }
 
 impl Operator {
-    pub(crate) fn new(shared: Arc<Shared>, actor: Arc<str>) -> Self {
-        Self { shared, actor, reason: "".into() }
+    pub(crate) fn new(shared: Arc<Shared>, namespace: Namespace, actor: Arc<str>) -> Self {
+        Self { shared, namespace, actor, reason: "".into() }
     }
 
     /// Why: the audit events say so.
@@ -41,15 +42,16 @@ impl Operator {
         self
     }
 
-    /// One page of a listing. Begin with [`Query::all`], and go on with the cursor that a page gives.
+    /// One page of a listing. Begin with [`Query::all`], and go on with the cursor that a page gives. It is a listing of the inbox,
+    /// or the mailbox, that the operator is for, whatever namespace the query names.
     pub async fn page(&self, query: &Query) -> Result<Page, Error> {
-        self.shared.store.page(query).await
+        self.shared.store.page(&Query { namespace: self.namespace, ..query.clone() }).await
     }
 
     /// How many messages stand where, of one topic or of all.
     pub async fn counts(&self, topic: Option<&str>) -> Result<Counts, Error> {
         let topic = topic.map(Topic::inbox).transpose()?;
-        self.shared.store.counts(&Scope { namespace: Namespace::Inbox, topic, shard: None }).await
+        self.shared.store.counts(&Scope { namespace: self.namespace, topic, shard: None }).await
     }
 
     /// Everything that is known about a message.

@@ -4,13 +4,14 @@ use std::fmt;
 use std::num::NonZeroU128;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use oncebox_core::{Backoff, Clock, Error, Owner, Rng, Span, Store};
+use oncebox_core::{Backoff, Clock, Error, Namespace, Owner, Rng, Span, Store};
 
 use crate::build::{Builder, Settings};
 use crate::handled::Handled;
 use crate::health::{Health, Pulses};
 use crate::inbox::Inbox;
 use crate::ledger::Ledger;
+use crate::mailbox::{Mailbox, MailboxSettings};
 use crate::operator::Operator;
 use crate::queue::WorkQueue;
 use crate::upkeep::{Upkeep, Warnings};
@@ -78,9 +79,14 @@ impl Oncebox {
         Ledger::new(self.0.clone())
     }
 
+    /// Store and forward.
+    pub fn mailbox(&self, settings: MailboxSettings) -> Result<Mailbox, Error> {
+        Mailbox::new(self.0.clone(), settings)
+    }
+
     /// Operating. `actor` is who the audit events name: a person, or a program.
     pub fn operator(&self, actor: impl Into<Arc<str>>) -> Operator {
-        Operator::new(self.0.clone(), actor.into())
+        Operator::new(self.0.clone(), Namespace::Inbox, actor.into())
     }
 
     /// What time makes necessary; a [`crate::Worker`] runs it by itself.

@@ -5,23 +5,23 @@ use tracing::info;
 
 use super::Operator;
 
-/// What happened to a message, by its stable name.
+/// What happened to a message: the last word of the event's stable name, such as `inbox.message.revived`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event(&'static str);
 
 impl Event {
     pub(super) fn of(action: &Action) -> Self {
         Self(match action {
-            Action::Redrive { .. } => "inbox.message.revived",
-            Action::Cancel => "inbox.message.cancelled",
-            Action::Erase => "inbox.message.erased",
-            _ => "inbox.message.marked",
+            Action::Redrive { .. } => "revived",
+            Action::Cancel => "cancelled",
+            Action::Erase => "erased",
+            _ => "marked",
         })
     }
 
     pub(super) fn tell(self, operator: &Operator, uid: Uid, last_error: Option<&LastError>) {
-        let Operator { shared, actor, reason } = operator;
+        let Operator { shared, namespace, actor, reason } = operator;
         let last_error = last_error.map(LastError::as_str).unwrap_or_default();
-        info!(target: "oncebox::audit", event = self.0, store = %shared.name, %uid, %actor, %reason, last_error);
+        info!(target: "oncebox::audit", event = %format_args!("{namespace}.message.{}", self.0), store = %shared.name, %uid, %actor, %reason, last_error);
     }
 }

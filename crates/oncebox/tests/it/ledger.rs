@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use oncebox::Kind;
-use oncebox::ledger::{Begun, Finished, KEEP_MIN, LEASE_MAX, LEASE_MIN, LeaseId, Released, Status};
+use oncebox::ledger::{Begun, Finished, KEEP_MIN, LEASE_MAX, LEASE_MIN, LeaseToken, Released, Status};
 
 use super::fixture::{Fixture, on_every_store, on_every_store_with};
 
-async fn begin(fixture: &Fixture, key: &str) -> LeaseId {
+async fn begin(fixture: &Fixture, key: &str) -> LeaseToken {
     match fixture.oncebox.ledger().try_begin(key, None, None).await.unwrap() {
         Begun::Acquired { lease, .. } => lease,
         begun => panic!("{key} can be begun: {begun:?}"),

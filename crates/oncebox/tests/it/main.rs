@@ -15,6 +15,8 @@ mod leases;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
+mod mailbox;
+#[cfg(test)]
 mod open;
 #[cfg(test)]
 mod operator;

@@ -1,0 +1,79 @@
+//! What a lease is called outside.
+
+use std::fmt;
+use std::str::FromStr;
+
+use oncebox_core::{Delivery, Extension, Fence, Invalid, Owner, Settlement, Span, Uid, Verdict};
+
+/// Names a lease, as text for those who keep it elsewhere. Opaque.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeaseToken {
+    pub(crate) uid: Uid,
+    pub(crate) owner: Owner,
+    pub(crate) fence: Fence,
+}
+
+impl LeaseToken {
+    pub(crate) fn of<P>(delivery: &Delivery<P>) -> Self {
+        Self { uid: delivery.uid, owner: delivery.lease.owner, fence: delivery.lease.fence }
+    }
+
+    pub(crate) fn settle(self, verdict: Verdict) -> Settlement {
+        Settlement { uid: self.uid, owner: self.owner, fence: self.fence, verdict }
+    }
+
+    pub(crate) fn extend(self, lease: Span) -> Extension {
+        Extension { uid: self.uid, owner: self.owner, fence: self.fence, lease }
+    }
+}
+
+impl fmt::Display for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}{:032x}{:016x}", self.uid.as_u128(), self.owner.as_u128(), self.fence.get())
+    }
+}
+
+impl fmt::Debug for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for LeaseToken {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let parse = || {
+            let (uid, rest) = text.split_at_checked(32)?;
+            let (owner, fence) = rest.split_at_checked(32)?;
+            let number = |text| u128::from_str_radix(text, 16).ok();
+            let fence = (fence.len() == 16).then(|| u64::from_str_radix(fence, 16).ok())??;
+            let (uid, owner) = (Uid::from_u128(number(uid)?), Owner::new(number(owner)?).ok()?);
+            Some(Self { uid, owner, fence: Fence::new(fence).ok()? })
+        };
+        parse().ok_or(Invalid::new("lease token", "is not one of ours"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncebox_core::{Fence, Owner, Uid};
+
+    use super::LeaseToken;
+
+    #[test]
+    fn a_lease_token_survives_its_text_and_nonsense_is_refused() {
+        let id = LeaseToken {
+            uid: Uid::from_u128(u128::MAX),
+            owner: Owner::new(7).unwrap(),
+            fence: Fence::new(u64::MAX).unwrap(),
+        };
+        assert_eq!(id.to_string().parse::<LeaseToken>().unwrap(), id);
+        for nonsense in ["", "x", &"0".repeat(80), &"ü".repeat(40), &format!("{id}0")] {
+            assert_eq!(
+                nonsense.parse::<LeaseToken>().unwrap_err().to_string(),
+                "lease token is not one of ours"
+            );
+        }
+    }
+}

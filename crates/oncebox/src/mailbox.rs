@@ -1,0 +1,218 @@
+//! The mailbox: store and forward. Send, receive for a while, acknowledge.
+
+mod envelope;
+mod handle;
+mod msg_id;
+mod parcel;
+mod receive;
+mod settings;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{
+    Accepted, DeadReason, Error, Hold, Kind, LastError, Namespace, NewMessage, Policy, Settled, Span,
+    StoreExt, Verdict,
+};
+use tracing::{debug, warn};
+
+use crate::operator::Operator;
+use crate::shared::Shared;
+
+pub use crate::lease_token::LeaseToken;
+pub use envelope::Envelope;
+pub use handle::{Handle, Outcome};
+pub use msg_id::MsgId;
+pub use parcel::Parcel;
+pub use receive::Receive;
+pub use settings::{MailboxSettings, TopicSettings};
+
+/// Stores messages and forwards them, at least once.
+///
+/// ```
+/// use oncebox::Oncebox;
+/// use oncebox::mailbox::{MailboxSettings, Outcome, Parcel, Receive, Sent};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), oncebox::Error> {
+/// let mailbox = Oncebox::open("memory:").await?.mailbox(MailboxSettings::default())?;
+/// let parcel = || Parcel::new("greetings", "first").bytes("hello");
+/// let Sent::Accepted(id) = mailbox.send(parcel()).await? else { panic!("it is new") };
+/// assert_eq!(mailbox.send(parcel()).await?, Sent::Duplicate(id));
+///
+/// let envelopes = mailbox.receive(Receive::new("greetings")).await?;
+/// assert_eq!(envelopes[0].payload, "hello");
+/// assert_eq!(mailbox.ack(envelopes[0].receipt).await?, Outcome::Ok);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Mailbox {
+    shared: Arc<Shared>,
+    settings: Arc<MailboxSettings>,
+}
+
+/// What became of a parcel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sent {
+    /// It is new, and taken in.
+    Accepted(MsgId),
+    /// It came before, with the same payload: one delivery is enough.
+    Duplicate(MsgId),
+    /// Its idempotency key came before with another payload; that one stays.
+    Conflict(MsgId),
+    /// Its payload does not match the hash that came with it.
+    Damaged,
+    /// Its payload is larger than the topic allows.
+    TooLarge {
+        /// What it allows.
+        bytes_max: usize,
+    },
+}
+
+/// What became of the wish for more time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extended {
+    /// The delivery is held until this moment.
+    Until(oncebox_core::Timestamp),
+    /// It is not held any more.
+    LeaseLost,
+    /// It was delivered more than once: only its receipt tells which delivery is meant.
+    ReceiptRequired,
+}
+
+impl Mailbox {
+    pub(crate) fn new(shared: Arc<Shared>, settings: MailboxSettings) -> Result<Self, Error> {
+        settings.check()?;
+        Ok(Self { shared, settings: Arc::new(settings) })
+    }
+
+    /// What it is set to.
+    pub fn settings(&self) -> &MailboxSettings {
+        &self.settings
+    }
+
+    /// Takes a parcel in, once within the replay window of its topic. A full shard is [`Kind::Saturated`].
+    ///
+    /// *Repeat:* safe; answers [`Sent::Duplicate`].
+    pub async fn send(&self, parcel: Parcel) -> Result<Sent, Error> {
+        match self.send_all([parcel]).await?.pop() {
+            Some(sent) => sent,
+            None => unreachable!("a store gives one outcome per item"),
+        }
+    }
+
+    /// Takes many in, in order, with one outcome each.
+    pub async fn send_all(
+        &self,
+        parcels: impl IntoIterator<Item = Parcel>,
+    ) -> Result<Vec<Result<Sent, Error>>, Error> {
+        let prepared =
+            parcels.into_iter().map(|parcel| self.prepare(parcel)).collect::<Result<Vec<_>, _>>()?;
+        let messages: Vec<_> =
+            prepared.iter().filter_map(|prepared| prepared.as_ref().ok().cloned()).collect();
+        let mut accepted = self.shared.store.accept(&messages).await?.into_iter();
+        let sent = prepared.into_iter().map(|prepared| match prepared {
+            Err(refused) => Ok(refused),
+            Ok(_) => accepted.next().map_or_else(|| unreachable!("a store gives one outcome per item"), sent),
+        });
+        Ok(sent.collect())
+    }
+
+    /// The message to be stored, or why it is not.
+    fn prepare(&self, parcel: Parcel) -> Result<Result<NewMessage, Sent>, Error> {
+        let topic = self.settings.topic(parcel.topic());
+        if parcel.payload_bytes() > topic.payload_bytes_max {
+            return Ok(Err(Sent::TooLarge { bytes_max: topic.payload_bytes_max }));
+        }
+        if !parcel.is_whole() {
+            return Ok(Err(Sent::Damaged));
+        }
+        let now = self.shared.clock.now();
+        let corr_id = oncebox_core::Uid::v7(now, self.shared.random());
+        let mut message = parcel.into_message(self.settings.shards, corr_id)?;
+        message.content.expires = Some(now.after(topic.ready_keep));
+        message.lane_max = self.settings.shard_capacity();
+        message.policy = Policy {
+            attempts_max: self.settings.attempts_max(),
+            hold: Hold { window: topic.replay_window, keep: None },
+            ..Policy::MAILBOX
+        };
+        Ok(Ok(message))
+    }
+
+    /// The delivery was handled: the message is gone.
+    ///
+    /// *Repeat:* answers the same, for ten minutes at least.
+    pub async fn ack(&self, delivery: impl Into<Handle>) -> Result<Outcome, Error> {
+        self.settle(delivery.into(), |_| Verdict::Ack).await
+    }
+
+    /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
+    pub async fn nack(&self, delivery: impl Into<Handle>, reason: Option<&str>) -> Result<Outcome, Error> {
+        let error = reason.and_then(LastError::new);
+        let backoff = self.settings.backoff()?;
+        self.settle(delivery.into(), |count| Verdict::Abandon {
+            delay: self.shared.delay(&backoff, count),
+            error: error.clone(),
+        })
+        .await
+    }
+
+    async fn settle(&self, handle: Handle, verdict: impl Fn(u32) -> Verdict) -> Result<Outcome, Error> {
+        let held = match self.resolve(handle).await? {
+            Ok(held) => held,
+            Err(outcome) => return Ok(outcome),
+        };
+        let settlement = held.token.settle(verdict(held.deliveries));
+        let settled = self.shared.store.settle(&[settlement]).await?;
+        let outcome = match settled.first() {
+            Some(Settled::LeaseLost) | None => Outcome::LeaseLost,
+            Some(_) => Outcome::Ok,
+        };
+        debug!(store = %self.shared.name, ?outcome, "settled");
+        Ok(outcome)
+    }
+
+    /// The delivery needs so much more time, from now on; ten times the visibility it was received with at most.
+    pub async fn extend(&self, delivery: impl Into<Handle>, visibility: Duration) -> Result<Extended, Error> {
+        let visibility = Span::new("visibility", self.settings.visibility(Some(visibility))?)?;
+        let held = match self.resolve(delivery.into()).await? {
+            Ok(held) => held,
+            Err(Outcome::ReceiptRequired) => return Ok(Extended::ReceiptRequired),
+            Err(_) => return Ok(Extended::LeaseLost),
+        };
+        let extended = self.shared.store.extend(&[held.token.extend(visibility)]).await?;
+        Ok(match extended.first() {
+            Some(oncebox_core::Extended::Until(until)) => Extended::Until(*until),
+            _ => Extended::LeaseLost,
+        })
+    }
+
+    /// Dead letters, and all other messages of the mailbox, on behalf of an actor: list, show, reprocess, purge.
+    pub fn operator(&self, actor: impl Into<Arc<str>>) -> Operator {
+        Operator::new(self.shared.clone(), Namespace::Mailbox, actor.into())
+    }
+
+    /// A payload that does not match its hash is given to nobody.
+    async fn quarantine(&self, token: LeaseToken, id: MsgId) -> Result<(), Error> {
+        warn!(store = %self.shared.name, %id, "the payload does not match its hash: the message is a dead letter");
+        let error = LastError::new("the payload does not match its hash");
+        let verdict = Verdict::Fail { reason: DeadReason::Integrity, error };
+        self.shared.store.settle(&[token.settle(verdict)]).await.map(drop)
+    }
+}
+
+fn sent(accepted: Accepted) -> Result<Sent, Error> {
+    match accepted {
+        Accepted::New { receipt, .. } => Ok(Sent::Accepted(receipt.uid.into())),
+        Accepted::Duplicate { receipt, .. } | Accepted::Replaced(receipt) => {
+            Ok(Sent::Duplicate(receipt.uid.into()))
+        }
+        Accepted::Conflict(receipt) => Ok(Sent::Conflict(receipt.uid.into())),
+        Accepted::Saturated { retry_after } => Err(Error::saturated(retry_after)),
+        _ => Err(Error::new(Kind::Invalid, "the message id belongs to another message")),
+    }
+}

@@ -1,0 +1,89 @@
+//! The id that a message has outside: its uid, written as a ULID.
+
+use std::fmt;
+use std::str::FromStr;
+
+use oncebox_core::{Invalid, Uid};
+
+/// Crockford's alphabet.
+const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+/// Digits of five bits that 128 bits take.
+const LENGTH: usize = 26;
+
+/// Names a message of the mailbox; as text, a ULID.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MsgId(Uid);
+
+impl MsgId {
+    pub(super) fn uid(self) -> Uid {
+        self.0
+    }
+}
+
+impl From<Uid> for MsgId {
+    fn from(uid: Uid) -> Self {
+        Self(uid)
+    }
+}
+
+impl From<MsgId> for oncebox_core::Ref {
+    fn from(id: MsgId) -> Self {
+        Self::Uid(id.0)
+    }
+}
+
+impl fmt::Display for MsgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for place in (0..LENGTH).rev() {
+            let digit = (self.0.as_u128() >> (5 * place)) & 31;
+            let digit = DIGITS[usize::try_from(digit).unwrap_or_default()];
+            fmt::Write::write_char(f, char::from(digit))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MsgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for MsgId {
+    type Err = Invalid;
+
+    /// Takes lower case, too; not the letters that Crockford lets stand for digits.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let wrong = || Invalid::new("message id", "is not a ULID");
+        if text.len() != LENGTH {
+            return Err(wrong());
+        }
+        let value = text.bytes().try_fold(0_u128, |value, letter| {
+            let digit = DIGITS.iter().position(|digit| *digit == letter.to_ascii_uppercase())?;
+            value.checked_mul(32)?.checked_add(digit as u128)
+        });
+        value.map(|value| Self(Uid::from_u128(value))).ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncebox_core::Uid;
+
+    use super::MsgId;
+
+    /// Holds: MBX-C-9.
+    #[test]
+    fn an_id_is_a_ulid_and_survives_its_text() {
+        let id = MsgId(Uid::from_u128(0x0188_BAC7_4AFA_78AA_BC3B_BD1E_EF28_D881));
+        assert_eq!(id.to_string(), "01H2XCEJQTF2NBREXX3VQJHP41");
+        assert_eq!("01h2xcejqtf2nbrexx3vqjhp41".parse::<MsgId>().unwrap(), id);
+        let largest = MsgId(Uid::from_u128(u128::MAX));
+        assert_eq!(largest.to_string(), "7ZZZZZZZZZZZZZZZZZZZZZZZZZ");
+        for nonsense in
+            ["", "1", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01H2XCEJQTF2NBREXX3VQJHP4U", "ü1H2XCEJQTF2NBREXX3VQJHP4"]
+        {
+            assert_eq!(nonsense.parse::<MsgId>().unwrap_err().to_string(), "message id is not a ULID");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A parcel: what is sent.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use oncebox_core::{
+    Attributes, Error, Fingerprint, Id, Invalid, Key, Namespace, NewMessage, Partition, Payload, Shard,
+    Source, Topic, Trace, Uid,
+};
+
+/// A message to be sent: its topic, its idempotency key, what it carries. Values that are out of bounds are told when it is
+/// sent.
+#[derive(Clone)]
+pub struct Parcel {
+    topic: Arc<str>,
+    idem_key: Arc<str>,
+    payload: Bytes,
+    payload_hash: Option<String>,
+    attributes: Attributes,
+    partition: Option<Arc<str>>,
+    corr_id: Option<String>,
+    problem: Option<Invalid>,
+}
+
+impl Parcel {
+    /// A parcel without a payload. Within its topic's replay window, an idempotency key is delivered once.
+    pub fn new(topic: impl Into<Arc<str>>, idem_key: impl Into<Arc<str>>) -> Self {
+        Self {
+            topic: topic.into(),
+            idem_key: idem_key.into(),
+            payload: Bytes::new(),
+            payload_hash: None,
+            attributes: Attributes::default(),
+            partition: None,
+            corr_id: None,
+            problem: None,
+        }
+    }
+
+    /// Carries these bytes.
+    #[must_use]
+    pub fn bytes(mut self, payload: impl Into<Bytes>) -> Self {
+        self.payload = payload.into();
+        self
+    }
+
+    /// The hash that the payload must have, as `b3:` and 64 hex digits.
+    #[must_use]
+    pub fn payload_hash(mut self, hash: impl Into<String>) -> Self {
+        self.payload_hash = Some(hash.into());
+        self
+    }
+
+    /// Names and values beside the payload: up to 64, of 16 KiB together.
+    #[must_use]
+    pub fn attributes<N: AsRef<str>, V: AsRef<str>>(
+        mut self,
+        pairs: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        match Attributes::new(pairs) {
+            Ok(attributes) => self.attributes = attributes,
+            Err(invalid) => drop(self.problem.get_or_insert(invalid)),
+        }
+        self
+    }
+
+    /// Parcels of one topic with the same partition are in the same shard, and are delivered one at a time, in order.
+    #[must_use]
+    pub fn partition(mut self, partition: impl Into<Arc<str>>) -> Self {
+        self.partition = Some(partition.into());
+        self
+    }
+
+    /// The id that ties the parcel to what it belongs to; a new one if not set.
+    #[must_use]
+    pub fn corr_id(mut self, id: impl Into<String>) -> Self {
+        self.corr_id = Some(id.into());
+        self
+    }
+
+    pub(super) fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    pub(super) fn payload_bytes(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// Whether the payload has the hash that came with it, if one did.
+    pub(super) fn is_whole(&self) -> bool {
+        let Some(hash) = &self.payload_hash else { return true };
+        Payload::new(self.payload.clone())
+            .is_ok_and(|payload| Fingerprint::of_payload(&payload).to_string().eq_ignore_ascii_case(hash))
+    }
+
+    pub(super) fn into_message(self, shards: u16, corr_id: Uid) -> Result<NewMessage, Error> {
+        if let Some(invalid) = self.problem {
+            return Err(invalid.into());
+        }
+        let shard = shard(&self.topic, self.partition.as_deref(), shards);
+        let key = Key::new(Namespace::Mailbox, Source::new(self.topic.clone())?, Id::new(self.idem_key)?);
+        let mut message = NewMessage::new(key, Topic::new(self.topic)?, Payload::new(self.payload)?);
+        message.content.shard = shard;
+        message.content.attributes = self.attributes;
+        message.content.partition = self.partition.map(Partition::new).transpose()?;
+        let corr_id = self.corr_id.unwrap_or_else(|| corr_id.to_string());
+        message.trace = Trace::default().with_correlation(&corr_id)?;
+        Ok(message)
+    }
+}
+
+/// The shard of a topic or, with a partition, of both: the same for ever, as long as the number of shards is.
+fn shard(topic: &str, partition: Option<&str>, shards: u16) -> Shard {
+    let mut text = Vec::with_capacity(topic.len() + 1 + partition.map_or(0, str::len));
+    text.extend_from_slice(topic.as_bytes());
+    if let Some(partition) = partition {
+        text.push(0);
+        text.extend_from_slice(partition.as_bytes());
+    }
+    let hash = Payload::new(text).map(|text| Fingerprint::of_payload(&text));
+    let first = hash
+        .map_or(0, |hash| u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")));
+    Shard(u16::try_from(first % u64::from(shards.max(1))).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::shard;
+
+    /// Holds: MBX-P-6.
+    #[test]
+    fn a_shard_is_stable_and_partitions_spread_a_topic() {
+        assert_eq!(shard("orders", None, 8), shard("orders", None, 8));
+        assert_eq!(
+            (shard("orders", None, 8).0, shard("orders", Some("7"), 8).0),
+            (SHARD_OF_ORDERS, SHARD_OF_ORDERS_7)
+        );
+        let spread: BTreeSet<_> =
+            (0..100).map(|partition| shard("orders", Some(&partition.to_string()), 8)).collect();
+        assert_eq!(spread.len(), 8);
+        assert_eq!(shard("orders", None, 1).0, 0);
+    }
+
+    /// Stored with messages, so they must not change.
+    const SHARD_OF_ORDERS: u16 = 6;
+    const SHARD_OF_ORDERS_7: u16 = 7;
+}

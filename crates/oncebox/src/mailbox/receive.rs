@@ -1,0 +1,119 @@
+//! Receiving: for a while, and waiting for what comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::limits::DURATION_MAX;
+use oncebox_core::{
+    Batch, Claim, Error, Interest, Invalid, Namespace, RequestId, Scope, Span, StoreExt, Topic, Topics,
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Envelope, Mailbox, MsgId};
+use crate::lease_token::LeaseToken;
+
+/// While it waits for messages, the store is asked at least so often: wake-ups are hints.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// When to come again while too much is in flight.
+const IN_FLIGHT_RETRY: Duration = Duration::from_secs(1);
+/// Messages that one call receives, at most.
+const MESSAGES_MAX: u32 = 256;
+
+/// What a receiver wants.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Receive {
+    topic: Arc<str>,
+    visibility: Option<Duration>,
+    messages: Option<u32>,
+    bytes: Option<u64>,
+    wait: Duration,
+}
+
+impl Receive {
+    /// What is ready of this topic.
+    pub fn new(topic: impl Into<Arc<str>>) -> Self {
+        Self { topic: topic.into(), visibility: None, messages: None, bytes: None, wait: Duration::ZERO }
+    }
+
+    /// Hidden from others for so long; then, unless it was acknowledged, it comes again.
+    pub fn visibility(mut self, visibility: Duration) -> Self {
+        self.visibility = Some(visibility);
+        self
+    }
+
+    /// So many messages at most: 1 to 256.
+    pub fn messages(mut self, messages: u32) -> Self {
+        self.messages = Some(messages);
+        self
+    }
+
+    /// So many payload bytes at most; the first message comes whatever its size.
+    pub fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    /// Waits so long for the first message, if none is ready.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+}
+
+impl Mailbox {
+    /// Takes what is ready, hidden from others until it is acknowledged or its visibility ends. If too much is in flight
+    /// already, over all topics, it is [`oncebox_core::Kind::Saturated`].
+    pub async fn receive(&self, wish: Receive) -> Result<Vec<Envelope>, Error> {
+        let claim = self.claim(&wish)?;
+        let mut wakeups = self
+            .shared
+            .store
+            .wakeups(Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() });
+        let until = Instant::now() + wish.wait.min(DURATION_MAX);
+        loop {
+            let envelopes = self.take(&claim).await?;
+            let now = Instant::now();
+            if !envelopes.is_empty() || now >= until {
+                return Ok(envelopes);
+            }
+            // Time may be up, or somebody rang: the next look tells.
+            let _ = timeout_at(until.min(now + POLL_INTERVAL), wakeups.wait()).await;
+        }
+    }
+
+    fn claim(&self, wish: &Receive) -> Result<Claim, Error> {
+        let settings = self.settings();
+        let messages = wish.messages.unwrap_or(settings.messages_default);
+        if !(1..=MESSAGES_MAX).contains(&messages) {
+            return Err(Invalid::new("messages", "must be from 1 to 256").into());
+        }
+        let visibility = Span::new("visibility", settings.visibility(wish.visibility)?)?;
+        let mut claim =
+            Claim::new(Namespace::Mailbox, self.shared.owner(), visibility, Batch::new(messages)?);
+        claim.topics = Topics::only([Topic::new(wish.topic.clone())?])?;
+        claim.bytes_max = Some(wish.bytes.unwrap_or(settings.bytes_default));
+        claim.in_flight_max = Some(settings.global_in_flight);
+        Ok(claim)
+    }
+
+    async fn take(&self, claim: &Claim) -> Result<Vec<Envelope>, Error> {
+        let mut claim = claim.clone();
+        claim.request = Some(RequestId::from_u128(self.shared.random()));
+        let deliveries = self.shared.store.claim(&claim).await?;
+        if deliveries.is_empty() {
+            let counts = self.shared.store.counts(&Scope::all(Namespace::Mailbox)).await?;
+            if counts.ready > 0 && counts.leased >= self.settings().global_in_flight {
+                return Err(Error::saturated(IN_FLIGHT_RETRY));
+            }
+        }
+        let mut envelopes = Vec::with_capacity(deliveries.len());
+        for delivery in &deliveries {
+            match Envelope::open(delivery) {
+                Some(envelope) => envelopes.push(envelope),
+                None => self.quarantine(LeaseToken::of(delivery), MsgId::from(delivery.uid)).await?,
+            }
+        }
+        Ok(envelopes)
+    }
+}

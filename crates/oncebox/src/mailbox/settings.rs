@@ -1,0 +1,176 @@
+//! What a mailbox is set to.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use oncebox_core::limits::{DURATION_MAX, PAYLOAD_BYTES_MAX};
+use oncebox_core::{Backoff, Error, Growth, Invalid, Jitter};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a mailbox is set to; begin with the default, which is the design's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MailboxSettings {
+    /// Slices of each topic; each keeps its own order. Do not change it while messages wait.
+    pub shards: u16,
+    /// Unfinished messages in a shard, at most.
+    pub shard_capacity: u32,
+    /// Messages that receivers hold at once, at most, over all topics.
+    pub global_in_flight: u64,
+    /// The shortest visibility that a receiver may ask for.
+    pub visibility_min: Duration,
+    /// The visibility of who asks for none.
+    pub visibility_default: Duration,
+    /// Messages that one call receives, if it does not say.
+    pub messages_default: u32,
+    /// Payload bytes that one call receives, if it does not say.
+    pub bytes_default: u64,
+    /// Deliveries of a message, at most.
+    pub attempts_max: u32,
+    /// The first delay of a message that was not acknowledged, before it is spread.
+    pub backoff_base: Duration,
+    /// The longest.
+    pub backoff_max: Duration,
+    /// What holds for a topic that has no settings of its own.
+    pub topic: TopicSettings,
+    /// Topics with settings of their own.
+    pub topics: BTreeMap<String, TopicSettings>,
+}
+
+/// What holds for one topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicSettings {
+    /// How long a repeated idempotency key is known as such, from acceptance.
+    pub replay_window: Duration,
+    /// How long a message may wait; then it is a dead letter.
+    pub ready_keep: Duration,
+    /// The largest payload.
+    pub payload_bytes_max: usize,
+}
+
+impl Default for TopicSettings {
+    fn default() -> Self {
+        let (replay_window, ready_keep) = (Duration::from_secs(300), DAY.saturating_mul(7));
+        Self { replay_window, ready_keep, payload_bytes_max: 1024 * 1024 }
+    }
+}
+
+impl Default for MailboxSettings {
+    fn default() -> Self {
+        Self {
+            shards: 8,
+            shard_capacity: 4_096,
+            global_in_flight: 8_192,
+            visibility_min: Duration::from_millis(250),
+            visibility_default: Duration::from_secs(5),
+            messages_default: 32,
+            bytes_default: 512 * 1024,
+            attempts_max: 5,
+            backoff_base: Duration::from_millis(200),
+            backoff_max: Duration::from_secs(60),
+            topic: TopicSettings::default(),
+            topics: BTreeMap::new(),
+        }
+    }
+}
+
+impl MailboxSettings {
+    /// Everything that is wrong, each as a sentence that names the setting; none if all is well.
+    pub fn problems(&self) -> Vec<Invalid> {
+        let mut problems = Vec::new();
+        let mut expect = |right: bool, field: &'static str, problem: &'static str| {
+            if !right {
+                problems.push(Invalid::new(field, problem));
+            }
+        };
+        expect(self.shards > 0, "shards", "must be greater than zero");
+        expect(self.shard_capacity > 0, "shard_capacity", "must be greater than zero");
+        let in_flight = self.global_in_flight >= u64::from(self.shard_capacity);
+        expect(in_flight, "global_in_flight", "must not be below shard_capacity");
+        expect(!self.visibility_min.is_zero(), "visibility_min", "must be greater than zero");
+        let visibility =
+            self.visibility_default >= self.visibility_min && self.visibility_default <= DURATION_MAX;
+        expect(visibility, "visibility_default", "must be from visibility_min to ten years");
+        let messages = (1..=256).contains(&self.messages_default);
+        expect(messages, "messages_default", "must be from 1 to 256");
+        expect(self.bytes_default > 0, "bytes_default", "must be greater than zero");
+        expect(self.attempts_max > 0, "attempts_max", "must be greater than zero");
+        expect(!self.backoff_base.is_zero(), "backoff_base", "must be greater than zero");
+        let backoff = self.backoff_max >= self.backoff_base && self.backoff_max <= DURATION_MAX;
+        expect(backoff, "backoff_max", "must be from backoff_base to ten years");
+        for topic in self.topics.values().chain([&self.topic]) {
+            let replay = topic.replay_window >= self.visibility_default * 2;
+            expect(replay, "replay_window", "must be at least twice visibility_default");
+            expect(!topic.ready_keep.is_zero(), "ready_keep", "must be greater than zero");
+            let payload = (1..=PAYLOAD_BYTES_MAX).contains(&topic.payload_bytes_max);
+            expect(payload, "payload_bytes_max", "must be from 1 byte to 64 MiB");
+        }
+        problems
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.problems().into_iter().next().map_or(Ok(()), |invalid| Err(invalid.into()))
+    }
+
+    pub(super) fn topic(&self, name: &str) -> &TopicSettings {
+        self.topics.get(name).unwrap_or(&self.topic)
+    }
+
+    pub(super) fn shard_capacity(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.shard_capacity)
+    }
+
+    pub(super) fn attempts_max(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.attempts_max)
+    }
+
+    pub(super) fn backoff(&self) -> Result<Backoff, Invalid> {
+        Backoff::new(self.backoff_base, self.backoff_max, Growth::Exponential, Jitter::Full)
+    }
+
+    /// The visibility that is given to who asks for this one.
+    pub(super) fn visibility(&self, asked: Option<Duration>) -> Result<Duration, Error> {
+        let visibility = asked.unwrap_or(self.visibility_default);
+        if visibility < self.visibility_min {
+            let text = format!(
+                "visibility is {} ms, the least is {} ms",
+                visibility.as_millis(),
+                self.visibility_min.as_millis()
+            );
+            return Err(Error::new(oncebox_core::Kind::Invalid, text));
+        }
+        Ok(visibility)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::MailboxSettings;
+
+    /// Holds: MBX-C-12, MBX-P-9.
+    #[test]
+    fn the_defaults_are_the_designs_and_every_mistake_is_named() {
+        let mut settings = MailboxSettings::default();
+        assert_eq!(settings.problems(), []);
+        assert_eq!(settings.topic.replay_window, Duration::from_secs(300));
+        assert_eq!((settings.visibility_min.as_millis(), settings.backoff_max.as_secs()), (250, 60));
+        assert_eq!(settings.topic.ready_keep.as_secs(), 7 * 24 * 3_600);
+        settings.shard_capacity = 9_000;
+        settings.attempts_max = 0;
+        settings.topic.replay_window = Duration::from_secs(9);
+        let problems: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            problems,
+            [
+                "global_in_flight must not be below shard_capacity",
+                "attempts_max must be greater than zero",
+                "replay_window must be at least twice visibility_default",
+            ]
+        );
+    }
+}

@@ -1,0 +1,332 @@
+//! The mailbox.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use oncebox::mailbox::{Extended, Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent};
+use oncebox::{Bytes, DeadReason, Filter, Kind, MessageState, Oncebox, Payload};
+use oncebox_core::{
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extension, Interest, NewMessage,
+    Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store,
+    Topic, Upkept, Usage, Wakeups, Worked,
+};
+
+use super::fixture::{Fixture, on_every_store};
+
+fn mailbox(fixture: &Fixture) -> Mailbox {
+    fixture.oncebox.mailbox(MailboxSettings::default()).unwrap()
+}
+
+async fn send(mailbox: &Mailbox, idem_key: &str) -> MsgId {
+    match mailbox.send(Parcel::new("t", idem_key).bytes(idem_key.to_owned())).await.unwrap() {
+        Sent::Accepted(id) => id,
+        sent => panic!("{idem_key} is new: {sent:?}"),
+    }
+}
+
+/// Replays R-T1.
+/// Holds: MBX-C-1, MBX-I-7, MBX-I-12, MBX-P-8, MBX-C-9, RULE-18.
+#[test]
+fn what_is_sent_is_received_whole() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let parcel = Parcel::new("t", "k").bytes("hello").attributes([("b", "2"), ("a", "1")]).partition("p");
+        let Sent::Accepted(id) = mailbox.send(parcel).await.unwrap() else { panic!("it is new") };
+        let [envelope] = &*mailbox.receive(Receive::new("t")).await.unwrap() else { panic!("one was sent") };
+        assert_eq!((envelope.msg_id, envelope.topic.as_str(), envelope.idem_key.as_str()), (id, "t", "k"));
+        assert_eq!((&envelope.payload, envelope.attempt), (&Bytes::from("hello"), 1));
+        assert_eq!(envelope.attributes.iter().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
+        let hash = "b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f";
+        assert_eq!(envelope.payload_hash.to_string(), hash);
+        assert_eq!(envelope.corr_id.len(), 36, "a UUID was made for it");
+        assert_eq!(envelope.hash_chain, envelope.chain());
+        let mut forged = envelope.clone();
+        forged.idem_key = "other".to_owned();
+        assert_ne!(forged.chain(), envelope.hash_chain);
+        assert_eq!(mailbox.ack(envelope.receipt).await.unwrap(), Outcome::Ok);
+        assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap(), []);
+    });
+}
+
+/// Replays R-T2, R-T22.
+/// Holds: MBX-I-2, MBX-G-2, MBX-C-2.
+#[test]
+fn a_parcel_that_comes_again_is_one_delivery() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let id = send(&mailbox, "k").await;
+        for _ in 0..5 {
+            let again = mailbox.send(Parcel::new("t", "k").bytes("k")).await.unwrap();
+            assert_eq!(again, Sent::Duplicate(id));
+        }
+        let other = mailbox.send(Parcel::new("t", "k").bytes("another payload")).await.unwrap();
+        assert_eq!(other, Sent::Conflict(id));
+        let elsewhere = mailbox.send(Parcel::new("u", "k").bytes("k")).await.unwrap();
+        assert!(matches!(elsewhere, Sent::Accepted(_)), "another topic has its own keys");
+        assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap().len(), 1);
+    });
+}
+
+/// Replays R-T3, R-T20.
+/// Holds: MBX-I-1, MBX-I-3, MBX-G-3.
+#[test]
+fn what_is_not_acknowledged_comes_again() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let id = send(&mailbox, "k").await;
+        let wish = || Receive::new("t").visibility(Duration::from_secs(1));
+        let first = mailbox.receive(wish()).await.unwrap().remove(0);
+        fixture.advance(Duration::from_millis(999));
+        assert_eq!(mailbox.receive(wish()).await.unwrap(), []);
+        fixture.advance(Duration::from_millis(1));
+        let second = mailbox.receive(wish()).await.unwrap().remove(0);
+        assert_eq!((second.msg_id, second.attempt, second.ts), (id, 2, first.ts));
+        assert_eq!(second.hash_chain, first.hash_chain);
+        assert_eq!(mailbox.ack(first.receipt).await.unwrap(), Outcome::LeaseLost);
+        assert_eq!(mailbox.ack(second.receipt).await.unwrap(), Outcome::Ok);
+    });
+}
+
+/// Replays R-T4.
+/// Holds: RULE-17.
+#[test]
+fn a_message_id_is_enough_for_the_first_delivery_alone() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let (one, two) = (send(&mailbox, "1").await, send(&mailbox, "2").await);
+        assert_eq!(mailbox.ack(one).await.unwrap(), Outcome::LeaseLost, "it was not received yet");
+        let wish = || Receive::new("t").visibility(Duration::from_secs(1));
+        assert_eq!(mailbox.receive(wish()).await.unwrap().len(), 2);
+        assert_eq!(mailbox.ack(one).await.unwrap(), Outcome::Ok);
+        assert_eq!(mailbox.ack(one).await.unwrap(), Outcome::Ok, "the same again");
+        fixture.advance(Duration::from_secs(1));
+        let again = mailbox.receive(wish()).await.unwrap().remove(0);
+        assert_eq!(mailbox.ack(two).await.unwrap(), Outcome::ReceiptRequired);
+        assert_eq!(mailbox.nack(two, None).await.unwrap(), Outcome::ReceiptRequired);
+        assert_eq!(mailbox.extend(two, Duration::from_secs(1)).await.unwrap(), Extended::ReceiptRequired);
+        assert_eq!(mailbox.ack(again.receipt).await.unwrap(), Outcome::Ok);
+        let nobody = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ".parse::<MsgId>().unwrap();
+        assert_eq!(mailbox.ack(nobody).await.unwrap(), Outcome::LeaseLost);
+    });
+}
+
+/// Replays R-T5, R-T6.
+/// Holds: MBX-I-4, MBX-P-7, MBX-C-4, RULE-10.
+#[test]
+fn a_parcel_that_fails_five_times_is_a_dead_letter_until_it_is_reprocessed() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let id = send(&mailbox, "k").await;
+        for attempt in 1..=5 {
+            let envelope = mailbox.receive(Receive::new("t")).await.unwrap().remove(0);
+            assert_eq!(envelope.attempt, attempt);
+            assert_eq!(mailbox.nack(envelope.receipt, Some("no")).await.unwrap(), Outcome::Ok);
+            // 200 ms doubling with each delivery, spread between nothing and that.
+            fixture.advance(Duration::from_millis(200 << attempt));
+        }
+        assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap(), []);
+        let operator = mailbox.operator("ann");
+        let dead = operator.show(id).await.unwrap().unwrap();
+        assert_eq!((dead.state, dead.dead), (MessageState::Dead, Some(DeadReason::Exhausted)));
+        assert_eq!(dead.last_error.unwrap().as_str(), "no");
+        let inbox = fixture.oncebox.operator("ann");
+        assert_eq!(inbox.preview(&Filter::dead()).await.unwrap().matched, 0, "the inbox has none");
+        assert_eq!(operator.redrive_where(&Filter::dead().topic("t")).await.unwrap().changed, 1);
+        assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap()[0].msg_id, id);
+    });
+}
+
+/// Replays R-T8.
+/// Holds: MBX-I-13, MBX-G-8.
+#[test]
+fn a_key_is_free_again_after_the_replay_window() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let id = send(&mailbox, "k").await;
+        let received = mailbox.receive(Receive::new("t")).await.unwrap();
+        mailbox.ack(received[0].receipt).await.unwrap();
+        fixture.advance(Duration::from_millis(299_999));
+        assert_eq!(mailbox.send(Parcel::new("t", "k").bytes("k")).await.unwrap(), Sent::Duplicate(id));
+        fixture.advance(Duration::from_millis(1));
+        assert_ne!(send(&mailbox, "k").await, id);
+    });
+}
+
+/// Replays R-T10.
+/// Holds: MBX-I-6, RULE-19.
+#[test]
+fn a_payload_over_the_limit_or_beside_its_hash_is_refused() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let large = Parcel::new("t", "1").bytes(vec![0; (1 << 20) + 1]);
+        assert_eq!(mailbox.send(large).await.unwrap(), Sent::TooLarge { bytes_max: 1 << 20 });
+        let parcel = || Parcel::new("t", "2").bytes("hello");
+        let damaged = parcel().payload_hash(format!("b3:{}", "0".repeat(64)));
+        assert_eq!(mailbox.send(damaged).await.unwrap(), Sent::Damaged);
+        let whole = "b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f";
+        assert!(matches!(mailbox.send(parcel().payload_hash(whole)).await.unwrap(), Sent::Accepted(_)));
+        assert_eq!(mailbox.send(Parcel::new("", "3")).await.unwrap_err().kind(), Kind::Invalid);
+        let refused =
+            mailbox.receive(Receive::new("t").visibility(Duration::from_millis(249))).await.unwrap_err();
+        assert_eq!(refused.to_string(), "visibility is 249 ms, the least is 250 ms");
+        assert!(mailbox.receive(Receive::new("t").messages(257)).await.is_err());
+    });
+}
+
+/// Replays R-T11.
+/// Holds: MBX-I-5, MBX-C-5, RULE-17.
+#[test]
+fn a_full_shard_and_too_much_in_flight_push_back() {
+    on_every_store(async |fixture| {
+        let mut settings = MailboxSettings::default();
+        settings.shard_capacity = 3;
+        settings.global_in_flight = 3;
+        let mailbox = fixture.oncebox.mailbox(settings).unwrap();
+        for idem_key in ["1", "2", "3"] {
+            send(&mailbox, idem_key).await;
+        }
+        let full = mailbox.send(Parcel::new("t", "4")).await.unwrap_err();
+        assert_eq!((full.kind(), full.retry_after().is_some()), (Kind::Saturated, true));
+        assert!(matches!(mailbox.send(Parcel::new("t", "1").bytes("1")).await.unwrap(), Sent::Duplicate(_)));
+        mailbox.send(Parcel::new("elsewhere", "4")).await.unwrap();
+        let held = mailbox.receive(Receive::new("t")).await.unwrap();
+        assert_eq!(held.len(), 3);
+        let ceiling = mailbox.receive(Receive::new("elsewhere")).await.unwrap_err();
+        assert_eq!(ceiling.kind(), Kind::Saturated);
+        mailbox.ack(held[0].receipt).await.unwrap();
+        assert_eq!(mailbox.receive(Receive::new("elsewhere")).await.unwrap().len(), 1);
+        send(&mailbox, "4").await;
+    });
+}
+
+/// Replays R-T15.
+/// Holds: MBX-I-14, MBX-G-9.
+#[test]
+fn a_topic_is_received_in_the_order_it_was_sent() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let sent: Vec<_> = (0..100).map(|number: u32| number.to_string()).collect();
+        let parcels = sent.iter().map(|key| Parcel::new("t", key.as_str()).bytes(key.clone()));
+        assert!(mailbox.send_all(parcels).await.unwrap().into_iter().all(|sent| sent.is_ok()));
+        let mut received = Vec::new();
+        while let Ok(envelopes) = mailbox.receive(Receive::new("t").messages(7)).await
+            && !envelopes.is_empty()
+        {
+            received.extend(envelopes.into_iter().map(|envelope| envelope.idem_key));
+        }
+        assert_eq!(received, sent);
+    });
+}
+
+/// Holds: MBX-P-9, RULE-12.
+#[test]
+fn a_delivery_can_be_held_for_ten_times_its_visibility_and_waits_for_seven_days() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let id = send(&mailbox, "k").await;
+        let second = Duration::from_secs(1);
+        let envelope = mailbox.receive(Receive::new("t").visibility(second)).await.unwrap().remove(0);
+        let extended = mailbox.extend(envelope.receipt, Duration::from_secs(60)).await.unwrap();
+        let Extended::Until(until) = extended else { panic!("{extended:?}") };
+        assert_eq!(until.since(oncebox::Clock::now(&*fixture.clock)), second * 10);
+        fixture.advance(second * 10);
+        assert_eq!(mailbox.extend(envelope.receipt, second).await.unwrap(), Extended::LeaseLost);
+        fixture.advance(Duration::from_secs(7 * 24 * 3_600));
+        assert_eq!(mailbox.operator("t").show(id).await.unwrap().unwrap().dead, Some(DeadReason::Expired));
+    });
+}
+
+#[test]
+fn a_receiver_waits_for_what_is_sent() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let waiting = mailbox.receive(Receive::new("t").wait(Duration::from_secs(3_600)));
+        let (received, id) = tokio::join!(waiting, async {
+            tokio::task::yield_now().await;
+            send(&mailbox, "k").await
+        });
+        assert_eq!(received.unwrap()[0].msg_id, id);
+        assert_eq!(mailbox.receive(Receive::new("t").wait(Duration::from_millis(1))).await.unwrap(), []);
+    });
+}
+
+/// A store whose disk flips a bit of what is delivered.
+struct Flipping {
+    store: Arc<dyn Store>,
+    flips: AtomicBool,
+}
+
+#[async_trait]
+impl Store for Flipping {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+    fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
+        self.store.wakeups(interest)
+    }
+    async fn observe(&self, items: &[Sighting]) -> Result<Vec<Observed>, Error> {
+        self.store.observe(items).await
+    }
+    async fn accept(&self, items: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        self.store.accept(items).await
+    }
+    async fn begin(&self, items: &[Begin]) -> Result<Vec<Begun>, Error> {
+        self.store.begin(items).await
+    }
+    async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
+        let mut worked = self.store.work(settlements, claims).await?;
+        for delivery in worked.deliveries.iter_mut().flatten().filter(|_| self.flips.load(Ordering::SeqCst)) {
+            let mut bytes = delivery.content.payload.as_bytes().to_vec();
+            bytes[0] ^= 1;
+            delivery.content.payload = Payload::new(bytes).expect("as long as before");
+        }
+        Ok(worked)
+    }
+    async fn extend(&self, items: &[Extension]) -> Result<Vec<oncebox_core::Extended>, Error> {
+        self.store.extend(items).await
+    }
+    async fn operate(&self, items: &[Order]) -> Result<Vec<Operated>, Error> {
+        self.store.operate(items).await
+    }
+    async fn get(&self, items: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+        self.store.get(items).await
+    }
+    async fn page(&self, query: &Query) -> Result<Page, Error> {
+        self.store.page(query).await
+    }
+    async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
+        self.store.counts(scope).await
+    }
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        self.store.ready_topics(query).await
+    }
+    async fn usage(&self) -> Result<Usage, Error> {
+        self.store.usage().await
+    }
+    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
+        self.store.upkeep(budget).await
+    }
+    async fn close(&self) -> Result<(), Error> {
+        self.store.close().await
+    }
+}
+
+/// Replays R-T7.
+/// Holds: MBX-G-7, MBX-I-12.
+#[test]
+fn a_flipped_bit_is_delivered_to_nobody() {
+    on_every_store(async |fixture| {
+        let flipping = Arc::new(Flipping { store: fixture.store.clone(), flips: AtomicBool::new(true) });
+        let oncebox = Oncebox::builder().clock(fixture.clock.clone()).on(flipping.clone()).unwrap();
+        let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
+        let id = send(&mailbox, "k").await;
+        assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap(), []);
+        let dead = mailbox.operator("ann").show(id).await.unwrap().unwrap();
+        assert_eq!((dead.state, dead.dead), (MessageState::Dead, Some(DeadReason::Integrity)));
+        flipping.flips.store(false, Ordering::SeqCst);
+        mailbox.operator("ann").redrive(id).await.unwrap();
+        assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap()[0].payload, "k");
+    });
+}
