@@ -106,10 +106,9 @@ mod tests {
         let page = include_str!("../../../../docs/reference/hash-chain.md");
         let uid = Uid::from_u128(1);
         let (owner, fence) = (Owner::new(1).unwrap(), Fence::new(1).unwrap());
-        for (topic, idem_key, payload, attributes) in [
-            ("orders", "k-1", "hello", vec![("b", "2"), ("a", "1")]),
-            ("größe", "k:2", "", Vec::new()),
-        ] {
+        for (topic, idem_key, payload, attributes) in
+            [("orders", "k-1", "hello", vec![("b", "2"), ("a", "1")]), ("größe", "k:2", "", Vec::new())]
+        {
             let payload_hash = Fingerprint::of_payload(&Payload::new(payload).unwrap());
             let envelope = Envelope {
                 msg_id: uid.into(),
