@@ -1,8 +1,8 @@
 //! What the library tells: the names of its metrics, its spans, and how a trace travels with a message.
 //!
 //! Events and spans go through `tracing`, numbers through `metrics`; this crate installs neither a subscriber nor a
-//! recorder. Nothing here ever carries a payload or an attribute's value; labels carry no ids, and the label `topic` only
-//! names topics that have a handler in the program.
+//! recorder. Install yours before workers start: they look their metrics up once. Nothing here ever carries a payload or an
+//! attribute's value; labels carry no ids, and the label `topic` only names topics that have a handler in the program.
 
 use std::time::Duration;
 

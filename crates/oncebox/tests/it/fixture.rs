@@ -28,9 +28,7 @@ impl Fixture {
 
     /// Enqueues a message of source `test`, with its id as payload.
     pub(crate) async fn enqueue(&self, topic: &str, id: &str) {
-        let message = Message::new(topic, "test", id).text(id);
-        let receipt = self.oncebox.inbox().enqueue(message).await.expect("there is room");
-        assert_eq!(receipt.outcome, oncebox::Outcome::Accepted);
+        enqueue(&self.oncebox, topic, id).await;
     }
 
     /// What is known about the message of source `test` with this id.
@@ -39,7 +37,13 @@ impl Fixture {
     }
 }
 
-pub(crate) async fn show(store: &dyn Store, id: &str) -> Snapshot {
+async fn enqueue(oncebox: &Oncebox, topic: &str, id: &str) {
+    let message = Message::new(topic, "test", id).text(id);
+    let receipt = oncebox.inbox().enqueue(message).await.expect("there is room");
+    assert_eq!(receipt.outcome, oncebox::Outcome::Accepted);
+}
+
+async fn show(store: &dyn Store, id: &str) -> Snapshot {
     let found = store.get_one(&key(id).into()).await.expect("the store answers");
     found.unwrap_or_else(|| panic!("test/{id} is known"))
 }
@@ -131,9 +135,7 @@ impl Paused {
     }
 
     pub(crate) async fn enqueue(&self, topic: &str, id: &str) {
-        let message = Message::new(topic, "test", id).text(id);
-        let receipt = self.oncebox.inbox().enqueue(message).await.expect("there is room");
-        assert_eq!(receipt.outcome, oncebox::Outcome::Accepted);
+        enqueue(&self.oncebox, topic, id).await;
     }
 
     pub(crate) async fn show(&self, id: &str) -> Snapshot {
