@@ -96,6 +96,8 @@ mod guide {
     struct Handlers;
     #[doc = include_str!("../../../docs/guide/retries-and-dead-letters.md")]
     struct RetriesAndDeadLetters;
+    #[doc = include_str!("../../../docs/guide/ledger-and-mailbox.md")]
+    struct LedgerAndMailbox;
     #[cfg(feature = "testing")]
     #[doc = include_str!("../../../docs/guide/testing.md")]
     struct Testing;
