@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::error::Invalid;
 use crate::limits::{
@@ -173,6 +173,13 @@ impl LastError {
         }
         let text = text.replace('\0', "\u{FFFD}");
         Some(Self(text[..text.floor_char_boundary(LAST_ERROR_BYTES_MAX)].into()))
+    }
+
+    /// What a lease leaves behind that ended by itself.
+    pub fn lapsed() -> Self {
+        static TEXT: LazyLock<Arc<str>> =
+            LazyLock::new(|| "lease lost: the worker crashed, stalled, or could not reach the store".into());
+        Self(TEXT.clone())
     }
 
     /// The text.

@@ -19,7 +19,8 @@ pub(crate) mod tests;
 use std::fmt;
 
 use oncebox_core::{
-    DeadReason, Fence, GrantEnd, Key, Number, Policy, Receipt, Ref, Snapshot, State, Timestamp, Trace, Uid,
+    DeadReason, Fence, GrantEnd, Key, LastError, Number, Policy, Receipt, Ref, Snapshot, State, Timestamp,
+    Trace, Uid,
 };
 
 use facts::Facts;
@@ -98,6 +99,10 @@ impl Model {
     /// Time ends a lease: an attempt is spent.
     fn lapse(&mut self, index: usize) {
         self.end_grant(index, GrantEnd::Lost);
+        let message = &mut self.rows[index].message;
+        if message.content.is_some() {
+            message.last_error = Some(LastError::lapsed());
+        }
         self.spend_attempt(index);
     }
 

@@ -166,6 +166,9 @@ impl<P: PayloadHandle> Machine<P> {
                 self.ended.lapsed += 1;
                 self.end_grant(slot, GrantEnd::Lost);
                 self.messages[slot].spend_attempt();
+                if self.messages[slot].has_content() {
+                    self.blame(slot, Some(&LastError::lapsed()));
+                }
                 if exhausted {
                     self.die(slot, DeadReason::Exhausted);
                 }

@@ -1,6 +1,6 @@
 //! Attempts: which deliveries count as ended badly, and what happens at the limit.
 
-use oncebox_core::{DeadReason, Namespace, Policy, Settled, State};
+use oncebox_core::{DeadReason, LastError, Namespace, Policy, Settled, State};
 
 use super::kit::{Draft, LEASE, TICK, claim_in, days, error, key_in, message, message_for, span};
 use crate::fixture::{Fixture, TestResult};
@@ -34,10 +34,16 @@ pub async fn the_last_lapse_makes_a_message_dead(fixture: Fixture) -> TestResult
     fixture.take().await?;
     fixture.pass(LEASE).await;
     let delivery = fixture.take().await?;
+    assert_eq!(
+        delivery.last_error,
+        Some(LastError::lapsed()),
+        "the next worker sees what became of the one before"
+    );
     fixture.pass(days(1)).await;
     let dead = fixture.read(delivery.uid).await?;
     assert_eq!((dead.state, dead.dead), (State::Dead, Some(DeadReason::Exhausted)));
     assert_eq!((dead.attempts, dead.finished_at), (2, Some(delivery.lease.until)));
+    assert_eq!(dead.last_error, Some(LastError::lapsed()));
     fixture.expect_claimable(&[]).await
 }
 
