@@ -71,7 +71,7 @@ impl Operator {
 
     /// The same for all that match: those that were there when it began, up to the filter's limit.
     pub async fn redrive_where(&self, filter: &Filter) -> Result<Sweep, Error> {
-        self.sweep(filter, &redriven()).await
+        self.sweep(filter, Some(&redriven())).await
     }
 
     /// A message that is not finished becomes Dead with reason `cancelled`.
@@ -86,12 +86,12 @@ impl Operator {
 
     /// Erases all that match: those that were there when it began, up to the filter's limit.
     pub async fn purge(&self, filter: &Filter) -> Result<Sweep, Error> {
-        self.sweep(filter, &Action::Erase).await
+        self.sweep(filter, Some(&Action::Erase)).await
     }
 
     /// How many [`Operator::redrive_where`] or [`Operator::purge`] would look at; changes nothing.
     pub async fn preview(&self, filter: &Filter) -> Result<Sweep, Error> {
-        self.look(filter).await
+        self.sweep(filter, None).await
     }
 
     async fn order_one(&self, target: Ref, action: Action) -> Result<Operated, Error> {

@@ -82,15 +82,8 @@ pub struct Sweep {
 }
 
 impl Operator {
-    pub(super) async fn look(&self, filter: &Filter) -> Result<Sweep, Error> {
-        self.walk(filter, None).await
-    }
-
-    pub(super) async fn sweep(&self, filter: &Filter, action: &Action) -> Result<Sweep, Error> {
-        self.walk(filter, Some(action)).await
-    }
-
-    async fn walk(&self, filter: &Filter, action: Option<&Action>) -> Result<Sweep, Error> {
+    /// Carries the action out on all that match, or only counts them.
+    pub(super) async fn sweep(&self, filter: &Filter, action: Option<&Action>) -> Result<Sweep, Error> {
         if let Some(invalid) = &filter.problem {
             return Err(invalid.clone().into());
         }

@@ -55,7 +55,9 @@ fn simulation() {
         };
         sum.add(tally);
         events += run.trace.len();
-        for (kind, count) in run.faults() {
+        let happened = run.faults();
+        assert!(happened.values().any(|count| *count > 0), "nothing went wrong; {}", again(seed));
+        for (kind, count) in happened {
             *faults.entry(kind).or_default() += count;
         }
     }
