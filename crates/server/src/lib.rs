@@ -1,0 +1,1 @@
+//! The server: its configuration, its doors, its telemetry.

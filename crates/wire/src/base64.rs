@@ -1,0 +1,91 @@
+//! Bytes in JSON.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// Bytes that JSON carries as base64: the standard alphabet, padded. Their content stays out of `Debug` output.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Base64(pub Bytes);
+
+impl fmt::Debug for Base64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Base64 {
+    fn from(bytes: T) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl Serialize for Base64 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Base64;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text in base64")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Base64, E> {
+                let bytes = STANDARD.decode(text);
+                bytes.map(Base64::from).map_err(|_| E::custom("is not base64 (standard alphabet, padded)"))
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(feature = "openapi")]
+mod schema {
+    use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
+    use utoipa::openapi::{RefOr, Schema};
+    use utoipa::{PartialSchema, ToSchema};
+
+    use super::Base64;
+
+    impl PartialSchema for Base64 {
+        fn schema() -> RefOr<Schema> {
+            let object: Object = ObjectBuilder::new()
+                .schema_type(SchemaType::new(Type::String))
+                .content_encoding("base64")
+                .pattern(Some("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"))
+                .description(Some("Bytes in base64: the standard alphabet, padded."))
+                .build();
+            RefOr::T(Schema::Object(object))
+        }
+    }
+
+    impl ToSchema for Base64 {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Base64;
+
+    #[test]
+    fn bytes_survive_json_and_stay_out_of_debug() {
+        let bytes = Base64::from(vec![0, 255, 128, 7]);
+        let json = serde_json::to_string(&bytes).unwrap();
+        assert_eq!(json, r#""AP+ABw==""#);
+        assert_eq!(serde_json::from_str::<Base64>(&json).unwrap(), bytes);
+        assert_eq!(format!("{bytes:?}"), "4 bytes");
+        let error = serde_json::from_str::<Base64>(r#""A P""#).unwrap_err().to_string();
+        assert!(error.starts_with("is not base64"), "{error}");
+    }
+}
