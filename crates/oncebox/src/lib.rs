@@ -67,11 +67,12 @@ pub use health::{Finding, Health, Level};
 pub use inbox::{Inbox, Mark, Outcome, Receipt, Sighting};
 pub use message::{Message, Moment};
 pub use oncebox_core::{
-    Attributes, Backoff, CallerHash, Clock, Content, Counts, Cursor, DeadReason, Delivery, Direction,
-    Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id, Invalid, Jitter, Key,
-    Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner, Page, PageSize, Partition,
-    Payload, Policy, Query, Receipt as Standing, Ref, RequestId, Rng, Settled, Shard, Snapshot, Source, Span,
-    State as MessageState, Store, Timestamp, Topic, Trace, Uid, Upkept, VerdictKind,
+    Attributes, Backoff, Bound, CallerHash, Capabilities, Clock, Content, Counts, Cursor, DeadReason,
+    Delivery, Direction, Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id,
+    Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner,
+    Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Ref, RequestId, Rng, Settled,
+    Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, Trace, Uid, Upkept, Usage,
+    VerdictKind,
 };
 pub use operator::{Filter, Operator, Sweep};
 pub use queue::WorkQueue;

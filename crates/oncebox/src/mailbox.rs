@@ -6,26 +6,27 @@ mod msg_id;
 mod parcel;
 mod receive;
 mod settings;
+mod settle;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, DeadReason, Error, Hold, Kind, LastError, Namespace, NewMessage, Policy, Settled, Span,
-    StoreExt, Verdict,
+    Accepted, Counts, DeadReason, Error, Hold, Kind, LastError, Namespace, NewMessage, Policy, Scope, Shard,
+    StoreExt, Timestamp, Topic, Verdict,
 };
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::operator::Operator;
 use crate::shared::Shared;
 
 pub use crate::lease_token::LeaseToken;
 pub use envelope::Envelope;
-pub use handle::{Handle, Outcome};
+pub use handle::Handle;
 pub use msg_id::MsgId;
 pub use parcel::Parcel;
 pub use receive::Receive;
 pub use settings::{MailboxSettings, TopicSettings};
+pub use settle::{Outcome, Settle};
 
 /// Stores messages and forwards them, at least once.
 ///
@@ -37,8 +38,8 @@ pub use settings::{MailboxSettings, TopicSettings};
 /// # async fn main() -> Result<(), oncebox::Error> {
 /// let mailbox = Oncebox::open("memory:").await?.mailbox(MailboxSettings::default())?;
 /// let parcel = || Parcel::new("greetings", "first").bytes("hello");
-/// let Sent::Accepted(id) = mailbox.send(parcel()).await? else { panic!("it is new") };
-/// assert_eq!(mailbox.send(parcel()).await?, Sent::Duplicate(id));
+/// let Sent::Accepted(ticket) = mailbox.send(parcel()).await? else { panic!("it is new") };
+/// assert_eq!(mailbox.send(parcel()).await?, Sent::Duplicate(ticket));
 ///
 /// let envelopes = mailbox.receive(Receive::new("greetings")).await?;
 /// assert_eq!(envelopes[0].payload, "hello");
@@ -52,16 +53,26 @@ pub struct Mailbox {
     settings: Arc<MailboxSettings>,
 }
 
+/// What a sender gets for a parcel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ticket {
+    /// The message that has the parcel's idempotency key.
+    pub msg_id: MsgId,
+    /// Until when the key is known, at least.
+    pub dedup_until: Timestamp,
+}
+
 /// What became of a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sent {
     /// It is new, and taken in.
-    Accepted(MsgId),
+    Accepted(Ticket),
     /// It came before, with the same payload: one delivery is enough.
-    Duplicate(MsgId),
+    Duplicate(Ticket),
     /// Its idempotency key came before with another payload; that one stays.
-    Conflict(MsgId),
+    Conflict(Ticket),
     /// Its payload does not match the hash that came with it.
     Damaged,
     /// Its payload is larger than the topic allows.
@@ -69,18 +80,6 @@ pub enum Sent {
         /// What it allows.
         bytes_max: usize,
     },
-}
-
-/// What became of the wish for more time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Extended {
-    /// The delivery is held until this moment.
-    Until(oncebox_core::Timestamp),
-    /// It is not held any more.
-    LeaseLost,
-    /// It was delivered more than once: only its receipt tells which delivery is meant.
-    ReceiptRequired,
 }
 
 impl Mailbox {
@@ -143,52 +142,11 @@ impl Mailbox {
         Ok(Ok(message))
     }
 
-    /// The delivery was handled: the message is gone.
-    ///
-    /// *Repeat:* answers the same, for ten minutes at least.
-    pub async fn ack(&self, delivery: impl Into<Handle>) -> Result<Outcome, Error> {
-        self.settle(delivery.into(), |_| Verdict::Ack).await
-    }
-
-    /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
-    pub async fn nack(&self, delivery: impl Into<Handle>, reason: Option<&str>) -> Result<Outcome, Error> {
-        let error = reason.and_then(LastError::new);
-        let backoff = self.settings.backoff()?;
-        self.settle(delivery.into(), |count| Verdict::Abandon {
-            delay: self.shared.delay(&backoff, count),
-            error: error.clone(),
-        })
-        .await
-    }
-
-    async fn settle(&self, handle: Handle, verdict: impl Fn(u32) -> Verdict) -> Result<Outcome, Error> {
-        let held = match self.resolve(handle).await? {
-            Ok(held) => held,
-            Err(outcome) => return Ok(outcome),
-        };
-        let settlement = held.token.settle(verdict(held.deliveries));
-        let settled = self.shared.store.settle(&[settlement]).await?;
-        let outcome = match settled.first() {
-            Some(Settled::LeaseLost) | None => Outcome::LeaseLost,
-            Some(_) => Outcome::Ok,
-        };
-        debug!(store = %self.shared.name, ?outcome, "settled");
-        Ok(outcome)
-    }
-
-    /// The delivery needs so much more time, from now on; ten times the visibility it was received with at most.
-    pub async fn extend(&self, delivery: impl Into<Handle>, visibility: Duration) -> Result<Extended, Error> {
-        let visibility = Span::new("visibility", self.settings.visibility(Some(visibility))?)?;
-        let held = match self.resolve(delivery.into()).await? {
-            Ok(held) => held,
-            Err(Outcome::ReceiptRequired) => return Ok(Extended::ReceiptRequired),
-            Err(_) => return Ok(Extended::LeaseLost),
-        };
-        let extended = self.shared.store.extend(&[held.token.extend(visibility)]).await?;
-        Ok(match extended.first() {
-            Some(oncebox_core::Extended::Until(until)) => Extended::Until(*until),
-            _ => Extended::LeaseLost,
-        })
+    /// How many messages of a topic stand where: in one of its shards, or in all.
+    pub async fn counts(&self, topic: &str, shard: Option<u16>) -> Result<Counts, Error> {
+        let topic = Some(Topic::new(topic)?);
+        let scope = Scope { namespace: Namespace::Mailbox, topic, shard: shard.map(Shard) };
+        self.shared.store.counts(&scope).await
     }
 
     /// Dead letters, and all other messages of the mailbox, on behalf of an actor: list, show, reprocess, purge.
@@ -207,12 +165,18 @@ impl Mailbox {
 
 fn sent(accepted: Accepted) -> Result<Sent, Error> {
     match accepted {
-        Accepted::New { receipt, .. } => Ok(Sent::Accepted(receipt.uid.into())),
+        Accepted::New { receipt, .. } => Ok(Sent::Accepted(receipt.into())),
         Accepted::Duplicate { receipt, .. } | Accepted::Replaced(receipt) => {
-            Ok(Sent::Duplicate(receipt.uid.into()))
+            Ok(Sent::Duplicate(receipt.into()))
         }
-        Accepted::Conflict(receipt) => Ok(Sent::Conflict(receipt.uid.into())),
+        Accepted::Conflict(receipt) => Ok(Sent::Conflict(receipt.into())),
         Accepted::Saturated { retry_after } => Err(Error::saturated(retry_after)),
         _ => Err(Error::new(Kind::Invalid, "the message id belongs to another message")),
+    }
+}
+
+impl From<oncebox_core::Receipt> for Ticket {
+    fn from(receipt: oncebox_core::Receipt) -> Self {
+        Self { msg_id: receipt.uid.into(), dedup_until: receipt.dedup_until }
     }
 }

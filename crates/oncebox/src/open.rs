@@ -42,7 +42,7 @@ const SCHEMES: &[&str] = &[
 
 #[cfg(feature = "memory")]
 fn memory(path: &str, settings: Settings, clock: Option<Arc<dyn Clock>>) -> Result<Arc<dyn Store>, Error> {
-    use oncebox_store_memory::{MemoryStore, Options};
+    use oncebox_store_memory::{MemoryStore, Options, Payloads};
     use oncebox_system::{SystemClock, SystemRng};
 
     if !path.is_empty() {
@@ -51,7 +51,12 @@ fn memory(path: &str, settings: Settings, clock: Option<Arc<dyn Clock>>) -> Resu
     let mut settings = settings;
     let mut options = Options::default();
     options.capacity = settings.capacity()?;
-    settings.all_known(&["messages_max", "keys_max", "live_bytes_max"])?;
+    options.payloads = match settings.take("payloads").as_deref() {
+        None | Some("freed") => Payloads::Freed,
+        Some("wiped") => Payloads::Wiped,
+        Some(_) => return Err(invalid("payloads is neither `freed` nor `wiped`")),
+    };
+    settings.all_known(&["payloads", "messages_max", "keys_max", "live_bytes_max"])?;
     let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
     Ok(Arc::new(MemoryStore::with(options, clock, Box::new(SystemRng::default()))))
 }

@@ -35,6 +35,13 @@ impl Operator {
         Self { shared, namespace, actor, reason: "".into() }
     }
 
+    /// The same for messages of another face of the store.
+    #[must_use]
+    pub fn of(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
     /// Why: the audit events say so.
     #[must_use]
     pub fn because(mut self, reason: impl Into<Arc<str>>) -> Self {
@@ -50,7 +57,7 @@ impl Operator {
 
     /// How many messages stand where, of one topic or of all.
     pub async fn counts(&self, topic: Option<&str>) -> Result<Counts, Error> {
-        let topic = topic.map(Topic::inbox).transpose()?;
+        let topic = topic.map(Topic::new).transpose()?;
         self.shared.store.counts(&Scope { namespace: self.namespace, topic, shard: None }).await
     }
 

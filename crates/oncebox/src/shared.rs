@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU128;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use oncebox_core::{Backoff, Clock, Error, Namespace, Owner, Rng, Span, Store};
+use oncebox_core::{Backoff, Capabilities, Clock, Error, Namespace, Owner, Rng, Span, Store, Usage};
 
 use crate::build::{Builder, Settings};
 use crate::handled::Handled;
@@ -97,6 +97,16 @@ impl Oncebox {
     /// How the loops of this process and the store's bounds stand.
     pub async fn health(&self) -> Health {
         Health::of(&self.0).await
+    }
+
+    /// How much of its bounds the store uses.
+    pub async fn usage(&self) -> Result<Usage, Error> {
+        self.0.store.usage().await
+    }
+
+    /// What the store promises.
+    pub fn capabilities(&self) -> Capabilities {
+        self.0.store.capabilities()
     }
 
     /// The name of the store in logs.

@@ -58,6 +58,7 @@ impl Upkeep {
         let mut budget = Budget::new(ITEMS_MAX);
         budget.seen_keep = self.0.settings.seen_keep;
         budget.dead_keep = self.0.settings.dead_keep;
+        budget.dlq_keep = self.0.settings.dlq_keep;
         let answer = tokio::time::timeout(CALL_TIMEOUT, self.0.store.upkeep(budget)).await;
         let upkept = answer.unwrap_or_else(|_| {
             Err(Error::new(Kind::Unavailable, format!("the store did not answer within {CALL_TIMEOUT:?}")))

@@ -9,6 +9,7 @@ use super::message::{Message, Place};
 use super::sorted::Sorted;
 use super::{Effect, Machine, Turn};
 use crate::id::Number;
+use crate::key::Namespace;
 use crate::limits::REPEAT_WINDOW;
 use crate::message::State;
 use crate::payload::PayloadHandle;
@@ -22,29 +23,43 @@ struct Shelf {
     free: Sorted<(Timestamp, Number)>,
 }
 
+/// Which shelf.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Done,
+    /// Seen and not leased.
+    Seen,
+    Dead,
+    /// Dead, and of the mailbox.
+    DeadLetter,
+}
+
 #[derive(Default)]
 pub(super) struct Shelves {
-    done: Shelf,
-    /// Seen and not leased.
-    seen: Shelf,
-    dead: Shelf,
+    shelves: [Shelf; 4],
     /// Dead, by number: operators list it often, and it is rare among millions.
     pub(super) dead_numbers: BTreeMap<Number, Slot>,
 }
 
 impl Shelves {
-    fn of(&mut self, state: State) -> Option<&mut Shelf> {
-        match state {
-            State::Done => Some(&mut self.done),
-            State::Dead => Some(&mut self.dead),
-            State::Seen => Some(&mut self.seen),
-            State::Processing => None,
-        }
+    fn get(&mut self, name: Name) -> &mut Shelf {
+        &mut self.shelves[name as usize]
     }
 
     /// When the next Done message may be forgotten.
     pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
-        self.done.bound.first().map(|((at, _), _)| at)
+        self.shelves[Name::Done as usize].bound.first().map(|((at, _), _)| at)
+    }
+}
+
+/// The shelf that a message belongs on, unless it is worked on.
+fn shelf_of<P>(message: &Message<P>) -> Option<Name> {
+    match message.state {
+        State::Done => Some(Name::Done),
+        State::Dead if message.key.namespace == Namespace::Mailbox => Some(Name::DeadLetter),
+        State::Dead => Some(Name::Dead),
+        State::Seen => Some(Name::Seen),
+        State::Processing => None,
     }
 }
 
@@ -66,18 +81,16 @@ fn since<P>(message: &Message<P>) -> Timestamp {
 impl<P: PayloadHandle> Machine<P> {
     pub(super) fn shelve(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        let class = match message.state {
-            State::Done => Class::Done,
-            State::Dead => Class::Dead,
-            State::Seen => Class::Seen,
-            State::Processing => unreachable!("what is worked on is not shelved"),
+        let name = shelf_of(message).expect("what is worked on is not shelved");
+        let class = match name {
+            Name::Done => Class::Done,
+            Name::Dead | Name::DeadLetter => Class::Dead,
+            Name::Seen => Class::Seen,
         };
-        if message.state == State::Dead {
+        if class == Class::Dead {
             self.shelves.dead_numbers.insert(message.number, slot);
         }
-        if let Some(kept) = self.shelves.of(message.state) {
-            kept.bound.insert((bound_until(message), message.number), slot);
-        }
+        self.shelves.get(name).bound.insert((bound_until(message), message.number), slot);
         self.classify(slot, class);
     }
 
@@ -86,7 +99,8 @@ impl<P: PayloadHandle> Machine<P> {
         if message.state == State::Dead {
             self.shelves.dead_numbers.remove(&message.number);
         }
-        let Some(kept) = self.shelves.of(message.state) else { return };
+        let Some(name) = shelf_of(message) else { return };
+        let kept = self.shelves.get(name);
         match place {
             Place::Free => kept.free.remove((since(message), message.number)),
             _ => kept.bound.remove((bound_until(message), message.number)),
@@ -97,13 +111,13 @@ impl<P: PayloadHandle> Machine<P> {
     pub fn upkeep(&mut self, turn: &mut Turn<'_, P>, budget: Budget) -> Upkept {
         let mut forgotten = 0;
         if self.catch_up(turn, budget.items_max) {
-            for (state, keep) in retentions(budget) {
+            for (name, keep) in retentions(budget) {
                 // What is Done goes as soon as it need not be kept; the others wait for their retention.
-                if state != State::Done {
-                    self.unbind(state, budget.items_max);
+                if name != Name::Done {
+                    self.unbind(name, budget.items_max);
                 }
                 while forgotten < u64::from(budget.items_max)
-                    && let Some(slot) = self.over(state, keep)
+                    && let Some(slot) = self.over(name, keep)
                 {
                     self.commit(turn.journal, slot, Effect::Dropped);
                     forgotten += 1;
@@ -115,8 +129,8 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// Moves messages that need no longer be kept to where the retention finds them.
-    fn unbind(&mut self, state: State, items_max: u32) {
-        let Some(kept) = self.shelves.of(state) else { return };
+    fn unbind(&mut self, name: Name, items_max: u32) {
+        let kept = self.shelves.get(name);
         for _ in 0..items_max {
             let first = kept.bound.first().filter(|((until, _), _)| *until <= self.now);
             let Some((key, slot)) = first else { return };
@@ -128,9 +142,9 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// A message that the retention lets go.
-    fn over(&mut self, state: State, keep: Option<Duration>) -> Option<Slot> {
-        let kept = self.shelves.of(state)?;
-        let first = if state == State::Done { kept.bound.first() } else { kept.free.first() };
+    fn over(&mut self, name: Name, keep: Option<Duration>) -> Option<Slot> {
+        let kept = self.shelves.get(name);
+        let first = if name == Name::Done { kept.bound.first() } else { kept.free.first() };
         let ((since, _), slot) = first?;
         (since.after(keep?) <= self.now).then_some(slot)
     }
@@ -138,8 +152,8 @@ impl<P: PayloadHandle> Machine<P> {
     /// When time brings something next: what a timer should wait for. A call in between may bring something earlier.
     pub fn next_due(&mut self, budget: Budget) -> Option<Timestamp> {
         let timer = self.timers.next();
-        let shelves = retentions(budget).into_iter().filter_map(|(state, keep)| {
-            let kept = self.shelves.of(state)?;
+        let shelves = retentions(budget).into_iter().filter_map(|(name, keep)| {
+            let kept = self.shelves.get(name);
             let bound = kept.bound.first().map(|((until, _), _)| until);
             let free = kept.free.first().map(|((since, _), _)| since.after(keep.unwrap_or_default()));
             keep.and(bound.into_iter().chain(free).min())
@@ -148,8 +162,9 @@ impl<P: PayloadHandle> Machine<P> {
     }
 }
 
-/// What each state's messages are kept for beyond what was promised.
-fn retentions(budget: Budget) -> [(State, Option<Duration>); 3] {
-    let Budget { seen_keep, dead_keep, .. } = budget;
-    [(State::Done, Some(Duration::ZERO)), (State::Dead, dead_keep), (State::Seen, seen_keep)]
+/// What the messages on each shelf are kept for beyond what was promised.
+fn retentions(budget: Budget) -> [(Name, Option<Duration>); 4] {
+    let Budget { seen_keep, dead_keep, dlq_keep, .. } = budget;
+    let done = (Name::Done, Some(Duration::ZERO));
+    [done, (Name::Dead, dead_keep), (Name::DeadLetter, dlq_keep), (Name::Seen, seen_keep)]
 }

@@ -15,14 +15,16 @@ pub struct Budget {
     pub items_max: u32,
     /// Seen (and not leased) messages are forgotten so long after they came first.
     pub seen_keep: Option<Duration>,
-    /// Dead messages are forgotten so long after they died.
+    /// Dead messages are forgotten so long after they died; those of the mailbox by `dlq_keep` instead.
     pub dead_keep: Option<Duration>,
+    /// Dead messages of the mailbox are forgotten so long after they died.
+    pub dlq_keep: Option<Duration>,
 }
 
 impl Budget {
     /// A budget that forgets nothing Seen or Dead.
     pub fn new(items_max: u32) -> Self {
-        Self { items_max, seen_keep: None, dead_keep: None }
+        Self { items_max, seen_keep: None, dead_keep: None, dlq_keep: None }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Naming a delivery: by its receipt, or by its message while that is enough.
 
-use oncebox_core::{Error, Ref, StoreExt};
+use std::str::FromStr;
 
-use super::Mailbox;
+use oncebox_core::{Invalid, Ref};
+
 use super::msg_id::MsgId;
 use crate::lease_token::LeaseToken;
 
@@ -28,43 +29,23 @@ impl From<MsgId> for Handle {
     }
 }
 
-/// What became of an acknowledgement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// It counts.
-    Ok,
-    /// The delivery is not held any more, or never was; nothing changed.
-    LeaseLost,
-    /// The message was delivered more than once: only the receipt tells which delivery is meant.
-    ReceiptRequired,
+impl Handle {
+    /// The message.
+    pub(super) fn message(self) -> Ref {
+        match self {
+            Self::Receipt(token) => Ref::Uid(token.uid),
+            Self::Message(id) => id.into(),
+        }
+    }
 }
 
-/// A delivery, and which one of its message it is.
-pub(super) struct Held {
-    pub(super) token: LeaseToken,
-    pub(super) deliveries: u32,
-}
+impl FromStr for Handle {
+    type Err = Invalid;
 
-impl Mailbox {
-    /// The delivery that is meant, if that is clear.
-    pub(super) async fn resolve(&self, handle: Handle) -> Result<Result<Held, Outcome>, Error> {
-        let uid = match handle {
-            Handle::Receipt(token) => token.uid,
-            Handle::Message(id) => id.uid(),
-        };
-        let found = self.shared.store.get_one(&Ref::Uid(uid)).await?;
-        let found = found.filter(|found| found.key.namespace == oncebox_core::Namespace::Mailbox);
-        let Some(found) = found else { return Ok(Err(Outcome::LeaseLost)) };
-        let deliveries = found.deliveries;
-        let token = match (handle, found.grant) {
-            (Handle::Receipt(token), _) => token,
-            (Handle::Message(_), _) if deliveries > 1 => return Ok(Err(Outcome::ReceiptRequired)),
-            (Handle::Message(_), Some(grant)) => {
-                LeaseToken { uid, owner: grant.lease.owner, fence: grant.lease.fence }
-            }
-            (Handle::Message(_), None) => return Ok(Err(Outcome::LeaseLost)),
-        };
-        Ok(Ok(Held { token, deliveries }))
+    /// A receipt or the id of a message: they differ in length.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let receipt = text.parse().map(Self::Receipt);
+        let handle = receipt.or_else(|_| text.parse().map(Self::Message));
+        handle.map_err(|_: Invalid| Invalid::new("delivery", "is neither a receipt nor the id of a message"))
     }
 }

@@ -1,11 +1,13 @@
 //! Receiving: for a while, and waiting for what comes.
 
+use std::num::NonZeroU128;
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{
-    Batch, Claim, Error, Interest, Invalid, Namespace, RequestId, Scope, Span, StoreExt, Topic, Topics,
+    Batch, Claim, Error, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope, Settled, Settlement,
+    Span, Topic, Topics,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -28,12 +30,14 @@ pub struct Receive {
     messages: Option<u32>,
     bytes: Option<u64>,
     wait: Duration,
+    request: Option<NonZeroU128>,
 }
 
 impl Receive {
     /// What is ready of this topic.
     pub fn new(topic: impl Into<Arc<str>>) -> Self {
-        Self { topic: topic.into(), visibility: None, messages: None, bytes: None, wait: Duration::ZERO }
+        let (visibility, messages, bytes, request) = (None, None, None, None);
+        Self { topic: topic.into(), visibility, messages, bytes, wait: Duration::ZERO, request }
     }
 
     /// Hidden from others for so long; then, unless it was acknowledged, it comes again.
@@ -59,20 +63,48 @@ impl Receive {
         self.wait = wait;
         self
     }
+
+    /// The same number again gets the same deliveries while they are held: draw a new one for each wish, and keep it for
+    /// its repeats.
+    pub fn request(mut self, request: NonZeroU128) -> Self {
+        self.request = Some(request);
+        self
+    }
 }
 
 impl Mailbox {
     /// Takes what is ready, hidden from others until it is acknowledged or its visibility ends. If too much is in flight
     /// already, over all topics, it is [`oncebox_core::Kind::Saturated`].
     pub async fn receive(&self, wish: Receive) -> Result<Vec<Envelope>, Error> {
+        Ok(self.settle_and_receive(&[], wish).await?.1)
+    }
+
+    pub(super) async fn settle_and_receive(
+        &self,
+        settlements: &[Settlement],
+        wish: Receive,
+    ) -> Result<(Vec<Settled>, Vec<Envelope>), Error> {
         let claim = self.claim(&wish)?;
-        let mut wakeups = self
-            .shared
-            .store
-            .wakeups(Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() });
-        let until = Instant::now() + wish.wait.min(DURATION_MAX);
+        let (settled, envelopes) = self.take(settlements, &claim).await?;
+        if !envelopes.is_empty() || wish.wait.is_zero() {
+            return Ok((settled, envelopes));
+        }
+        let waited = self.wait_for(&claim, Instant::now() + wish.wait.min(DURATION_MAX)).await;
+        match waited {
+            // What was settled must be answered: the next wish tells that too much is in flight.
+            Err(error) if !settlements.is_empty() && error.kind() == Kind::Saturated => {
+                Ok((settled, Vec::new()))
+            }
+            waited => Ok((settled, waited?)),
+        }
+    }
+
+    async fn wait_for(&self, claim: &Claim, until: Instant) -> Result<Vec<Envelope>, Error> {
+        let interest = Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() };
+        let mut wakeups = self.shared.store.wakeups(interest);
         loop {
-            let envelopes = self.take(&claim).await?;
+            // What came before the wake-ups were there would not wake: look first.
+            let (_, envelopes) = self.take(&[], claim).await?;
             let now = Instant::now();
             if !envelopes.is_empty() || now >= until {
                 return Ok(envelopes);
@@ -89,19 +121,24 @@ impl Mailbox {
             return Err(Invalid::new("messages", "must be from 1 to 256").into());
         }
         let visibility = Span::new("visibility", settings.visibility(wish.visibility)?)?;
-        let mut claim =
-            Claim::new(Namespace::Mailbox, self.shared.owner(), visibility, Batch::new(messages)?);
+        let owner =
+            wish.request.map_or_else(|| Ok(self.shared.owner()), |request| Owner::new(request.get()))?;
+        let mut claim = Claim::new(Namespace::Mailbox, owner, visibility, Batch::new(messages)?);
+        claim.request = wish.request.map(|request| RequestId::from_u128(request.get()));
         claim.topics = Topics::only([Topic::new(wish.topic.clone())?])?;
         claim.bytes_max = Some(wish.bytes.unwrap_or(settings.bytes_default));
         claim.in_flight_max = Some(settings.global_in_flight);
         Ok(claim)
     }
 
-    async fn take(&self, claim: &Claim) -> Result<Vec<Envelope>, Error> {
-        let mut claim = claim.clone();
-        claim.request = Some(RequestId::from_u128(self.shared.random()));
-        let deliveries = self.shared.store.claim(&claim).await?;
-        if deliveries.is_empty() {
+    async fn take(
+        &self,
+        settlements: &[Settlement],
+        claim: &Claim,
+    ) -> Result<(Vec<Settled>, Vec<Envelope>), Error> {
+        let worked = self.shared.store.work(settlements, std::slice::from_ref(claim)).await?;
+        let deliveries: Vec<_> = worked.deliveries.into_iter().flatten().collect();
+        if deliveries.is_empty() && settlements.is_empty() {
             let counts = self.shared.store.counts(&Scope::all(Namespace::Mailbox)).await?;
             if counts.ready > 0 && counts.leased >= self.settings().global_in_flight {
                 return Err(Error::saturated(IN_FLIGHT_RETRY));
@@ -114,6 +151,6 @@ impl Mailbox {
                 None => self.quarantine(LeaseToken::of(delivery), MsgId::from(delivery.uid)).await?,
             }
         }
-        Ok(envelopes)
+        Ok((worked.settled, envelopes))
     }
 }

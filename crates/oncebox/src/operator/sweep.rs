@@ -44,7 +44,7 @@ impl Filter {
     /// Only this topic.
     #[must_use]
     pub fn topic(mut self, topic: &str) -> Self {
-        match Topic::inbox(topic) {
+        match Topic::new(topic) {
             Ok(topic) => self.query.topic = Some(topic),
             Err(invalid) => drop(self.problem.get_or_insert(invalid)),
         }
@@ -54,7 +54,7 @@ impl Filter {
     /// Only from this source.
     #[must_use]
     pub fn source(mut self, source: &str) -> Self {
-        match Source::inbox(source) {
+        match Source::new(source) {
             Ok(source) => self.query.source = Some(source),
             Err(invalid) => drop(self.problem.get_or_insert(invalid)),
         }

@@ -1,11 +1,12 @@
 //! The mailbox.
 
+use std::num::NonZeroU128;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncebox::mailbox::{Extended, Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent};
+use oncebox::mailbox::{Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent, Settle, Ticket};
 use oncebox::{Bytes, DeadReason, Filter, Kind, MessageState, Oncebox, Payload};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extension, Interest, NewMessage,
@@ -21,7 +22,7 @@ fn mailbox(fixture: &Fixture) -> Mailbox {
 
 async fn send(mailbox: &Mailbox, idem_key: &str) -> MsgId {
     match mailbox.send(Parcel::new("t", idem_key).bytes(idem_key.to_owned())).await.unwrap() {
-        Sent::Accepted(id) => id,
+        Sent::Accepted(ticket) => ticket.msg_id,
         sent => panic!("{idem_key} is new: {sent:?}"),
     }
 }
@@ -33,7 +34,8 @@ fn what_is_sent_is_received_whole() {
     on_every_store(async |fixture| {
         let mailbox = mailbox(&fixture);
         let parcel = Parcel::new("t", "k").bytes("hello").attributes([("b", "2"), ("a", "1")]).partition("p");
-        let Sent::Accepted(id) = mailbox.send(parcel).await.unwrap() else { panic!("it is new") };
+        let Sent::Accepted(ticket) = mailbox.send(parcel).await.unwrap() else { panic!("it is new") };
+        let id = ticket.msg_id;
         let [envelope] = &*mailbox.receive(Receive::new("t")).await.unwrap() else { panic!("one was sent") };
         assert_eq!((envelope.msg_id, envelope.topic.as_str(), envelope.idem_key.as_str()), (id, "t", "k"));
         assert_eq!((&envelope.payload, envelope.attempt), (&Bytes::from("hello"), 1));
@@ -59,10 +61,10 @@ fn a_parcel_that_comes_again_is_one_delivery() {
         let id = send(&mailbox, "k").await;
         for _ in 0..5 {
             let again = mailbox.send(Parcel::new("t", "k").bytes("k")).await.unwrap();
-            assert_eq!(again, Sent::Duplicate(id));
+            assert!(matches!(again, Sent::Duplicate(Ticket { msg_id, .. }) if msg_id == id), "{again:?}");
         }
         let other = mailbox.send(Parcel::new("t", "k").bytes("another payload")).await.unwrap();
-        assert_eq!(other, Sent::Conflict(id));
+        assert!(matches!(other, Sent::Conflict(Ticket { msg_id, .. }) if msg_id == id), "{other:?}");
         let elsewhere = mailbox.send(Parcel::new("u", "k").bytes("k")).await.unwrap();
         assert!(matches!(elsewhere, Sent::Accepted(_)), "another topic has its own keys");
         assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap().len(), 1);
@@ -105,7 +107,7 @@ fn a_message_id_is_enough_for_the_first_delivery_alone() {
         let again = mailbox.receive(wish()).await.unwrap().remove(0);
         assert_eq!(mailbox.ack(two).await.unwrap(), Outcome::ReceiptRequired);
         assert_eq!(mailbox.nack(two, None).await.unwrap(), Outcome::ReceiptRequired);
-        assert_eq!(mailbox.extend(two, Duration::from_secs(1)).await.unwrap(), Extended::ReceiptRequired);
+        assert_eq!(mailbox.extend(two, Duration::from_secs(1)).await.unwrap(), Outcome::ReceiptRequired);
         assert_eq!(mailbox.ack(again.receipt).await.unwrap(), Outcome::Ok);
         let nobody = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ".parse::<MsgId>().unwrap();
         assert_eq!(mailbox.ack(nobody).await.unwrap(), Outcome::LeaseLost);
@@ -122,7 +124,8 @@ fn a_parcel_that_fails_five_times_is_a_dead_letter_until_it_is_reprocessed() {
         for attempt in 1..=5 {
             let envelope = mailbox.receive(Receive::new("t")).await.unwrap().remove(0);
             assert_eq!(envelope.attempt, attempt);
-            assert_eq!(mailbox.nack(envelope.receipt, Some("no")).await.unwrap(), Outcome::Ok);
+            let outcome = if attempt == 5 { Outcome::Dead } else { Outcome::Ok };
+            assert_eq!(mailbox.nack(envelope.receipt, Some("no")).await.unwrap(), outcome);
             // 200 ms doubling with each delivery, spread between nothing and that.
             fixture.advance(Duration::from_millis(200 << attempt));
         }
@@ -148,7 +151,8 @@ fn a_key_is_free_again_after_the_replay_window() {
         let received = mailbox.receive(Receive::new("t")).await.unwrap();
         mailbox.ack(received[0].receipt).await.unwrap();
         fixture.advance(Duration::from_millis(299_999));
-        assert_eq!(mailbox.send(Parcel::new("t", "k").bytes("k")).await.unwrap(), Sent::Duplicate(id));
+        let again = mailbox.send(Parcel::new("t", "k").bytes("k")).await.unwrap();
+        assert!(matches!(again, Sent::Duplicate(Ticket { msg_id, .. }) if msg_id == id), "{again:?}");
         fixture.advance(Duration::from_millis(1));
         assert_ne!(send(&mailbox, "k").await, id);
     });
@@ -229,10 +233,10 @@ fn a_delivery_can_be_held_for_ten_times_its_visibility_and_waits_for_seven_days(
         let second = Duration::from_secs(1);
         let envelope = mailbox.receive(Receive::new("t").visibility(second)).await.unwrap().remove(0);
         let extended = mailbox.extend(envelope.receipt, Duration::from_secs(60)).await.unwrap();
-        let Extended::Until(until) = extended else { panic!("{extended:?}") };
+        let Outcome::Until(until) = extended else { panic!("{extended:?}") };
         assert_eq!(until.since(oncebox::Clock::now(&*fixture.clock)), second * 10);
         fixture.advance(second * 10);
-        assert_eq!(mailbox.extend(envelope.receipt, second).await.unwrap(), Extended::LeaseLost);
+        assert_eq!(mailbox.extend(envelope.receipt, second).await.unwrap(), Outcome::LeaseLost);
         fixture.advance(Duration::from_secs(7 * 24 * 3_600));
         assert_eq!(mailbox.operator("t").show(id).await.unwrap().unwrap().dead, Some(DeadReason::Expired));
     });
@@ -328,5 +332,51 @@ fn a_flipped_bit_is_delivered_to_nobody() {
         flipping.flips.store(false, Ordering::SeqCst);
         mailbox.operator("ann").redrive(id).await.unwrap();
         assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap()[0].payload, "k");
+    });
+}
+
+/// Many are settled in one call, each with its own outcome, and the next are given in the same step.
+/// Holds: RULE-13, RULE-17.
+#[test]
+fn a_round_of_work_settles_and_gives_the_next() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        for idem_key in ["1", "2", "3", "4"] {
+            send(&mailbox, idem_key).await;
+        }
+        let held = mailbox.receive(Receive::new("t").messages(3)).await.unwrap();
+        let [first, second, third] = &*held else { panic!("three were asked for") };
+        let nobody: MsgId = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+        let settles = vec![
+            Settle::ack(first.receipt),
+            Settle::extend(second.receipt, Duration::from_secs(9)),
+            Settle::ack(nobody),
+            Settle::nack(third.msg_id, Some("no")),
+            Settle::ack(first.receipt),
+        ];
+        let (outcomes, next) = mailbox.work(settles, Receive::new("t")).await.unwrap();
+        let [Outcome::Ok, Outcome::Until(until), Outcome::LeaseLost, Outcome::Ok, Outcome::Ok] = *outcomes
+        else {
+            panic!("{outcomes:?}")
+        };
+        assert_eq!(until.as_millis() - second.visible_until.as_millis(), 4_000);
+        assert_eq!(next.iter().map(|envelope| envelope.idem_key.as_str()).collect::<Vec<_>>(), ["4"]);
+    });
+}
+
+/// A receiver whose answer was lost asks again, and gets the same.
+/// Holds: RULE-06.
+#[test]
+fn a_repeated_wish_gets_the_same_deliveries() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        for idem_key in ["1", "2"] {
+            send(&mailbox, idem_key).await;
+        }
+        let wish = |number| Receive::new("t").messages(1).request(NonZeroU128::new(number).unwrap());
+        let first = mailbox.receive(wish(7)).await.unwrap();
+        assert_eq!(mailbox.receive(wish(7)).await.unwrap(), first);
+        let other = mailbox.receive(wish(8)).await.unwrap();
+        assert_eq!((first[0].idem_key.as_str(), other[0].idem_key.as_str()), ("1", "2"));
     });
 }

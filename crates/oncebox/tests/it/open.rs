@@ -31,7 +31,7 @@ async fn a_bad_url_or_setting_is_refused_with_what_to_do() {
         ("memory:here", "`memory:` takes no path: its content goes with the process"),
         (
             "memory:?messages=1",
-            "no setting is called `messages`: this store knows messages_max, keys_max, live_bytes_max",
+            "no setting is called `messages`: this store knows payloads, messages_max, keys_max, live_bytes_max",
         ),
         ("memory:?keys_max=many", "keys_max is not a whole number"),
         ("memory:?keys_max", "a setting is not name=value"),

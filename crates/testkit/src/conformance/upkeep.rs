@@ -8,7 +8,7 @@ use oncebox_core::{
 use super::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, seconds, sighting};
 use crate::fixture::{Fixture, TestResult};
 
-const BUDGET: Budget = Budget { items_max: 1_000, seen_keep: None, dead_keep: None };
+const BUDGET: Budget = Budget { items_max: 1_000, seen_keep: None, dead_keep: None, dlq_keep: None };
 
 /// Where nothing is old, upkeep does nothing.
 /// Holds: IBX-098.
@@ -103,6 +103,27 @@ pub async fn dead_messages_are_forgotten_by_their_retention(fixture: Fixture) ->
     fixture.upkeep(budget).await?;
     assert_eq!(fixture.find(receipt.uid).await?, None);
     fixture.accept(&message("1")).await?;
+    Ok(())
+}
+
+/// Dead letters of the mailbox have a retention of their own.
+/// Holds: MBX-P-9, RULE-20.
+pub async fn dead_letters_are_forgotten_by_their_own_retention(fixture: Fixture) -> TestResult {
+    let letter = mail("1").hold(seconds(0), None);
+    let letter = fixture.accept(&letter).await?;
+    let dead = fixture.accept(&message("2").hold(seconds(0), None)).await?;
+    fixture.change(letter.uid, Action::Cancel).await?;
+    fixture.change(dead.uid, Action::Cancel).await?;
+    let budget = Budget { dlq_keep: Some(days(14)), ..BUDGET };
+    fixture.pass_nearly(days(14)).await;
+    fixture.upkeep(budget).await?;
+    assert_eq!(fixture.read(letter.uid).await?.state, State::Dead);
+    fixture.pass(TICK).await;
+    fixture.upkeep(Budget { dead_keep: Some(days(15)), ..BUDGET }).await?;
+    assert_eq!(fixture.read(letter.uid).await?.state, State::Dead);
+    fixture.upkeep(budget).await?;
+    assert_eq!(fixture.find(letter.uid).await?, None);
+    assert_eq!(fixture.read(dead.uid).await?.state, State::Dead);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncebox_core::{Budget, Snapshot, State, Timestamp};
+use oncebox_core::{Budget, Namespace, Snapshot, State, Timestamp};
 
 use super::{Facts, Model};
 
@@ -31,6 +31,9 @@ fn forgotten_at(message: &Snapshot, budget: &Budget) -> Option<Timestamp> {
     let by_retention = match message.state {
         State::Seen if message.is_leased() => None,
         State::Seen => Some(message.accepted_at.after(budget.seen_keep?)),
+        State::Dead if message.key.namespace == Namespace::Mailbox => {
+            Some(message.finished_at?.after(budget.dlq_keep?))
+        }
         State::Dead => Some(message.finished_at?.after(budget.dead_keep?)),
         State::Done => message.finished_at,
         _ => None,

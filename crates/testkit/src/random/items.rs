@@ -153,6 +153,7 @@ impl Universe {
         let mut budget = Budget::new(self.pick(&[1, 2, 1_000]));
         budget.seen_keep = self.maybe(40, Self::keep);
         budget.dead_keep = self.maybe(40, Self::keep);
+        budget.dlq_keep = self.maybe(40, Self::keep);
         budget
     }
 

@@ -138,6 +138,7 @@ impl World {
                 items_max: 100,
                 seen_keep: dice.once_in(3).then(|| millis(100)),
                 dead_keep: dice.once_in(3).then(|| millis(100)),
+                dlq_keep: dice.once_in(3).then(|| millis(100)),
             }),
         }
     }

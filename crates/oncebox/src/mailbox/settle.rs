@@ -1,0 +1,203 @@
+//! Settling deliveries: handled, not handled, not yet.
+
+use std::time::Duration;
+
+use oncebox_core::{
+    Backoff, Error, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt, Timestamp,
+    Verdict,
+};
+use tracing::debug;
+
+use super::handle::Handle;
+use super::{Envelope, Mailbox, Receive};
+use crate::lease_token::LeaseToken;
+
+/// What is to become of a delivery.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Settle {
+    delivery: Handle,
+    wish: Wish,
+}
+
+#[derive(Debug, Clone)]
+enum Wish {
+    Ack,
+    Nack { reason: Option<LastError> },
+    Extend(Duration),
+}
+
+impl Settle {
+    /// It was handled: the message is gone.
+    pub fn ack(delivery: impl Into<Handle>) -> Self {
+        Self { delivery: delivery.into(), wish: Wish::Ack }
+    }
+
+    /// It was not handled: the message comes again after a while, or is a dead letter if it came too often.
+    pub fn nack(delivery: impl Into<Handle>, reason: Option<&str>) -> Self {
+        Self { delivery: delivery.into(), wish: Wish::Nack { reason: reason.and_then(LastError::new) } }
+    }
+
+    /// It needs so much more time, from now on; ten times the visibility it was received with at most.
+    pub fn extend(delivery: impl Into<Handle>, visibility: Duration) -> Self {
+        Self { delivery: delivery.into(), wish: Wish::Extend(visibility) }
+    }
+}
+
+/// What became of a delivery that was settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It counts.
+    Ok,
+    /// It counts: the message came too often, and is a dead letter now.
+    Dead,
+    /// The delivery is held until this moment.
+    Until(Timestamp),
+    /// The delivery is not held any more, or never was; nothing changed.
+    LeaseLost,
+    /// The message was delivered more than once: only the receipt tells which delivery is meant.
+    ReceiptRequired,
+}
+
+/// What a settlement asks of the store.
+enum Step {
+    Settle(Settlement),
+    Extend(LeaseToken, Span),
+    Refused(Outcome),
+}
+
+impl Mailbox {
+    /// The delivery was handled: the message is gone.
+    ///
+    /// *Repeat:* answers the same, for ten minutes at least.
+    pub async fn ack(&self, delivery: impl Into<Handle>) -> Result<Outcome, Error> {
+        self.settle(Settle::ack(delivery)).await
+    }
+
+    /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
+    pub async fn nack(&self, delivery: impl Into<Handle>, reason: Option<&str>) -> Result<Outcome, Error> {
+        self.settle(Settle::nack(delivery, reason)).await
+    }
+
+    /// The delivery needs so much more time, from now on; ten times the visibility it was received with at most.
+    pub async fn extend(&self, delivery: impl Into<Handle>, visibility: Duration) -> Result<Outcome, Error> {
+        self.settle(Settle::extend(delivery, visibility)).await
+    }
+
+    async fn settle(&self, settle: Settle) -> Result<Outcome, Error> {
+        match self.settle_all(vec![settle]).await?.pop() {
+            Some(outcome) => Ok(outcome),
+            None => unreachable!("there is one outcome per delivery"),
+        }
+    }
+
+    /// Settles many, in order, with one outcome each.
+    pub async fn settle_all(&self, settles: Vec<Settle>) -> Result<Vec<Outcome>, Error> {
+        let steps = self.steps(settles).await?;
+        let settlements = settlements(&steps);
+        let settled = self.shared.store.settle(&settlements).await?;
+        self.outcomes(steps, settled).await
+    }
+
+    /// One round of a worker that is elsewhere: settles what it is done with, then gives what is next, in one step of the
+    /// store. Waits for the first message as [`Mailbox::receive`] does.
+    ///
+    /// *Repeat:* with [`Receive::request`] it answers the same while the deliveries are held.
+    pub async fn work(
+        &self,
+        settles: Vec<Settle>,
+        wish: Receive,
+    ) -> Result<(Vec<Outcome>, Vec<Envelope>), Error> {
+        let steps = self.steps(settles).await?;
+        let (settled, envelopes) = self.settle_and_receive(&settlements(&steps), wish).await?;
+        Ok((self.outcomes(steps, settled).await?, envelopes))
+    }
+
+    /// What to ask of the store. Only what cannot do without is looked up: a receipt is enough to acknowledge.
+    async fn steps(&self, settles: Vec<Settle>) -> Result<Vec<Step>, Error> {
+        let backoff = self.settings().backoff()?;
+        let lookups: Vec<Ref> = settles
+            .iter()
+            .filter(|settle| settle.needs_lookup())
+            .map(|settle| settle.delivery.message())
+            .collect();
+        let mut found = self.shared.store.get(&lookups).await?.into_iter();
+        settles
+            .into_iter()
+            .map(|settle| {
+                let message = if settle.needs_lookup() { found.next().flatten() } else { None };
+                self.step(settle, message, &backoff)
+            })
+            .collect()
+    }
+
+    fn step(&self, settle: Settle, found: Option<Snapshot>, backoff: &Backoff) -> Result<Step, Error> {
+        let found = found.filter(|found| found.key.namespace == Namespace::Mailbox);
+        let deliveries = found.as_ref().map_or(0, |found| found.deliveries);
+        let token = match (settle.delivery, found.and_then(|found| found.grant)) {
+            (Handle::Receipt(token), _) => token,
+            (Handle::Message(_), _) if deliveries > 1 => return Ok(Step::Refused(Outcome::ReceiptRequired)),
+            (Handle::Message(id), Some(grant)) => {
+                LeaseToken { uid: id.uid(), owner: grant.lease.owner, fence: grant.lease.fence }
+            }
+            (Handle::Message(_), None) => return Ok(Step::Refused(Outcome::LeaseLost)),
+        };
+        Ok(match settle.wish {
+            Wish::Ack => Step::Settle(token.settle(Verdict::Ack)),
+            Wish::Nack { reason } => {
+                let delay = self.shared.delay(backoff, deliveries);
+                Step::Settle(token.settle(Verdict::Abandon { delay, error: reason }))
+            }
+            Wish::Extend(visibility) => {
+                Step::Extend(token, Span::new("visibility", self.settings().visibility(Some(visibility))?)?)
+            }
+        })
+    }
+
+    /// Carries out the extensions, and puts all outcomes in order.
+    async fn outcomes(&self, steps: Vec<Step>, settled: Vec<Settled>) -> Result<Vec<Outcome>, Error> {
+        let extensions: Vec<_> = steps.iter().filter_map(Step::extension).collect();
+        let mut extended = self.shared.store.extend(&extensions).await?.into_iter();
+        let mut settled = settled.into_iter();
+        let outcomes = steps.into_iter().map(|step| match step {
+            Step::Refused(outcome) => outcome,
+            Step::Settle(_) => match settled.next() {
+                Some(Settled::LeaseLost) | None => Outcome::LeaseLost,
+                Some(Settled::Dead { .. }) => Outcome::Dead,
+                Some(_) => Outcome::Ok,
+            },
+            Step::Extend(..) => match extended.next() {
+                Some(oncebox_core::Extended::Until(until)) => Outcome::Until(until),
+                _ => Outcome::LeaseLost,
+            },
+        });
+        let outcomes: Vec<_> = outcomes.collect();
+        debug!(store = %self.shared.name, count = outcomes.len(), "settled");
+        Ok(outcomes)
+    }
+}
+
+impl Settle {
+    /// The next delay depends on how often the message was delivered; a message's id does not tell the delivery.
+    fn needs_lookup(&self) -> bool {
+        matches!(self.delivery, Handle::Message(_)) || matches!(self.wish, Wish::Nack { .. })
+    }
+}
+
+impl Step {
+    fn extension(&self) -> Option<oncebox_core::Extension> {
+        match self {
+            Self::Extend(token, visibility) => Some(token.extend(*visibility)),
+            Self::Settle(_) | Self::Refused(_) => None,
+        }
+    }
+}
+
+fn settlements(steps: &[Step]) -> Vec<Settlement> {
+    let settlement = |step: &Step| match step {
+        Step::Settle(settlement) => Some(settlement.clone()),
+        Step::Extend(..) | Step::Refused(_) => None,
+    };
+    steps.iter().filter_map(settlement).collect()
+}
