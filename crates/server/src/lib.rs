@@ -1,1 +1,3 @@
 //! The server: its configuration, its doors, its telemetry.
+
+pub mod config;

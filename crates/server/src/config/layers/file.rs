@@ -1,0 +1,85 @@
+//! The file: TOML, every fault with its line.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::{Given, Target, dotted, is_section, unknown};
+use crate::config::nearest;
+use crate::config::origin::Origin;
+use crate::config::problem::Problems;
+use crate::config::raw::Raw;
+use crate::config::unit::line;
+
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+pub(super) fn read(path: &Path, text: &str, problems: &mut Problems) -> Vec<Given> {
+    let shown = line(&path.to_string_lossy());
+    if text.len() > FILE_BYTES_MAX {
+        problems.add(format!("{shown} has {} bytes, the most is {FILE_BYTES_MAX}: shorten it", text.len()));
+        return Vec::new();
+    }
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let starts = text.match_indices('\n').map(|(byte, _)| byte + 1).collect();
+    let mut file = File { path, starts, broken: BTreeSet::new(), given: Vec::new(), problems };
+    for error in errors {
+        let line = file.line(error.span().map_or(text.len(), |span| span.start));
+        // What the parser makes of the rest of a broken line is a guess, so only the first fault is told; and only in
+        // the parser's words, because the line itself may hold a password.
+        if file.broken.insert(line) {
+            file.problems.add(format!("{shown}, line {line}: {}: correct it", error.message()));
+        }
+    }
+    file.table(&mut Vec::new(), table.get_ref());
+    file.given
+}
+
+struct File<'a> {
+    path: &'a Path,
+    /// Where each line after the first begins.
+    starts: Vec<usize>,
+    /// Lines that are not TOML.
+    broken: BTreeSet<usize>,
+    given: Vec<Given>,
+    problems: &'a mut Problems,
+}
+
+impl File<'_> {
+    fn table<'t>(&mut self, path: &mut Vec<&'t str>, table: &'t DeTable<'_>) {
+        for (name, value) in table {
+            path.push(name.get_ref());
+            let line = self.line(name.span().start);
+            self.entry(path, value.get_ref(), line);
+            path.pop();
+        }
+    }
+
+    fn entry<'t>(&mut self, path: &mut Vec<&'t str>, value: &'t DeValue<'_>, line: usize) {
+        let origin = Origin::File { path: self.path.to_owned(), line };
+        let broken = self.broken.contains(&line);
+        match (Target::find(path), value) {
+            (Some(target), _) => {
+                let raw = if broken { Raw::Broken } else { Raw::of(value) };
+                self.given.push(Given { target, raw, origin });
+            }
+            (None, DeValue::Table(table)) if is_section(path) => self.table(path, table),
+            (None, _) if broken => {}
+            (None, DeValue::Table(_)) => {
+                let fault = match nearest::section(path) {
+                    Some(name) => format!("is no section: did you mean {name}?"),
+                    None => {
+                        "is no section: remove it, or find its name in the configuration reference".to_owned()
+                    }
+                };
+                self.problems.at(&dotted(path), &origin, &fault);
+            }
+            (None, _) => unknown(path, &origin, self.problems),
+        }
+    }
+
+    /// The line that a byte is on, from 1.
+    fn line(&self, byte: usize) -> usize {
+        1 + self.starts.partition_point(|start| *start <= byte)
+    }
+}

@@ -1,0 +1,110 @@
+//! Settings of which one must not be below another.
+
+use crate::config::draft::Draft;
+use crate::config::field::Value;
+use crate::config::origin::Origin;
+use crate::config::problem::Problems;
+use crate::config::table::find;
+use crate::config::target::{TOPIC, Target};
+
+/// Room in a body for what stands around a payload.
+const ENVELOPE_BYTES: u64 = 4 * 1024;
+
+/// `high` is at least what `low` needs.
+struct Rule {
+    high: &'static str,
+    low: &'static str,
+    /// What a value of `low` needs, and how that is said around its name.
+    needs: fn(u64) -> u64,
+    words: (&'static str, &'static str),
+}
+
+impl Rule {
+    const fn plain(high: &'static str, low: &'static str) -> Self {
+        Self { high, low, needs: |low| low, words: ("", "") }
+    }
+}
+
+static RULES: &[Rule] = &[
+    Rule::plain("mailbox.global_in_flight", "mailbox.shard_capacity"),
+    Rule::plain("mailbox.visibility_default", "mailbox.visibility_min"),
+    Rule::plain("mailbox.backoff_max", "mailbox.backoff_base"),
+    Rule {
+        high: "mailbox.topic.replay_window",
+        low: "mailbox.visibility_default",
+        needs: |low| low.saturating_mul(2),
+        words: ("twice ", ""),
+    },
+    Rule {
+        high: "http.body_bytes_max",
+        low: "mailbox.topic.payload_bytes_max",
+        needs: |low| low.div_ceil(3).saturating_mul(4).saturating_add(ENVELOPE_BYTES),
+        words: ("the base64 of ", " with 4KiB around it"),
+    },
+    Rule::plain("http.body_bytes_max", "mailbox.bytes_default"),
+    Rule::plain("http.batch_bytes_max", "http.body_bytes_max"),
+    Rule::plain("http.bodies_bytes_max", "http.batch_bytes_max"),
+];
+
+/// The rules, for the reference.
+pub(in crate::config) fn sentences() -> impl Iterator<Item = String> {
+    RULES.iter().map(|rule| {
+        let (before, after) = rule.words;
+        format!("`{}` is at least {before}`{}`{after}.", rule.high, rule.low)
+    })
+}
+
+/// Tells every rule that does not hold.
+pub(super) fn check(draft: &Draft, problems: &mut Problems) {
+    for rule in RULES {
+        for (high, low) in pairs(rule, draft) {
+            if draft.is_doubtful(&high) || draft.is_doubtful(&low) {
+                continue;
+            }
+            let (had, least) = (amount(&high.get(&draft.config)), amount(&low.get(&draft.config)));
+            if had < (rule.needs)(least) {
+                tell(rule, (&high, &low), draft, problems);
+            }
+        }
+    }
+}
+
+/// The settings of a rule: those of the server, and those of each topic that has one of its own.
+fn pairs(rule: &Rule, draft: &Draft) -> Vec<(Target, Target)> {
+    let (Some(high), Some(low)) = (find(rule.high), find(rule.low)) else { return Vec::new() };
+    let mut pairs = vec![(Target::of(high), Target::of(low))];
+    for topic in draft.config.mailbox.topics.keys() {
+        let of = |setting| {
+            let own = Target { setting, topic: Some(topic.clone()) };
+            let own = Some(own).filter(|own| setting.parts().0 == TOPIC && draft.origins.has(own));
+            own.unwrap_or_else(|| Target::of(setting))
+        };
+        let pair = (of(high), of(low));
+        if pair.0.topic.is_some() || pair.1.topic.is_some() {
+            pairs.push(pair);
+        }
+    }
+    pairs
+}
+
+fn tell(rule: &Rule, (high, low): (&Target, &Target), draft: &Draft, problems: &mut Problems) {
+    let shown = |target: &Target| target.setting.kind.plain(&target.get(&draft.config));
+    let siblings = high.topic.is_none() && high.setting.parts().0 == low.setting.parts().0;
+    let low_name = if siblings { low.setting.parts().1.to_owned() } else { low.to_string() };
+    let (low_origin, advice) = match draft.origins.holding(low) {
+        Origin::Default => (String::new(), "raise it".to_owned()),
+        origin => (format!(", {origin}"), format!("raise it, or lower {low_name}")),
+    };
+    let (before, after) = rule.words;
+    let fault =
+        format!("is {}, below {before}{low_name} ({}{low_origin}){after}: {advice}", shown(high), shown(low));
+    problems.at(&high.to_string(), &draft.origins.holding(high), &fault);
+}
+
+fn amount(value: &Value) -> u64 {
+    match value {
+        Value::Number(number) => *number,
+        Value::Duration(duration) => u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        Value::Flag(_) | Value::Text(_) | Value::Listen(_) => 0,
+    }
+}

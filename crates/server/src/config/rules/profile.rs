@@ -1,0 +1,54 @@
+//! Profile, amnesia and store.
+
+use crate::config::draft::Draft;
+use crate::config::field::Value;
+use crate::config::origin::Origin;
+use crate::config::problem::Problems;
+use crate::config::sections::{Profile, STORE_AMNESIA};
+use crate::config::store;
+use crate::config::table::find;
+use crate::config::target::Target;
+
+/// Fills in what the profile and amnesia imply; what was set stays. Gives the warnings.
+pub(super) fn settle(draft: &mut Draft, problems: &mut Problems) -> Vec<String> {
+    let targets = (find("profile"), find("amnesia"), find("store"));
+    let (Some(profile), Some(amnesia), Some(store)) = targets else { return Vec::new() };
+    let (profile, amnesia, store) = (Target::of(profile), Target::of(amnesia), Target::of(store));
+    if [&profile, &amnesia, &store].iter().any(|target| draft.is_doubtful(target)) {
+        return Vec::new();
+    }
+    if draft.config.profile == Profile::Micronode && !draft.origins.has(&amnesia) {
+        draft.set(&amnesia, Value::Flag(true), Origin::Follows("profile"));
+    }
+    let store_set = draft.origins.has(&store);
+    if draft.config.amnesia && !store_set {
+        draft.set(&store, Value::Text(STORE_AMNESIA.to_owned()), Origin::Follows("amnesia"));
+    }
+    let in_memory = store::is_memory(&draft.config.store);
+    let (amnesia, store) = (draft.origins.holding(&amnesia), draft.origins.holding(&store));
+    if draft.config.amnesia && !in_memory {
+        let url = crate::config::raw::shown(&draft.config.store);
+        let fault = format!(
+            "is {url}, but amnesia ({amnesia}) keeps nothing on disk: write `memory:`, or set amnesia to false"
+        );
+        problems.at("store", &store, &fault);
+    }
+    warnings(draft, &amnesia, &store)
+}
+
+fn warnings(draft: &Draft, amnesia: &Origin, store: &Origin) -> Vec<String> {
+    let config = &draft.config;
+    let mut warnings = Vec::new();
+    if config.amnesia && config.profile == Profile::Macronode {
+        warnings.push(format!(
+            "amnesia ({amnesia}) is on: all messages, dead letters too, are gone when the process ends"
+        ));
+    }
+    if !config.amnesia && store::is_memory(&config.store) {
+        warnings.push(format!(
+            "store ({store}) is memory: all messages, dead letters too, are gone when the process ends; \
+             set amnesia to true to say that this is meant"
+        ));
+    }
+    warnings
+}

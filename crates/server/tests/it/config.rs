@@ -1,0 +1,120 @@
+//! The configuration: layers, origins, faults, profiles, and the pages that are made from it.
+
+mod arbitrary;
+mod faults;
+mod pages;
+
+use oncebox::mailbox::MailboxSettings;
+use oncebox_server::config::{Config, Listen, Loaded, Origin, Problems, Profile, Sources, load};
+
+fn sources(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
+    let owned = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let mut sources = Sources::default();
+    sources.file = Some(("oncebox.toml".into(), file.to_owned()));
+    sources.environment = owned(environment);
+    sources.flags = owned(flags);
+    sources
+}
+
+fn read(file: &str) -> Result<Loaded, Problems> {
+    load(&sources(file, &[], &[]))
+}
+
+/// Holds: MBX-C-12, MBX-P-9.
+#[test]
+fn nothing_said_gives_the_defaults() {
+    let loaded = load(&Sources::default()).unwrap();
+    let config = loaded.config;
+    assert_eq!(config, Config::default());
+    assert_eq!(config.mailbox, MailboxSettings::default());
+    assert_eq!(config.listen.iter().map(Listen::to_string).collect::<Vec<_>>(), ["127.0.0.1:7420"]);
+    assert_eq!((config.profile, config.amnesia), (Profile::Macronode, false));
+    assert_eq!(config.store, "embedded:./oncebox-data");
+    let days = |duration: std::time::Duration| duration.as_secs() / 86_400;
+    let retention = [config.retention.seen, config.retention.dead, config.retention.dlq].map(days);
+    assert_eq!((retention, days(config.ledger.keep)), ([30, 30, 14], 7));
+    assert_eq!(loaded.warnings, [""; 0]);
+}
+
+#[test]
+fn the_later_source_wins_and_is_remembered() {
+    let file = "[mailbox]\nshards = 1\nattempts_max = 7\nmessages_default = 3\n";
+    let environment =
+        [("oncebox__Mailbox__SHARDS", "2"), ("ONCEBOX__MAILBOX__ATTEMPTS_MAX", "8"), ("PATH", "x")];
+    let loaded =
+        load(&sources(file, &environment, &[("mailbox.shards", "3"), ("mailbox.shards", "4")])).unwrap();
+    let mailbox = &loaded.config.mailbox;
+    assert_eq!((mailbox.shards, mailbox.attempts_max, mailbox.messages_default), (4, 8, 3));
+    for (name, origin) in [
+        ("mailbox.shards", Origin::Flag),
+        ("mailbox.attempts_max", Origin::Variable("ONCEBOX__MAILBOX__ATTEMPTS_MAX".to_owned())),
+        ("mailbox.messages_default", Origin::File { path: "oncebox.toml".into(), line: 4 }),
+        ("mailbox.backoff_max", Origin::Default),
+    ] {
+        assert_eq!(loaded.origins.of(name), origin, "{name}");
+    }
+}
+
+#[test]
+fn lists_come_from_every_source() {
+    let expected = ["127.0.0.1:7420", "unix:/tmp/x.sock"];
+    let shown = |loaded: Loaded| loaded.config.listen.iter().map(Listen::to_string).collect::<Vec<_>>();
+    let file = "listen = [\"localhost:7420\", 'unix:/tmp/x.sock']";
+    assert_eq!(shown(read(file).unwrap()), expected);
+    let text = "127.0.0.1:7420, unix:/tmp/x.sock";
+    assert_eq!(shown(load(&sources("", &[("ONCEBOX__LISTEN", text)], &[])).unwrap()), expected);
+    assert_eq!(shown(load(&sources("", &[], &[("listen", text)])).unwrap()), expected);
+}
+
+/// Holds: MBX-P-9.
+#[test]
+fn a_topic_has_its_own_settings_and_the_rest_from_all_topics() {
+    let file =
+        "[mailbox.topics.\"orders.eu\"]\nreplay_window = \"10m\"\n[mailbox.topic]\nready_keep = \"3d\"\n";
+    let flag = [("mailbox.topics.orders.eu.payload_bytes_max", "2KiB")];
+    let loaded = load(&sources(file, &[], &flag)).unwrap();
+    let topic = &loaded.config.mailbox.topics["orders.eu"];
+    assert_eq!((topic.replay_window.as_secs(), topic.ready_keep.as_secs()), (600, 3 * 86_400));
+    assert_eq!(topic.payload_bytes_max, 2048);
+    assert_eq!(loaded.config.mailbox.topic.replay_window.as_secs(), 300);
+    assert_eq!(loaded.config.mailbox.topics.len(), 1);
+}
+
+/// Holds: MBX-C-7.
+#[test]
+fn the_profile_decides_what_is_kept() {
+    for (file, amnesia, store, warnings) in [
+        ("", false, "embedded:./oncebox-data", 0),
+        ("profile = 'micronode'", true, "memory:", 0),
+        ("profile = 'micronode'\namnesia = false", false, "embedded:./oncebox-data", 0),
+        ("profile = 'micronode'\namnesia = false\nstore = 'embedded:./x'", false, "embedded:./x", 0),
+        ("profile = 'micronode'\nstore = 'memory:?messages_max=9'", true, "memory:?messages_max=9", 0),
+        ("amnesia = true", true, "memory:", 1),
+        ("store = 'memory:'", false, "memory:", 1),
+    ] {
+        let loaded = read(file).unwrap();
+        assert_eq!((loaded.config.amnesia, loaded.config.store.as_str()), (amnesia, store), "{file}");
+        assert_eq!(loaded.warnings.len(), warnings, "{file}");
+    }
+    let warnings = load(&sources("", &[], &[("amnesia", "true")])).unwrap().warnings;
+    assert_eq!(
+        warnings,
+        ["amnesia (command line) is on: all messages, dead letters too, are gone when the process ends"]
+    );
+}
+
+/// Holds: MBX-C-7.
+#[test]
+fn amnesia_and_a_store_on_disk_do_not_go_together() {
+    let flag = [("amnesia", "true")];
+    let problems = load(&sources("store = 'embedded:./x'", &[], &flag)).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "store (oncebox.toml, line 1) is `embedded:./x`, but amnesia (command line) keeps nothing on disk: \
+         write `memory:`, or set amnesia to false"
+    );
+    let problems = read("store = 'embedded:./x'\nprofile = 'micronode'").unwrap_err();
+    assert!(problems.to_string().contains("amnesia (follows from profile)"), "{problems}");
+}

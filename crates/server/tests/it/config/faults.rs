@@ -1,0 +1,206 @@
+//! What is told of a configuration that is wrong.
+
+use super::{load, read, sources};
+
+fn told(file: &str) -> Vec<String> {
+    read(file).map(drop).unwrap_err().iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_fault_names_the_setting_its_place_and_what_to_do() {
+    for (file, expected) in [
+        (
+            "\n\n\n\n\n[mailbox]\nglobal_in_flight = 10\n",
+            "mailbox.global_in_flight (oncebox.toml, line 7) is 10, below shard_capacity (4096): raise it",
+        ),
+        (
+            "mailbox.shard_capacity = 9000",
+            "mailbox.global_in_flight (default) is 8192, below shard_capacity (9000, oncebox.toml, line 1): \
+             raise it, or lower shard_capacity",
+        ),
+        (
+            "[mailbox.topics.orders]\nreplay_window = '9s'",
+            "mailbox.topics.orders.replay_window (oncebox.toml, line 2) is 9s, below twice \
+             mailbox.visibility_default (5s): raise it",
+        ),
+        (
+            "http.body_bytes_max = '1MiB'",
+            "http.body_bytes_max (oncebox.toml, line 1) is 1MiB, below the base64 of \
+             mailbox.topic.payload_bytes_max (1MiB) with 4KiB around it: raise it",
+        ),
+        (
+            "http.connections_max = 0",
+            "http.connections_max (oncebox.toml, line 1) is 0, the least is 1: raise it",
+        ),
+        (
+            "retention.dlq = '1000d'",
+            "retention.dlq (oncebox.toml, line 1) is 1000d, the most is 365d: lower it",
+        ),
+        ("ledger.keep = '1h'", "ledger.keep (oncebox.toml, line 1) is 1h, the least is 7d: raise it"),
+        (
+            "http.wait_max = 5",
+            "http.wait_max (oncebox.toml, line 1) is 5: write a duration with its unit, as in \"250ms\", \"5s\", \
+             \"10m\", \"1h\", \"7d\"",
+        ),
+        (
+            "mailbox.shards = '8'",
+            "mailbox.shards (oncebox.toml, line 1) is the text `8`: write a whole number, as in 16",
+        ),
+        (
+            "profile = 'nanonode'",
+            "profile (oncebox.toml, line 1) is the text `nanonode`: write \"macronode\" or \"micronode\"",
+        ),
+        (
+            "log.level = 'inof'",
+            "log.level (oncebox.toml, line 1) holds `inof`, which is no level: write off, error, warn, info, debug, \
+             trace or TARGET=LEVEL",
+        ),
+        (
+            "listen = ['0.0.0.0:7420']",
+            "listen (oncebox.toml, line 1) holds `0.0.0.0:7420`, which other machines can reach: there are no \
+             capabilities yet, so whoever reaches the port could read all; use a loopback address, a unix socket, \
+             or a proxy on the same machine",
+        ),
+    ] {
+        assert_eq!(told(file), [expected], "{file}");
+    }
+}
+
+#[test]
+fn an_unknown_name_is_a_fault_with_a_suggestion() {
+    for (file, expected) in [
+        (
+            "mailbox.shard = 8",
+            "mailbox.shard (oncebox.toml, line 1) is no setting: did you mean mailbox.shards?",
+        ),
+        ("[mailbx]\nshards = 8", "mailbx (oncebox.toml, line 1) is no section: did you mean mailbox?"),
+        (
+            "\"mailbox.shards\" = 8",
+            "\"mailbox.shards\" (oncebox.toml, line 1) is no setting: did you mean mailbox.shards?",
+        ),
+        (
+            "[mailbox.topic.orders]\nready_keep = '1d'",
+            "mailbox.topic.orders (oncebox.toml, line 1) is no section: did you mean mailbox.topics.orders?",
+        ),
+        (
+            "http = 3",
+            "http (oncebox.toml, line 1) is a section: name a setting in it, as in http.connections_max",
+        ),
+        (
+            "weather = 'fine'",
+            "weather (oncebox.toml, line 1) is no setting: remove it, or find its name in the configuration reference",
+        ),
+    ] {
+        assert_eq!(told(file), [expected], "{file}");
+    }
+    let environment = [
+        ("ONCEBOX__MAILBOX__SHARD", "8"),
+        ("ONCEBOX__MAILBOX__TOPICS__ORDERS__READY_KEEP", "1d"),
+        ("ONCEBOX__STORE", "memory:"),
+        ("oncebox__store", "memory:"),
+    ];
+    let problems = load(&sources("", &environment, &[("mailbox", "8")])).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "mailbox.shard (variable ONCEBOX__MAILBOX__SHARD) is no setting: did you mean ONCEBOX__MAILBOX__SHARDS?\n\
+         mailbox.topics.orders.ready_keep (variable ONCEBOX__MAILBOX__TOPICS__ORDERS__READY_KEEP) cannot be set by a \
+         variable, which does not know upper from lower case: use the file\n\
+         store (variable oncebox__store) is set by ONCEBOX__STORE too: remove one of them\n\
+         mailbox (command line) is a section: name a setting in it, as in mailbox.shards"
+    );
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let file = "listen = ['0.0.0.0:1', 'x']\nlog.level = ','\nhttp.wait_max = 'soon'\nbogus = 1\n\
+                mailbox.backoff_base = '2m'\nhttp.batch_bytes_max = 'x'\nhttp.bodies_bytes_max = '1KiB'\n";
+    let problems =
+        load(&sources(file, &[("ONCEBOX__AMNESIA", "yes")], &[("mailbox.shards", "-1")])).unwrap_err();
+    let starts: Vec<String> =
+        problems.iter().map(|text| text.split(' ').next().unwrap_or_default().to_owned()).collect();
+    // Of bodies_bytes_max nothing can be said while batch_bytes_max is unknown.
+    let mut expected = vec![
+        "bogus",
+        "listen",
+        "listen",
+        "log.level",
+        "http.wait_max",
+        "http.batch_bytes_max",
+        "amnesia",
+        "mailbox.shards",
+        "mailbox.backoff_max",
+    ];
+    let mut starts: Vec<&str> = starts.iter().map(String::as_str).collect();
+    starts.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(starts, expected, "{problems}");
+}
+
+#[test]
+fn the_number_of_faults_and_topics_is_bounded() {
+    let lines: Vec<String> = (0..150).map(|number| format!("unknown{number} = 1")).collect();
+    let problems = read(&lines.join("\n")).unwrap_err();
+    assert_eq!(problems.iter().count(), 100);
+    assert!(problems.to_string().ends_with("\nand 50 more"), "{problems}");
+    let lines: Vec<String> =
+        (0..1_005).map(|number| format!("mailbox.topics.t{number}.ready_keep = '1d'")).collect();
+    let told = told(&lines.join("\n"));
+    assert!(told.len() == 1 && told[0].contains("is for topic 1001, the most is 1000"), "{told:?}");
+    let file = format!("# {}", "x".repeat(1024 * 1024));
+    assert!(read(&file).is_err());
+}
+
+#[test]
+fn a_topic_that_no_message_can_have_is_a_fault() {
+    let told = told("mailbox.topics.\"\".ready_keep = '1d'\nmailbox.topics.\"a\\u0000\".ready_keep = '1d'");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|text| text.contains("is for no topic")), "{told:?}");
+}
+
+/// What the parser guesses from the rest of a broken line is not told, nor what would follow from its absence.
+#[test]
+fn broken_toml_is_told_once_with_its_line() {
+    for (file, line) in [
+        ("[log]\nlevel = \"info\n", 2),
+        ("[log]\nlevel info\n", 2),
+        ("amnesia = false\namnesia = true\n", 2),
+        ("listen = [\n", 1),
+        ("store = one two three", 1),
+        ("[mailbox]\nshard_capacity = 9000\nglobal_in_flight = 9000x\n", 3),
+    ] {
+        let told = told(file);
+        let start = format!("oncebox.toml, line {line}: ");
+        assert!(told.len() == 1 && told[0].starts_with(&start), "{file}: {told:?}");
+    }
+}
+
+/// Whatever is wrong with it, and wherever it stands.
+#[test]
+fn a_password_is_never_told() {
+    let url = "postgres://user:hidden@host/db";
+    for file in [
+        format!("store = '{url}'"),
+        format!("store = {url}"),
+        format!("store = \"{url}"),
+        format!("store = ['{url}']"),
+        format!("store '{url}'"),
+        format!("{url} = 1"),
+        format!("'{url}' = 1"),
+        format!("['{url}']\na = 1"),
+        format!("listen = ['{url}']"),
+        format!("log.level = '{url}'"),
+        format!("profile = '{url}'"),
+        format!("store = {{ url = '{url}' }}"),
+        format!("[store]\nurl = '{url}'"),
+    ] {
+        let problems = read(&file).map(drop).unwrap_err();
+        assert!(!problems.to_string().contains("hidden"), "{file}\n{problems}");
+    }
+    assert_eq!(
+        told(&format!("store = '{url}'")),
+        [
+            "store (oncebox.toml, line 1) is `postgres://user:***@host/db`, which cannot be opened: use `memory:` or \
+          `embedded:DIRECTORY`"
+        ]
+    );
+}

@@ -1,0 +1,4 @@
+//! The server as its operator sees it.
+
+#[cfg(test)]
+mod config;
