@@ -31,9 +31,9 @@ pub use message::{
 pub use payload::{Omitted, Payload, PayloadHandle};
 pub use port::{
     Accepted, Action, AttemptCount, Batch, Begin, Begun, Bound, Budget, Capabilities, Claim, Counts, Cursor,
-    Delivery, Direction, Extended, Extension, Interest, Observed, Operated, Order, Page, PageSize, Query,
-    ReadyTopics, Receipt, Scope, Settled, Settlement, Sighting, Store, StoreExt, Topics, Upkept, Usage,
-    Verdict, VerdictKind, Wakeups, Worked,
+    Deaths, Delivery, Direction, Extended, Extension, Interest, Observed, Operated, Order, Page, PageSize,
+    Query, ReadyTopics, Receipt, Scope, Settled, Settlement, Sighting, Store, StoreExt, Topics, Upkept,
+    Usage, Verdict, VerdictKind, Wakeups, Worked,
 };
 pub use retry::{Backoff, Growth, Jitter};
 pub use text::{Id, Partition, Source, Topic};

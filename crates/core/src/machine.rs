@@ -13,6 +13,7 @@ mod claim;
 mod content;
 mod counts;
 mod enact;
+mod ended;
 mod evict;
 mod index;
 mod keys;
@@ -46,6 +47,7 @@ use crate::payload::{Payload, PayloadHandle};
 use crate::time::Timestamp;
 use arena::{Arena, Slot};
 use counts::Tally;
+use ended::Ended;
 use keys::Keys;
 use lanes::Lanes;
 use message::Message;
@@ -84,12 +86,6 @@ pub struct Turn<'a, P = Payload> {
     pub ids: &'a mut dyn IdSource,
     /// Told every effect before it is enacted.
     pub journal: &'a mut dyn Journal<P>,
-}
-
-#[derive(Default)]
-struct Ended {
-    lapsed: u64,
-    expired: u64,
 }
 
 /// All messages and keys of a store, in memory.

@@ -19,7 +19,7 @@ pub use intake::{Accepted, Begin, Begun, Observed, Receipt, Sighting};
 pub use operator::{
     Action, AttemptCount, Counts, Cursor, Direction, Operated, Order, Page, PageSize, Query, Scope,
 };
-pub use upkeep::{Budget, Upkept};
+pub use upkeep::{Budget, Deaths, Upkept};
 pub use watch::{Bound, ReadyTopics, Usage};
 pub use work::{
     Batch, Claim, Delivery, Extended, Extension, Settled, Settlement, Topics, Verdict, VerdictKind, Worked,

@@ -67,7 +67,7 @@ pub use health::{Finding, Health, Level};
 pub use inbox::{Inbox, Mark, Outcome, Receipt, Sighting};
 pub use message::{Message, Moment};
 pub use oncebox_core::{
-    Attributes, Backoff, Bound, CallerHash, Capabilities, Clock, Content, Counts, Cursor, DeadReason,
+    Attributes, Backoff, Bound, CallerHash, Capabilities, Clock, Content, Counts, Cursor, DeadReason, Deaths,
     Delivery, Direction, Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id,
     Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner,
     Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Ref, RequestId, Rng, Settled,

@@ -103,21 +103,29 @@ impl Mailbox {
         }
     }
 
-    /// Takes many in, in order, with one outcome each.
+    /// Takes many in, in order, with one outcome each: one that is wrong does not keep the others out.
     pub async fn send_all(
         &self,
         parcels: impl IntoIterator<Item = Parcel>,
     ) -> Result<Vec<Result<Sent, Error>>, Error> {
-        let prepared =
-            parcels.into_iter().map(|parcel| self.prepare(parcel)).collect::<Result<Vec<_>, _>>()?;
-        let messages: Vec<_> =
-            prepared.iter().filter_map(|prepared| prepared.as_ref().ok().cloned()).collect();
-        let mut accepted = self.shared.store.accept(&messages).await?.into_iter();
-        let sent = prepared.into_iter().map(|prepared| match prepared {
-            Err(refused) => Ok(refused),
-            Ok(_) => accepted.next().map_or_else(|| unreachable!("a store gives one outcome per item"), sent),
+        let mut messages = Vec::new();
+        let prepared = parcels.into_iter().map(|parcel| match self.prepare(parcel) {
+            Ok(Ok(message)) => {
+                messages.push(message);
+                None
+            }
+            Ok(Err(refused)) => Some(Ok(refused)),
+            Err(error) => Some(Err(error)),
         });
-        Ok(sent.collect())
+        let prepared: Vec<_> = prepared.collect();
+        let mut accepted = self.shared.store.accept(&messages).await?.into_iter();
+        let outcomes = prepared.into_iter().map(|refused| {
+            refused.unwrap_or_else(|| match accepted.next() {
+                Some(accepted) => sent(accepted),
+                None => unreachable!("a store gives one outcome per item"),
+            })
+        });
+        Ok(outcomes.collect())
     }
 
     /// The message to be stored, or why it is not.

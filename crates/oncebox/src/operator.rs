@@ -91,6 +91,11 @@ impl Operator {
         self.order_one(target.into(), Action::Erase).await
     }
 
+    /// The same for many, one outcome each, in order.
+    pub async fn erase_all(&self, targets: &[Ref]) -> Result<Vec<Operated>, Error> {
+        self.order(self.with_errors(targets).await?, &Action::Erase).await
+    }
+
     /// Erases all that match: those that were there when it began, up to the filter's limit.
     pub async fn purge(&self, filter: &Filter) -> Result<Sweep, Error> {
         self.sweep(filter, Some(&Action::Erase)).await

@@ -31,6 +31,8 @@ pub mod names {
     pub const LAPSED: &str = "oncebox_leases_lapsed_total";
     /// Messages that expired.
     pub const EXPIRED: &str = "oncebox_expired_total";
+    /// Messages that became Dead, by `reason`.
+    pub const DIED: &str = "oncebox_died_total";
     /// Messages that upkeep forgot.
     pub const FORGOTTEN: &str = "oncebox_forgotten_total";
 }
@@ -111,6 +113,9 @@ pub(crate) fn call_failed(call: &'static str) {
 pub(crate) fn upkept(upkept: &oncebox_core::Upkept) {
     counter!(names::LAPSED).increment(upkept.lapsed);
     counter!(names::EXPIRED).increment(upkept.expired);
+    for deaths in &upkept.died {
+        counter!(names::DIED, "reason" => deaths.reason.as_str()).increment(deaths.count);
+    }
     counter!(names::FORGOTTEN).increment(upkept.forgotten);
 }
 

@@ -29,25 +29,38 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// Safe to run in every process at once. A [`crate::Worker`] brings its own; run it by hand where messages are only taken
 /// in.
-pub struct Upkeep(Arc<Shared>);
+pub struct Upkeep {
+    shared: Arc<Shared>,
+    told: Option<Listener>,
+}
+
+type Listener = Box<dyn Fn(&Upkept) + Send + Sync>;
 
 impl Upkeep {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
+        Self { shared, told: None }
+    }
+
+    /// Tells what each piece did, for metrics say.
+    #[must_use]
+    pub fn on_upkept(mut self, told: impl Fn(&Upkept) + Send + Sync + 'static) -> Self {
+        self.told = Some(Box::new(told));
+        self
     }
 
     /// Does what is due now, in bounded pieces, and gives back the sum.
     pub async fn run_once(&self) -> Result<Upkept, Error> {
         let mut sum = Upkept::default();
         loop {
-            let Upkept { lapsed, expired, forgotten, next_due } = self.piece().await?;
+            let Upkept { lapsed, expired, died, forgotten, next_due } = self.piece().await?;
             sum.lapsed += lapsed;
             sum.expired += expired;
+            sum.died.extend(died);
             sum.forgotten += forgotten;
             // Our clock may be ahead of the store's, which decides: what it leaves as it was is not due yet.
             let unmoved = lapsed + expired + forgotten == 0 && next_due == sum.next_due;
             sum.next_due = next_due;
-            if unmoved || next_due.is_none_or(|due| due > self.0.clock.now()) {
+            if unmoved || next_due.is_none_or(|due| due > self.shared.clock.now()) {
                 return Ok(sum);
             }
             tokio::task::yield_now().await;
@@ -56,16 +69,19 @@ impl Upkeep {
 
     async fn piece(&self) -> Result<Upkept, Error> {
         let mut budget = Budget::new(ITEMS_MAX);
-        budget.seen_keep = self.0.settings.seen_keep;
-        budget.dead_keep = self.0.settings.dead_keep;
-        budget.dlq_keep = self.0.settings.dlq_keep;
-        let answer = tokio::time::timeout(CALL_TIMEOUT, self.0.store.upkeep(budget)).await;
+        budget.seen_keep = self.shared.settings.seen_keep;
+        budget.dead_keep = self.shared.settings.dead_keep;
+        budget.dlq_keep = self.shared.settings.dlq_keep;
+        let answer = tokio::time::timeout(CALL_TIMEOUT, self.shared.store.upkeep(budget)).await;
         let upkept = answer.unwrap_or_else(|_| {
             Err(Error::new(Kind::Unavailable, format!("the store did not answer within {CALL_TIMEOUT:?}")))
         })?;
         telemetry::upkept(&upkept);
-        let Upkept { lapsed, expired, forgotten, .. } = upkept;
-        let store = &self.0.name;
+        if let Some(told) = &self.told {
+            told(&upkept);
+        }
+        let &Upkept { lapsed, expired, forgotten, .. } = &upkept;
+        let store = &self.shared.name;
         if lapsed > 0 {
             info!(%store, reaped = lapsed, "reaped leases that had ended");
         }
@@ -79,7 +95,7 @@ impl Upkeep {
     /// again.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
-        let pulse = self.0.pulses.start("upkeep");
+        let pulse = self.shared.pulses.start("upkeep");
         loop {
             let pause = tokio::select! {
                 biased;
@@ -99,12 +115,12 @@ impl Upkeep {
     async fn round(&self, pulse: &Pulse) -> Option<Duration> {
         pulse.turned();
         // Processes that started together drift apart.
-        let usual = INTERVAL.mul_f64(0.75 + self.0.fraction() / 4.0);
+        let usual = INTERVAL.mul_f64(0.75 + self.shared.fraction() / 4.0);
         match self.run_once().await {
             Ok(upkept) => {
                 pulse.passed("upkeep");
                 self.warn_of_unhandled().await;
-                let due = upkept.next_due.map(|due| due.since(self.0.clock.now()));
+                let due = upkept.next_due.map(|due| due.since(self.shared.clock.now()));
                 Some(match due {
                     Some(Duration::ZERO) => CLOCKS_APART,
                     Some(due) => due.min(usual),
@@ -115,7 +131,7 @@ impl Upkeep {
             Err(error) => {
                 pulse.failed("upkeep", &error);
                 telemetry::call_failed("upkeep");
-                warn!(store = %self.0.name, %error, "upkeep failed");
+                warn!(store = %self.shared.name, %error, "upkeep failed");
                 Some(usual)
             }
         }
@@ -123,16 +139,16 @@ impl Upkeep {
 
     /// Once a minute per ready topic that nobody here handles (SPEC rule 15).
     async fn warn_of_unhandled(&self) {
-        if !self.0.unhandled.is_due(Instant::now()) {
+        if !self.shared.unhandled.is_due(Instant::now()) {
             return;
         }
         let call = tokio::time::timeout(CALL_TIMEOUT, async {
-            self.0.store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await
+            self.shared.store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await
         });
         let Ok(Ok(ready)) = call.await else { return };
-        let unhandled = ready.into_iter().filter(|topic| !self.0.handled.contains(topic));
-        for topic in self.0.unhandled.new_among(unhandled, Instant::now()) {
-            warn!(store = %self.0.name, %topic, "messages are ready that no worker of this process handles");
+        let unhandled = ready.into_iter().filter(|topic| !self.shared.handled.contains(topic));
+        for topic in self.shared.unhandled.new_among(unhandled, Instant::now()) {
+            warn!(store = %self.shared.name, %topic, "messages are ready that no worker of this process handles");
         }
     }
 }

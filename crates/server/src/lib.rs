@@ -1,3 +1,13 @@
 //! The server: its configuration, its doors, its telemetry.
 
 pub mod config;
+pub mod log;
+pub mod meters;
+
+mod http;
+mod net;
+mod run;
+mod scrape;
+
+pub use http::document;
+pub use run::{Error, Server};

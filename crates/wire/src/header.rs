@@ -25,6 +25,8 @@ pub const PAYLOAD_HASH: &str = "x-payload-hash";
 pub const ATTRS: &str = "x-attrs";
 /// The message's id.
 pub const MSG_ID: &str = "x-msg-id";
+/// What ties the message to what it belongs to; [`CORR_ID`] is the request's.
+pub const MSG_CORR_ID: &str = "x-msg-corr-id";
 /// What to acknowledge the delivery with.
 pub const RECEIPT: &str = "x-receipt";
 /// Which delivery it is, from 1.

@@ -265,6 +265,8 @@ impl<P: PayloadHandle> Machine<P> {
 
     fn die(&mut self, slot: Slot, reason: DeadReason) {
         let message = &mut self.messages[slot];
+        let topic = message.lane.some().map(|lane| self.lanes.topic(lane).clone());
+        self.ended.note_death(message.key.namespace, topic, reason);
         message.state = State::Dead;
         message.dead = Some(reason);
         message.finished_at = self.now;

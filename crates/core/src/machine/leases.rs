@@ -1,6 +1,7 @@
 //! Leases: extension, the end of a grant, and the rule that they come back after a restart.
 
 use super::arena::Slot;
+use super::ended::Ended;
 use super::{Effect, Machine, Turn};
 use crate::id::{Fence, Number};
 use crate::key::Namespace;
@@ -82,6 +83,8 @@ impl<P: PayloadHandle> Machine<P> {
     /// Deliveries that are out now were given out before the restart, and bound how far their mailbox lanes run ahead of
     /// them.
     pub fn resume(&mut self, resume: Resume) {
+        // What the journal told has been told before.
+        self.ended = Ended::default();
         // What time has brought in between still happens at its own instant.
         let pending = self.timers.next().unwrap_or(Timestamp::NEVER);
         self.now = self.now.max(resume.now.min(pending));

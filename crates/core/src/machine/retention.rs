@@ -125,7 +125,8 @@ impl<P: PayloadHandle> Machine<P> {
             }
         }
         let ended = std::mem::take(&mut self.ended);
-        Upkept { lapsed: ended.lapsed, expired: ended.expired, forgotten, next_due: self.next_due(budget) }
+        let (lapsed, expired, next_due) = (ended.lapsed, ended.expired, self.next_due(budget));
+        Upkept { lapsed, expired, died: ended.deaths(), forgotten, next_due }
     }
 
     /// Moves messages that need no longer be kept to where the retention finds them.

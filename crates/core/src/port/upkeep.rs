@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::key::Namespace;
+use crate::message::DeadReason;
+use crate::text::Topic;
 use crate::time::Timestamp;
 
 /// How much one call of upkeep may do, and what it may forget.
@@ -28,13 +31,28 @@ impl Budget {
     }
 }
 
+/// Messages that became Dead, alike in what is told here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deaths {
+    /// Of this namespace.
+    pub namespace: Namespace,
+    /// With content of this topic; none if they had no content, or there are too many topics to tell apart.
+    pub topic: Option<Topic>,
+    /// Why.
+    pub reason: DeadReason,
+    /// How many.
+    pub count: u64,
+}
+
 /// What one call of upkeep did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Upkept {
     /// Leases that ended by themselves since the last upkeep, whichever call noticed.
     pub lapsed: u64,
     /// Messages that expired since the last upkeep, whichever call noticed.
     pub expired: u64,
+    /// Messages that became Dead since the last upkeep, whichever call made them so.
+    pub died: Vec<Deaths>,
     /// Messages that this call forgot.
     pub forgotten: u64,
     /// When there is something to do again, as far as is known now: not later than now if the budget ran out, none if

@@ -15,7 +15,8 @@ const LENGTH: usize = 26;
 pub struct MsgId(Uid);
 
 impl MsgId {
-    pub(super) fn uid(self) -> Uid {
+    /// The same identity, as everywhere else.
+    pub fn uid(self) -> Uid {
         self.0
     }
 }

@@ -263,6 +263,7 @@ macro_rules! conformance {
                 upkeep_keeps_what_is_not_done
                 dead_messages_are_forgotten_by_their_retention
                 dead_letters_are_forgotten_by_their_own_retention
+                upkeep_tells_what_died
                 seen_keys_are_forgotten_by_their_retention
                 retention_does_not_break_a_receipt
                 retention_does_not_forget_a_settlement

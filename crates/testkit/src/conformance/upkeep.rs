@@ -2,10 +2,11 @@
 
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{
-    Action, Budget, DeadReason, Hold, Namespace, Policy, Query, Settled, Sighting, State, StoreExt, Upkept,
+    Action, Budget, DeadReason, Deaths, Hold, Namespace, Policy, Query, Settled, Sighting, State, StoreExt,
+    Upkept,
 };
 
-use super::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, seconds, sighting};
+use super::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, seconds, sighting, topic};
 use crate::fixture::{Fixture, TestResult};
 
 const BUDGET: Budget = Budget { items_max: 1_000, seen_keep: None, dead_keep: None, dlq_keep: None };
@@ -124,6 +125,29 @@ pub async fn dead_letters_are_forgotten_by_their_own_retention(fixture: Fixture)
     fixture.upkeep(budget).await?;
     assert_eq!(fixture.find(letter.uid).await?, None);
     assert_eq!(fixture.read(dead.uid).await?.state, State::Dead);
+    Ok(())
+}
+
+/// Upkeep tells once which messages became Dead since it ran last, whichever call made them so.
+/// Holds: MBX-I-10, MBX-C-4.
+pub async fn upkeep_tells_what_died(fixture: Fixture) -> TestResult {
+    let letter = fixture.accept(&mail("1")).await?;
+    let expires = fixture.now().await.after(seconds(5));
+    fixture.accept_all(&[message("2"), message("3").expires(expires)]).await?;
+    fixture.change(letter.uid, Action::Cancel).await?;
+    let failed = fixture.take().await?.fail(None);
+    fixture.settle(failed).await?;
+    fixture.pass(seconds(5)).await;
+    let mut died = fixture.store.upkeep(BUDGET).await?.died;
+    died.sort_by_key(|deaths| deaths.reason);
+    let deaths = |namespace, reason| Deaths { namespace, topic: Some(topic("orders")), reason, count: 1 };
+    let expected = [
+        deaths(Namespace::Inbox, DeadReason::Failed),
+        deaths(Namespace::Inbox, DeadReason::Expired),
+        deaths(Namespace::Mailbox, DeadReason::Cancelled),
+    ];
+    assert_eq!(died, expected);
+    assert_eq!(fixture.store.upkeep(BUDGET).await?.died, []);
     Ok(())
 }
 

@@ -1,0 +1,90 @@
+//! The doors over HTTP.
+
+mod app;
+mod body;
+mod dlq;
+mod gate;
+mod health;
+mod json;
+mod ledger;
+mod mailbox;
+mod openapi;
+mod operator;
+mod page;
+mod refusal;
+mod segment;
+mod view;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::get;
+use oncebox_wire::{Code, ErrorBody, Problem, path};
+use tokio::time::Instant;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+pub(crate) use app::App;
+pub(crate) use gate::{Door, Gate};
+use openapi::Documents;
+use refusal::Refusal;
+
+/// What the document says beside the routes.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Oncebox",
+        description = "A durable, idempotent inbox: mailbox, ledger and operator's door over HTTP."
+    ),
+    components(schemas(ErrorBody, Problem, Code, oncebox_wire::mailbox::Envelope))
+)]
+struct Document;
+
+/// The description of all doors.
+pub fn document() -> utoipa::openapi::OpenApi {
+    routes().1
+}
+
+fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(mailbox::routes())
+        .merge(dlq::routes())
+        .merge(ledger::routes())
+        .merge(operator::routes())
+        .merge(health::routes())
+        .split_for_parts()
+}
+
+/// All doors, behind the gate.
+pub(crate) fn gate(app: App) -> Gate {
+    let (doors, document) = routes();
+    let documents = Router::new()
+        .route(path::OPENAPI, get(openapi::json))
+        .route(path::DOCS, get(openapi::docs))
+        .with_state(Documents::new(&document));
+    let router = doors
+        .merge(ledger::keys_like_paths())
+        .route_layer(from_fn_with_state(app.clone(), measure))
+        .with_state(app.clone())
+        .merge(documents)
+        .fallback(async || Refusal::new(Code::NotFound, "there is no such path: see /docs"))
+        .method_not_allowed_fallback(async || {
+            Refusal::new(Code::Method, "the path knows other methods: see /docs")
+        });
+    Gate::new(app, router)
+}
+
+/// Counts and times what a route answers.
+async fn measure(State(app): State<App>, route: MatchedPath, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let method = match request.method().as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "HEAD" => "HEAD",
+        _ => "other",
+    };
+    let response = next.run(request).await;
+    app.meters.route(route.as_str()).answered(method, response.status().as_u16(), began.elapsed());
+    response
+}

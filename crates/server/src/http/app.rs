@@ -1,0 +1,93 @@
+//! What all doors share.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use oncebox::ledger::Ledger;
+use oncebox::mailbox::Mailbox;
+use oncebox::{Clock, Namespace, Oncebox, Operator, Rng};
+use oncebox_core::Uid;
+use oncebox_system::{SystemClock, SystemRng};
+use tokio_util::sync::CancellationToken;
+
+use super::body::Room;
+use super::refusal::Refusal;
+use crate::config::Config;
+use crate::meters::Meters;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) oncebox: Oncebox,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) ledger: Ledger,
+    pub(crate) room: Room,
+    pub(crate) meters: Meters,
+    pub(crate) metrics: PrometheusHandle,
+    /// Set when the server is about to stop: long waits end, nothing more is taken in.
+    pub(crate) stopping: CancellationToken,
+    clock: SystemClock,
+    rng: Mutex<SystemRng>,
+}
+
+impl Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl App {
+    pub(crate) fn new(
+        config: Config,
+        oncebox: Oncebox,
+        meters: Meters,
+        metrics: PrometheusHandle,
+        stopping: CancellationToken,
+    ) -> Result<Self, oncebox::Error> {
+        let mailbox = oncebox.mailbox(config.mailbox.clone())?;
+        let ledger = oncebox.ledger();
+        let room = Room::new(config.http.bodies_bytes_max, config.http.body_timeout);
+        let (clock, rng) = (SystemClock::default(), Mutex::new(SystemRng::default()));
+        Ok(Self(Arc::new(Inner {
+            config,
+            oncebox,
+            mailbox,
+            ledger,
+            room,
+            meters,
+            metrics,
+            stopping,
+            clock,
+            rng,
+        })))
+    }
+
+    /// A new correlation id.
+    pub(super) fn corr_id(&self) -> Uid {
+        // Nothing here can panic halfway: what is found is whole.
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let random = (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64());
+        Uid::v7(self.clock.now(), random)
+    }
+
+    /// How long a request may wait, if it asks for so long.
+    pub(super) fn wait(&self, wait_ms: Option<u64>) -> Result<Duration, Refusal> {
+        let (wait, most) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.config.http.wait_max);
+        if wait > most {
+            return Err(Refusal::schema(format!("wait_ms is over the most, which is {}", most.as_millis())));
+        }
+        Ok(wait)
+    }
+
+    /// An operator of one face of the store.
+    pub(crate) fn operator(&self, namespace: Namespace, actor: &str) -> Operator {
+        self.oncebox.operator(actor).of(namespace)
+    }
+}

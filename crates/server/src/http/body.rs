@@ -1,0 +1,170 @@
+//! Bodies: bounded before they are read, read in bounded time, and never more of them at once than fit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use oncebox_wire::Code;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::json;
+use super::refusal::Refusal;
+
+/// Bodies up to this size are bounded by the number of connections alone.
+const SMALL_BYTES: usize = 64 * 1024;
+/// The unit that room is counted in.
+const UNIT_BYTES: usize = 1024;
+
+/// What a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    Bytes,
+}
+
+/// Room for bodies that are being read.
+pub(crate) struct Room {
+    units: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+impl Room {
+    pub(crate) fn new(bytes_max: usize, timeout: Duration) -> Self {
+        let units = (bytes_max / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        Self { units: Arc::new(Semaphore::new(units)), timeout }
+    }
+
+    /// Reads a body of `bytes_max` at most.
+    pub(super) async fn read(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<Bytes, Refusal> {
+        let announced =
+            headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        let expected = announced.unwrap_or(bytes_max);
+        if expected > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        let _permit = self.reserve(expected)?;
+        let until = Instant::now() + self.timeout;
+        let mut body = body;
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        loop {
+            let frame = timeout_at(until, body.frame()).await;
+            let frame = frame.map_err(|_| {
+                Refusal::new(
+                    Code::Timeout,
+                    "the body did not arrive in time: send it faster, or in smaller parts",
+                )
+            })?;
+            let Some(frame) = frame else { break };
+            let frame = frame.map_err(|_| Refusal::schema("the body broke off: send it again"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if first.len() + rest.len() + data.len() > bytes_max {
+                return Err(too_large(bytes_max));
+            }
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+            } else {
+                if rest.is_empty() {
+                    rest.reserve(expected);
+                    rest.extend_from_slice(&std::mem::take(&mut first));
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        if bytes <= SMALL_BYTES {
+            return Ok(None);
+        }
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+        let permit = self.units.clone().try_acquire_many_owned(units);
+        permit.map(Some).map_err(|_| {
+            Refusal::new(
+                Code::Saturated,
+                "too many large requests at once: repeat it later, or send less at a time",
+            )
+        })
+    }
+}
+
+fn too_large(bytes_max: usize) -> Refusal {
+    Refusal::new(
+        Code::FrameTooLarge,
+        format!("the body is larger than {bytes_max} bytes: send less at a time"),
+    )
+}
+
+/// What the request says that its body is. Only what no web page can send unasked is taken.
+pub(super) fn kind(headers: &HeaderMap) -> Result<Kind, Refusal> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = content_type.split(';').next().unwrap_or_default().trim();
+    match name {
+        _ if name.eq_ignore_ascii_case("application/json") => Ok(Kind::Json),
+        _ if name.eq_ignore_ascii_case("application/octet-stream") => Ok(Kind::Bytes),
+        _ => Err(Refusal::schema("the body is not announced as JSON: set `content-type: application/json`")
+            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)),
+    }
+}
+
+/// Reads JSON, and nothing else.
+pub(super) async fn read_json<T: DeserializeOwned>(
+    room: &Room,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<T, Refusal> {
+    if kind(headers)? != Kind::Json {
+        return Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
+            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    json::parse(&room.read(headers, body, bytes_max).await?)
+}
+
+/// The same, where no body at all means the default.
+pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
+    room: &Room,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<T, Refusal> {
+    let bytes = room.read(headers, body, bytes_max).await?;
+    if bytes.is_empty() {
+        return Ok(T::default());
+    }
+    if kind(headers)? != Kind::Json {
+        return Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
+            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    json::parse(&bytes)
+}
+
+/// Answers with JSON.
+pub(super) fn answer(value: &impl Serialize) -> Result<Response, Refusal> {
+    answer_as(StatusCode::OK, value)
+}
+
+/// Answers with JSON and a status.
+pub(super) fn answer_as(status: StatusCode, value: &impl Serialize) -> Result<Response, Refusal> {
+    let json = serde_json::to_vec(value)
+        .map_err(|_| Refusal::new(Code::Unavailable, "the answer could not be written"))?;
+    let mut response = Response::new(Body::from(json));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/json"));
+    Ok(response)
+}

@@ -1,0 +1,67 @@
+//! Dead letters of the mailbox: list, show, reprocess.
+
+use axum::extract::{Path, Request, State};
+use axum::http::Uri;
+use axum::response::Response;
+use oncebox::{MessageState, Namespace, Ref};
+use oncebox_wire as wire;
+use oncebox_wire::operator::{List, ListDead, Message, Page, Reprocess, Show, Sweep, Swept};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::App;
+use super::openapi::Refusals;
+use super::refusal::Refusal;
+use super::{body, operator};
+
+const TAG: &str = "dead letters";
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(reprocess))
+}
+
+/// Lists dead letters, a page at a time.
+#[utoipa::path(
+    get,
+    path = "/v1/dlq",
+    tag = TAG,
+    params(ListDead),
+    responses((status = 200, description = "A page of dead letters.", body = Page), Refusals),
+)]
+async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
+    let ListDead { reason, topic, limit, after } = operator::query(&uri)?;
+    let state = Some(wire::operator::State::Dead);
+    operator::page(&app, List { state, reason, topic, limit, after, ..List::default() }).await
+}
+
+/// Shows a dead letter.
+#[utoipa::path(
+    get,
+    path = "/v1/dlq/{msg_id}",
+    tag = TAG,
+    params(("msg_id" = String, Path, description = "A ULID or a UUID."), Show),
+    responses((status = 200, description = "The dead letter.", body = Message), Refusals),
+)]
+async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, Refusal> {
+    let show: Show = operator::query(&uri)?;
+    operator::answer_one(&app, Ref::Uid(operator::uid(&msg_id)?), show, Some(MessageState::Dead)).await
+}
+
+/// Gives dead letters another chance: those named, or those that match. Their attempts count anew.
+#[utoipa::path(
+    post,
+    path = "/v1/dlq/reprocess",
+    tag = TAG,
+    request_body = Reprocess,
+    responses((status = 200, description = "What it did.", body = Swept), Refusals),
+)]
+async fn reprocess(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let Reprocess { ids, topic, reason, limit, dry_run } =
+        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let sweep = Sweep { ids, topic, reason, limit, dry_run, ..Sweep::default() };
+    let operator = app.operator(Namespace::Mailbox, operator::actor(&parts.headers)?);
+    let swept = operator::redrive_by(&operator, &sweep).await?;
+    app.meters.reprocessed.increment(swept.changed);
+    body::answer(&swept)
+}

@@ -1,0 +1,190 @@
+//! The gate: what every request passes before it is looked at, and every answer before it leaves.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{ACCEPT, CONNECTION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use hyper::body::Incoming;
+use oncebox_core::Uid;
+use oncebox_wire::{Code, header};
+use tower_service::Service;
+
+use super::app::App;
+use super::refusal::{Refusal, Shape};
+
+/// Beyond what a request asks to wait for, it has so long to be answered.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where a connection came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Tcp,
+    Unix,
+}
+
+/// Ties a request to its answer, its message and the logs.
+#[derive(Debug, Clone)]
+pub(super) struct CorrId(HeaderValue);
+
+impl CorrId {
+    pub(super) fn as_str(&self) -> &str {
+        // Whatever it was made of, it is a UUID.
+        self.0.to_str().unwrap_or_default()
+    }
+}
+
+/// All doors behind one gate.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    app: App,
+    router: Router,
+    answer_within: Duration,
+}
+
+impl Gate {
+    pub(crate) fn new(app: App, router: Router) -> Self {
+        let answer_within = app.config.http.wait_max + ANSWER_TIMEOUT;
+        Self { app, router, answer_within }
+    }
+
+    /// Answers a request; whatever happens, there is an answer.
+    pub(crate) async fn answer(&self, request: hyper::Request<Incoming>, door: Door) -> Response {
+        let mut request = request.map(Body::new);
+        let shape = shape(request.headers());
+        let (corr_id, checked) = match corr_id(&self.app, request.headers()) {
+            Ok(corr_id) => (corr_id, check(door, request.headers())),
+            Err(refusal) => (made(&self.app), Err(refusal)),
+        };
+        request.extensions_mut().insert(corr_id.clone());
+        let mut response = match checked {
+            Ok(()) => self.pass(request).await,
+            Err(refusal) => axum::response::IntoResponse::into_response(refusal),
+        };
+        if let Some(refusal) = response.extensions_mut().remove::<Arc<Refusal>>() {
+            self.app.meters.refused(refusal.code);
+            tracing::debug!(corr_id = corr_id.as_str(), code = %refusal.code, "refused");
+            response = refusal.render(corr_id.as_str(), shape);
+        }
+        response.headers_mut().insert(header::CORR_ID, corr_id.0);
+        if self.app.stopping.is_cancelled() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    async fn pass(&self, request: Request) -> Response {
+        let answered = tokio::time::timeout(self.answer_within, self.router.clone().call(request)).await;
+        match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(_) => axum::response::IntoResponse::into_response(Refusal::new(
+                Code::Unavailable,
+                "the store does not answer: whether the request was carried out is unknown, repeat it later",
+            )),
+        }
+    }
+}
+
+/// How refusals are to be shaped.
+fn shape(headers: &HeaderMap) -> Shape {
+    let accepts = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    match accepts {
+        Some(accept) if accept.contains("application/problem+json") => Shape::Problem,
+        _ => Shape::Plain,
+    }
+}
+
+fn made(app: &App) -> CorrId {
+    let text = app.corr_id().to_string();
+    CorrId(HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("")))
+}
+
+/// The correlation id that came, or a new one.
+fn corr_id(app: &App, headers: &HeaderMap) -> Result<CorrId, Refusal> {
+    let Some(given) = headers.get(header::CORR_ID) else { return Ok(made(app)) };
+    let is_uuid = given.to_str().is_ok_and(|text| text.parse::<Uid>().is_ok());
+    if !is_uuid {
+        return Err(Refusal::schema("X-Corr-Id is not a UUID: leave it out, and one is made"));
+    }
+    Ok(CorrId(given.clone()))
+}
+
+/// Without capabilities, everybody who reaches the port is trusted. A web page in a browser of this machine reaches it too, so
+/// what a browser sends on behalf of a page is refused: a foreign name in `Host` (a name that was made to point here), and
+/// any `Origin`.
+fn check(door: Door, headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.contains_key(ORIGIN) {
+        return Err(Refusal::new(
+            Code::CapScope,
+            "web pages may not call this server: it trusts everybody on this machine",
+        ));
+    }
+    let host = headers.get(HOST).map(|host| host.to_str().unwrap_or("?"));
+    match (door, host) {
+        (Door::Unix, _) => Ok(()),
+        (Door::Tcp, Some(host)) if is_local(host) => Ok(()),
+        _ => Err(Refusal::new(
+            Code::CapScope,
+            "this server only answers to `localhost` and loopback addresses: call it by one of these",
+        )),
+    }
+}
+
+/// Whether a `Host` names this machine, whatever the port.
+fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::{HOST, ORIGIN};
+    use axum::http::{HeaderMap, HeaderValue};
+
+    use super::{Door, check, is_local};
+
+    /// Holds: RULE-21.
+    #[test]
+    fn only_who_calls_it_by_a_local_name_is_answered() {
+        for host in [
+            "localhost",
+            "LOCALHOST:7420",
+            "127.0.0.1",
+            "127.0.0.1:7420",
+            "127.8.9.1:1",
+            "[::1]:7420",
+            "[::1]",
+        ] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "localhost.example.com",
+            "127.0.0.1.example.com:7420",
+            "10.0.0.1",
+            "[::2]:7420",
+            "0.0.0.0",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+        let headers = |host: &'static str| HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+        assert!(check(Door::Tcp, &HeaderMap::new()).is_err(), "no host at all");
+        assert!(check(Door::Tcp, &headers("example.com")).is_err());
+        assert!(check(Door::Unix, &headers("example.com")).is_ok(), "no browser reaches a socket");
+        let mut page = headers("localhost");
+        assert!(check(Door::Tcp, &page).is_ok());
+        page.insert(ORIGIN, HeaderValue::from_static("null"));
+        assert!(check(Door::Tcp, &page).is_err());
+    }
+}

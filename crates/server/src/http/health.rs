@@ -1,0 +1,190 @@
+//! Health, stats and metrics.
+
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use oncebox::{Level, Namespace};
+use oncebox_wire as wire;
+use oncebox_wire::operator::{Bound, NamespaceCounts, Stats};
+use oncebox_wire::{Live, Ready};
+use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::App;
+use super::openapi::Refusals;
+use super::refusal::Refusal;
+use super::{body, operator, view};
+use crate::scrape;
+
+const TAG: &str = "health";
+/// When to ask again whether the server is ready, in seconds.
+const RETRY_SECONDS: u64 = 5;
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(healthz))
+        .routes(routes!(readyz))
+        .routes(routes!(health_live))
+        .routes(routes!(health_ready))
+        .routes(routes!(stats))
+        .routes(routes!(metrics))
+}
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/healthz", tag = TAG, responses((status = 200, description = "It does.", body = Live)))]
+async fn healthz() -> Result<Response, Refusal> {
+    body::answer(&Live { status: "live".to_owned() })
+}
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/health/live", tag = TAG, responses((status = 200, description = "It does.", body = Live)))]
+async fn health_live() -> Result<Response, Refusal> {
+    body::answer(&Live { status: "live".to_owned() })
+}
+
+/// What the asker wants to do.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct For {
+    #[serde(default)]
+    r#for: Option<Purpose>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Purpose {
+    Reads,
+    Writes,
+}
+
+/// Whether the server can work, and what is missing. Writes are given up before reads: `?for=reads` asks for those alone.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = TAG,
+    params(("for" = inline(Option<Purpose>), Query, description = "`reads` or `writes`; both if not given.")),
+    responses(
+        (status = 200, description = "It can.", body = Ready),
+        (status = 503, description = "It cannot; the body lists what is missing.", body = Ready),
+        (status = 400, description = "The question is wrong.", body = wire::ErrorBody),
+    ),
+)]
+async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
+    let asked: For = operator::query(&uri)?;
+    ready(&app, asked.r#for).await
+}
+
+/// Whether the server can work, and what is missing.
+#[utoipa::path(
+    get,
+    path = "/health/ready",
+    tag = TAG,
+    responses(
+        (status = 200, description = "It can.", body = Ready),
+        (status = 503, description = "It cannot; the body lists what is missing.", body = Ready),
+    ),
+)]
+async fn health_ready(State(app): State<App>) -> Result<Response, Refusal> {
+    ready(&app, None).await
+}
+
+async fn ready(app: &App, purpose: Option<Purpose>) -> Result<Response, Refusal> {
+    let ready = readiness(app).await;
+    let fine = match purpose {
+        None => ready.reads && ready.writes,
+        Some(Purpose::Reads) => ready.reads,
+        Some(Purpose::Writes) => ready.writes,
+    };
+    if fine {
+        return body::answer(&ready);
+    }
+    let mut response = body::answer_as(StatusCode::SERVICE_UNAVAILABLE, &ready)?;
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
+    Ok(response)
+}
+
+/// What can be done, and what is missing.
+pub(super) async fn readiness(app: &App) -> Ready {
+    let health = app.oncebox.health().await;
+    let usage = app.oncebox.usage().await;
+    let mut missing = Vec::new();
+    if usage.is_err() {
+        missing.push("store");
+    }
+    if health.findings.iter().any(|finding| finding.level == Level::Unhealthy && finding.subject == "upkeep")
+    {
+        missing.push("scanner_ok");
+    }
+    if app.stopping.is_cancelled() {
+        missing.push("running");
+    }
+    let reads = !missing.contains(&"store");
+    let full = usage.is_ok_and(|usage| usage.bounds.iter().any(|bound| bound.used >= bound.limit));
+    if full {
+        missing.push("capacity");
+    }
+    let writes = missing.is_empty();
+    let status = match (reads, writes) {
+        (true, true) => "ready",
+        (true, false) => "degraded",
+        (false, _) => "unavailable",
+    };
+    Ready {
+        status: status.to_owned(),
+        degraded: !writes,
+        reads,
+        writes,
+        missing: missing.into_iter().map(str::to_owned).collect(),
+        retry_after: (!writes).then_some(RETRY_SECONDS),
+        findings: health.findings.into_iter().map(view::finding).collect(),
+    }
+}
+
+/// How the server and its store stand.
+#[utoipa::path(
+    get,
+    path = "/v1/stats",
+    tag = TAG,
+    responses((status = 200, description = "How it stands.", body = Stats), Refusals),
+)]
+async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
+    let mut namespaces = Vec::new();
+    for namespace in Namespace::ALL {
+        let counts = app.operator(namespace, "").counts(None).await?;
+        namespaces.push(NamespaceCounts {
+            namespace: view::namespace_to_wire(namespace),
+            counts: view::counts(counts),
+        });
+    }
+    let bounds = app.oncebox.usage().await?.bounds.into_iter();
+    let bounds =
+        bounds.map(|bound| Bound { name: bound.name.to_owned(), used: bound.used, limit: bound.limit });
+    body::answer(&Stats {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime_seconds: oncebox_system::uptime().as_secs(),
+        store: app.oncebox.name().to_owned(),
+        profile: app.config.profile.as_str().to_owned(),
+        amnesia: app.config.amnesia,
+        dlq_profile: scrape::dlq_profile(&app).to_owned(),
+        auth: "none".to_owned(),
+        namespaces,
+        bounds: bounds.collect(),
+        findings: app.oncebox.health().await.findings.into_iter().map(view::finding).collect(),
+    })
+}
+
+/// Metrics, as Prometheus reads them.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = TAG,
+    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), Refusals),
+)]
+async fn metrics(State(app): State<App>) -> Result<Response, Refusal> {
+    let mut response = Response::new(scrape::render(&app).await?.into());
+    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    Ok(response)
+}

@@ -1,0 +1,160 @@
+//! The ledger's door: 200 with a status for every expected outcome; unknown fields and the case of names do not matter.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::response::Response;
+use oncebox::Timestamp;
+use oncebox::ledger::{self, LeaseToken, Released};
+use oncebox_wire::Code;
+use oncebox_wire::ledger::{Answer, Begun, Entry, MarkProcessed, Release, Status, TryBegin};
+use serde::de::DeserializeOwned;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::App;
+use super::openapi::Refusals;
+use super::refusal::Refusal;
+use super::{body, json};
+use crate::config::UnknownKey;
+
+const TAG: &str = "ledger";
+/// The names of all fields.
+const NAMES: [&str; 4] = ["key", "owner", "leaseSeconds", "leaseId"];
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(try_begin))
+        .routes(routes!(mark_processed))
+        .routes(routes!(release))
+        .routes(routes!(get))
+}
+
+/// Keys that are spelt like the paths of other calls are keys all the same.
+pub(super) fn keys_like_paths() -> axum::Router<App> {
+    let get =
+        |key: &'static str| axum::routing::get(async move |State(app): State<App>| entry(&app, key).await);
+    axum::Router::new()
+        .route(oncebox_wire::path::TRY_BEGIN, get("try-begin"))
+        .route(oncebox_wire::path::MARK_PROCESSED, get("mark-processed"))
+        .route(oncebox_wire::path::RELEASE, get("release"))
+}
+
+/// Takes a lease on a key, unless it was processed or somebody has one.
+#[utoipa::path(
+    post,
+    path = "/v1/inbox/try-begin",
+    tag = TAG,
+    request_body = TryBegin,
+    responses((status = 200, description = "Whether the lease is yours.", body = Begun), Refusals),
+)]
+async fn try_begin(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let wish: TryBegin = read(&app, &parts.headers, content).await?;
+    let lease = wish.lease_seconds.map(Duration::from_secs);
+    let owner = wish.owner.as_deref().filter(|owner| !owner.is_empty());
+    let begun = app.ledger.try_begin(&wish.key, owner, lease).await?;
+    let answer = |status, lease: Option<LeaseToken>, expires_at: Option<Timestamp>| Begun {
+        status,
+        lease_id: lease.map(|lease| lease.to_string()),
+        expires_at: expires_at.map(|at| at.to_string()),
+    };
+    body::answer(&match begun {
+        ledger::Begun::Acquired { lease, expires_at } => {
+            answer(Status::Acquired, Some(lease), Some(expires_at))
+        }
+        ledger::Begun::Busy { expires_at } => answer(Status::Busy, None, Some(expires_at)),
+        _ => answer(Status::Processed, None, None),
+    })
+}
+
+/// The key is processed: under a lease if one is given, else whoever holds it.
+#[utoipa::path(
+    post,
+    path = "/v1/inbox/mark-processed",
+    tag = TAG,
+    request_body = MarkProcessed,
+    responses((status = 200, description = "Whether it counts.", body = Answer), Refusals),
+)]
+async fn mark_processed(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let mark: MarkProcessed = read(&app, &parts.headers, content).await?;
+    let Some(lease_id) = mark.lease_id else {
+        app.ledger.mark_processed(&mark.key).await?;
+        return body::answer(&Answer { status: Status::Processed });
+    };
+    let status = match lease_id.parse::<LeaseToken>() {
+        Ok(lease) if app.ledger.finish(&mark.key, &lease).await? == ledger::Finished::Processed => {
+            Status::Processed
+        }
+        // What is none of our leases is a foreign one.
+        _ => Status::LeaseLost,
+    };
+    body::answer(&Answer { status })
+}
+
+/// Gives a lease back: the key can be begun again at once.
+#[utoipa::path(
+    post,
+    path = "/v1/inbox/release",
+    tag = TAG,
+    request_body = Release,
+    responses((status = 200, description = "Whether it counts.", body = Answer), Refusals),
+)]
+async fn release(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let release: Release = read(&app, &parts.headers, content).await?;
+    let status = match release.lease_id.parse::<LeaseToken>() {
+        Ok(lease) if app.ledger.release(&release.key, &lease).await? == Released::Released => {
+            Status::Released
+        }
+        _ => Status::LeaseLost,
+    };
+    body::answer(&Answer { status })
+}
+
+/// What is known about a key. Records nothing.
+#[utoipa::path(
+    get,
+    path = "/v1/inbox/{key}",
+    tag = TAG,
+    params(("key" = String, Path, description = "The key, percent-encoded as a whole.")),
+    responses((status = 200, description = "What is known.", body = Entry), Refusals),
+)]
+async fn get(State(app): State<App>, Path(key): Path<String>) -> Result<Response, Refusal> {
+    entry(&app, &key).await
+}
+
+async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {
+    let found = app.ledger.get(key).await?;
+    let status = match found.status {
+        ledger::Status::Processed => Status::Processed,
+        ledger::Status::Busy => Status::Busy,
+        ledger::Status::Pending => Status::Pending,
+        _ => Status::Unknown,
+    };
+    if status == Status::Unknown && app.config.ledger.unknown_key == UnknownKey::NotFound {
+        return Err(Refusal::new(Code::NotFound, "the key never came, or was forgotten")
+            .with_status(StatusCode::NOT_FOUND));
+    }
+    let moment = |at: Option<Timestamp>| at.map(|at| at.to_string());
+    body::answer(&Entry {
+        status,
+        attempts: found.attempts,
+        first_seen: moment(found.first_seen),
+        last_seen: moment(found.last_seen),
+        lease_until: moment(found.lease_until),
+    })
+}
+
+async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, content: Body) -> Result<T, Refusal> {
+    if body::kind(headers)? != body::Kind::Json {
+        return Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
+            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    let bytes = app.room.read(headers, content, app.config.http.body_bytes_max).await?;
+    json::parse_any_case(&bytes, &NAMES)
+}

@@ -1,0 +1,29 @@
+//! The mailbox's door: send, receive, settle.
+
+mod binary;
+mod convert;
+mod receive;
+mod send;
+mod settle;
+mod stream;
+
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::App;
+
+/// The chapter of the document.
+pub(super) const TAG: &str = "mailbox";
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(send::send))
+        .routes(routes!(send::send_batch))
+        .routes(routes!(receive::recv))
+        .routes(routes!(stream::recv_stream))
+        .routes(routes!(receive::work))
+        .routes(routes!(settle::ack))
+        .routes(routes!(settle::nack))
+        .routes(routes!(settle::extend))
+        .routes(routes!(settle::settle))
+}

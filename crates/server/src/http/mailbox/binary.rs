@@ -1,0 +1,95 @@
+//! Payloads that are bodies by themselves, with the rest in headers.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+use oncebox_wire as wire;
+use oncebox_wire::mailbox::Envelope;
+use oncebox_wire::{Base64, Code, header};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::super::refusal::Refusal;
+
+/// The message that a body and its headers are.
+pub(super) fn message(headers: &HeaderMap, payload: Bytes) -> Result<wire::mailbox::Send, Refusal> {
+    let needed = |name: &'static str| {
+        text(headers, name)?.ok_or_else(|| Refusal::schema(format!("the header `{name}` is missing")))
+    };
+    Ok(wire::mailbox::Send {
+        topic: needed(header::TOPIC)?,
+        idem_key: needed(header::IDEM_KEY)?,
+        payload_b64: Base64(payload),
+        payload_hash: text(headers, header::PAYLOAD_HASH)?,
+        attrs: attributes(headers)?,
+        partition: text(headers, header::PARTITION)?,
+        corr_id: None,
+    })
+}
+
+fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, Refusal> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let value = value.to_str().map_err(|_| not_encoded(name))?;
+    decode(value, name).map(Some)
+}
+
+fn decode(value: &str, name: &'static str) -> Result<String, Refusal> {
+    let decoded = percent_decode_str(value).decode_utf8();
+    decoded.map(std::borrow::Cow::into_owned).map_err(|_| not_encoded(name))
+}
+
+fn not_encoded(name: &'static str) -> Refusal {
+    Refusal::schema(format!("the header `{name}` is not percent-encoded UTF-8"))
+}
+
+fn attributes(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Refusal> {
+    let name = header::ATTRS;
+    let Some(value) = headers.get(name) else { return Ok(BTreeMap::new()) };
+    let value = value.to_str().map_err(|_| not_encoded(name))?;
+    let pairs = value.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) =
+            pair.split_once('=').ok_or_else(|| Refusal::schema("x-attrs is not name=value&name=value"))?;
+        Ok((decode(key, name)?, decode(value, name)?))
+    });
+    pairs.collect()
+}
+
+/// A message as a body and its headers.
+pub(super) fn answer(envelope: Envelope) -> Result<Response, Refusal> {
+    let mut attrs = String::new();
+    for (name, value) in &envelope.attrs {
+        let separator = if attrs.is_empty() { "" } else { "&" };
+        let _ = write!(attrs, "{separator}{}={}", encode(name), encode(value));
+    }
+    let mut response = Response::new(Body::from(envelope.payload_b64.0));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    for (name, value) in [
+        (header::MSG_ID, envelope.msg_id),
+        (header::TOPIC, encode(&envelope.topic)),
+        (header::TS, envelope.ts),
+        (header::IDEM_KEY, encode(&envelope.idem_key)),
+        (header::PAYLOAD_HASH, envelope.payload_hash),
+        (header::ATTRS, attrs),
+        (header::SHARD, envelope.shard.to_string()),
+        (header::ATTEMPT, envelope.attempt.to_string()),
+        (header::HASH_CHAIN, envelope.hash_chain),
+        (header::MSG_CORR_ID, envelope.corr_id),
+        (header::RECEIPT, envelope.receipt),
+        (header::VISIBLE_UNTIL, envelope.visible_until),
+    ] {
+        let value = HeaderValue::try_from(value).map_err(|_| {
+            Refusal::new(Code::Unsupported, "the message does not fit into headers: receive it as JSON")
+        })?;
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    Ok(response)
+}
+
+fn encode(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}

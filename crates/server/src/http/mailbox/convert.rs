@@ -1,0 +1,82 @@
+//! Between what travels and what the library knows.
+
+use oncebox::mailbox::{Envelope, Parcel, Sent, Ticket};
+use oncebox_core::Uid;
+use oncebox_wire as wire;
+use oncebox_wire::{Base64, Code};
+
+use super::super::refusal::Refusal;
+
+/// The parcel of a message that came; `corr_id` is the request's.
+pub(super) fn parcel(send: wire::mailbox::Send, corr_id: &str) -> Result<Parcel, Refusal> {
+    if let Some(given) = &send.corr_id
+        && given.parse::<Uid>().is_err()
+    {
+        return Err(Refusal::schema("corr_id is not a UUID: leave it out, and the request's is taken"));
+    }
+    let mut parcel = Parcel::new(send.topic, send.idem_key).bytes(send.payload_b64.0);
+    if let Some(hash) = send.payload_hash {
+        if !is_hash(&hash) {
+            return Err(Refusal::schema("payload_hash is not `b3:` and 64 hex digits"));
+        }
+        parcel = parcel.payload_hash(hash);
+    }
+    if !send.attrs.is_empty() {
+        parcel = parcel.attributes(send.attrs);
+    }
+    if let Some(partition) = send.partition {
+        parcel = parcel.partition(partition);
+    }
+    Ok(parcel.corr_id(send.corr_id.as_deref().unwrap_or(corr_id)))
+}
+
+fn is_hash(text: &str) -> bool {
+    let digits = text.strip_prefix("b3:").unwrap_or_default();
+    digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// What became of a message: taken in, now or before, or refused.
+pub(super) fn sent(sent: Sent) -> Result<wire::mailbox::Sent, Refusal> {
+    let answer = |ticket: Ticket, duplicate| wire::mailbox::Sent {
+        msg_id: ticket.msg_id.to_string(),
+        duplicate,
+        dedup_until: ticket.dedup_until.to_string(),
+    };
+    match sent {
+        Sent::Accepted(ticket) => Ok(answer(ticket, false)),
+        Sent::Duplicate(ticket) => Ok(answer(ticket, true)),
+        Sent::Conflict(ticket) => {
+            let text = "the idempotency key came before with another payload, and that one stays: send this one under another key";
+            Err(Refusal::new(Code::Duplicate, text).taken(ticket.msg_id.to_string(), false))
+        }
+        Sent::Damaged => Err(Refusal::new(
+            Code::Integrity,
+            "the payload does not match payload_hash: it was damaged on its way, send it again",
+        )),
+        Sent::TooLarge { bytes_max } => Err(Refusal::new(
+            Code::FrameTooLarge,
+            format!("the payload is larger than {bytes_max} bytes, the most that its topic takes"),
+        )),
+        _ => Err(Refusal::new(Code::Unsupported, "the store answered what this server does not know")),
+    }
+}
+
+pub(super) fn envelope(envelope: Envelope) -> wire::mailbox::Envelope {
+    let attrs = envelope.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    wire::mailbox::Envelope {
+        msg_id: envelope.msg_id.to_string(),
+        topic: envelope.topic,
+        ts: envelope.ts.to_string(),
+        idem_key: envelope.idem_key,
+        payload_b64: Base64(envelope.payload),
+        payload_hash: envelope.payload_hash.to_string(),
+        attrs,
+        corr_id: envelope.corr_id,
+        shard: envelope.shard,
+        attempt: envelope.attempt,
+        hash_chain: envelope.hash_chain.to_string(),
+        sig: None,
+        receipt: envelope.receipt.to_string(),
+        visible_until: envelope.visible_until.to_string(),
+    }
+}

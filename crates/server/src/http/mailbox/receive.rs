@@ -1,0 +1,146 @@
+//! Receiving, and one round of work.
+
+use std::num::NonZeroU128;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use oncebox::mailbox::{Envelope, Outcome, Receive, Settle};
+use oncebox_core::Uid;
+use oncebox_wire as wire;
+use oncebox_wire::mailbox::{Received, Recv, Worked};
+use tokio::time::Instant;
+
+use super::super::app::App;
+use super::super::body;
+use super::super::openapi::Refusals;
+use super::super::refusal::Refusal;
+use super::{TAG, binary, convert, settle};
+
+/// Visibilities are not longer than this: half a day.
+pub(super) const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+/// Waits are cut into pieces of this length, so that a server that stops does not wait for its receivers.
+const PIECE: Duration = Duration::from_secs(1);
+
+/// Gives messages out: hidden from others until they are acknowledged or their visibility ends.
+///
+/// With `Accept: application/octet-stream` it gives one message, whose payload is the body and the rest headers, or 204.
+#[utoipa::path(
+    post,
+    path = "/v1/recv",
+    tag = TAG,
+    request_body = Recv,
+    responses((status = 200, description = "What was ready; none is no error.", body = Received), Refusals),
+)]
+pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let mut wish: Recv =
+        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let as_bytes = wants_bytes(&parts.headers);
+    if as_bytes && wish.max_messages.replace(1).is_some_and(|messages| messages != 1) {
+        return Err(Refusal::schema("as bytes, one message is given at a time: leave max_messages out"));
+    }
+    let (_, envelopes) = take(&app, Vec::new(), &wish).await?;
+    let mut envelopes = envelopes.into_iter().map(convert::envelope);
+    if as_bytes {
+        return match envelopes.next() {
+            Some(envelope) => binary::answer(envelope),
+            None => Ok(StatusCode::NO_CONTENT.into_response()),
+        };
+    }
+    body::answer(&Received { messages: envelopes.collect() })
+}
+
+/// One round of a remote worker: settles what it is done with, then gives what is next, in one step.
+#[utoipa::path(
+    post,
+    path = "/v1/work",
+    tag = TAG,
+    request_body = wire::mailbox::Work,
+    responses((status = 200, description = "One outcome per delivery, and what was ready.", body = Worked), Refusals),
+)]
+pub(super) async fn work(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let work: wire::mailbox::Work =
+        body::read_json(&app.room, &parts.headers, content, app.config.http.batch_bytes_max).await?;
+    let plan = settle::Plan::new(&app, work.settle)?;
+    let (outcomes, envelopes) = take(&app, plan.settles.clone(), &work.recv).await?;
+    let results = plan.results(&app, outcomes);
+    body::answer(&Worked { results, messages: envelopes.into_iter().map(convert::envelope).collect() })
+}
+
+fn wants_bytes(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    accept.split(',').any(|kind| kind.trim().eq_ignore_ascii_case("application/octet-stream"))
+}
+
+/// What the library is asked for, without the wait.
+pub(super) fn wish(app: &App, wish: &Recv) -> Result<Receive, Refusal> {
+    let mut receive = Receive::new(wish.topic.as_str());
+    if let Some(millis) = wish.visibility_ms {
+        receive = receive.visibility(visibility(app, millis)?);
+    }
+    if let Some(messages) = wish.max_messages {
+        receive = receive.messages(messages);
+    }
+    if let Some(bytes) = wish.max_bytes {
+        // An answer is built in memory.
+        receive = receive.bytes(bytes.min(app.config.http.batch_bytes_max as u64));
+    }
+    if let Some(text) = &wish.request_id {
+        let request = text.parse::<Uid>().ok().and_then(|uid| NonZeroU128::new(uid.as_u128()));
+        let request =
+            request.ok_or_else(|| Refusal::schema("request_id is not a UUID, or is the nil one"))?;
+        receive = receive.request(request);
+    }
+    Ok(receive)
+}
+
+/// A visibility within its bounds.
+pub(super) fn visibility(app: &App, millis: u64) -> Result<Duration, Refusal> {
+    let (visibility, least) = (Duration::from_millis(millis), app.mailbox.settings().visibility_min);
+    if !(least..=VISIBILITY_MAX).contains(&visibility) {
+        let (least, most) = (least.as_millis(), VISIBILITY_MAX.as_millis());
+        return Err(Refusal::schema(format!("visibility_ms is {millis}: it must be from {least} to {most}")));
+    }
+    Ok(visibility)
+}
+
+/// Settles, then takes what is ready, or waits for it. The waiting is cut into pieces.
+async fn take(
+    app: &App,
+    settles: Vec<Settle>,
+    recv: &Recv,
+) -> Result<(Vec<Outcome>, Vec<Envelope>), Refusal> {
+    let until = Instant::now() + app.wait(recv.wait_ms)?;
+    let wish = wish(app, recv)?;
+    let began = Instant::now();
+    let (outcomes, mut envelopes) = if settles.is_empty() {
+        (Vec::new(), app.mailbox.receive(wish.clone()).await?)
+    } else {
+        app.mailbox.work(settles, wish.clone()).await?
+    };
+    app.meters.dequeue.record(began.elapsed());
+    while envelopes.is_empty() && !app.stopping.is_cancelled() {
+        let now = Instant::now();
+        if now >= until {
+            break;
+        }
+        envelopes = app.mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await?;
+    }
+    delivered(app, &recv.topic, &envelopes);
+    Ok((outcomes, envelopes))
+}
+
+/// Counts what was given out.
+pub(super) fn delivered(app: &App, topic: &str, envelopes: &[Envelope]) {
+    if envelopes.is_empty() {
+        return;
+    }
+    let meters = app.meters.topic(topic);
+    meters.delivered.increment(envelopes.len() as u64);
+    let again = envelopes.iter().filter(|envelope| envelope.attempt > 1).count();
+    meters.redelivered.increment(again as u64);
+}

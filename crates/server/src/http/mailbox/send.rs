@@ -1,0 +1,149 @@
+//! Sending.
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use oncebox::mailbox::Parcel;
+use oncebox_wire as wire;
+use oncebox_wire::mailbox::{SentBatch, SentItem};
+use oncebox_wire::{Code, header};
+use tokio::time::Instant;
+
+use super::super::app::App;
+use super::super::body::{self, Kind};
+use super::super::gate::CorrId;
+use super::super::json;
+use super::super::openapi::Refusals;
+use super::super::refusal::Refusal;
+use super::{TAG, binary, convert};
+
+/// Takes a message in, once within the replay window of its topic.
+///
+/// The payload may also be the body itself, as `application/octet-stream`: then `X-Topic`, `X-Idem-Key` and, where needed,
+/// `X-Partition`, `X-Payload-Hash` and `X-Attrs` are headers.
+#[utoipa::path(
+    post,
+    path = "/v1/send",
+    tag = TAG,
+    params(("x-idempotency-mode" = Option<String>, Header, description = "`200-flag`, the usual way, or `409-conflict`: a duplicate is answered 409.", example = "200-flag")),
+    request_body(content((wire::mailbox::Send = "application/json"))),
+    responses((status = 200, description = "It is taken in, now or before.", body = wire::mailbox::Sent), Refusals),
+)]
+pub(super) async fn send(
+    State(app): State<App>,
+    Extension(corr_id): Extension<CorrId>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let answer_409 = answers_409(&parts.headers)?;
+    let kind = body::kind(&parts.headers)?;
+    let bytes = app.room.read(&parts.headers, content, app.config.http.body_bytes_max).await?;
+    let message = match kind {
+        Kind::Json => json::parse(&bytes)?,
+        Kind::Bytes => binary::message(&parts.headers, bytes)?,
+    };
+    let meters = app.meters.topic(&message.topic);
+    let parcel = convert::parcel(message, corr_id.as_str())?;
+    refuse_while_stopping(&app)?;
+    let began = Instant::now();
+    let sent = convert::sent(app.mailbox.send(parcel).await?)?;
+    app.meters.enqueue.record(began.elapsed());
+    if !sent.duplicate {
+        meters.enqueued.increment(1);
+        return body::answer(&sent);
+    }
+    meters.duplicates.increment(1);
+    if answer_409 {
+        let text = "the message came before: it is delivered once";
+        return Err(Refusal::new(Code::Duplicate, text).taken(sent.msg_id, true));
+    }
+    body::answer(&sent)
+}
+
+/// Takes many messages in, in order, each with its own outcome.
+#[utoipa::path(
+    post,
+    path = "/v1/send/batch",
+    tag = TAG,
+    request_body = wire::mailbox::SendBatch,
+    responses((status = 200, description = "One outcome per message, in order.", body = SentBatch), Refusals),
+)]
+pub(super) async fn send_batch(
+    State(app): State<App>,
+    Extension(corr_id): Extension<CorrId>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let http = &app.config.http;
+    let batch: wire::mailbox::SendBatch =
+        body::read_json(&app.room, &parts.headers, content, http.batch_bytes_max).await?;
+    if batch.messages.len() > http.batch_items_max {
+        return Err(Refusal::schema(format!(
+            "the batch has more than {} messages: split it",
+            http.batch_items_max
+        )));
+    }
+    refuse_while_stopping(&app)?;
+    // One that is wrong must not keep the others out.
+    let mut parcels: Vec<Parcel> = Vec::with_capacity(batch.messages.len());
+    let checked = batch.messages.into_iter().map(|message| {
+        let meters = app.meters.topic(&message.topic);
+        match convert::parcel(message, corr_id.as_str()) {
+            Ok(parcel) => {
+                parcels.push(parcel);
+                (meters, None)
+            }
+            Err(refusal) => (meters, Some(refusal)),
+        }
+    });
+    let checked: Vec<_> = checked.collect();
+    let began = Instant::now();
+    let mut outcomes = app.mailbox.send_all(parcels).await?.into_iter();
+    app.meters.enqueue.record(began.elapsed());
+    let results = checked.into_iter().map(|(meters, refusal)| {
+        let sent = match refusal {
+            Some(refusal) => Err(refusal),
+            None => match outcomes.next() {
+                Some(outcome) => outcome.map_err(Refusal::from).and_then(convert::sent),
+                None => Err(Refusal::new(Code::Unavailable, "the store gave no outcome: send it again")),
+            },
+        };
+        if let Ok(sent) = &sent {
+            if sent.duplicate { &meters.duplicates } else { &meters.enqueued }.increment(1);
+        }
+        item(&app, sent)
+    });
+    body::answer(&SentBatch { results: results.collect() })
+}
+
+fn item(app: &App, sent: Result<wire::mailbox::Sent, Refusal>) -> SentItem {
+    match sent {
+        Ok(sent) => {
+            let (msg_id, dedup_until) = (Some(sent.msg_id), Some(sent.dedup_until));
+            SentItem { ok: true, msg_id, duplicate: sent.duplicate, dedup_until, ..SentItem::default() }
+        }
+        Err(refusal) => {
+            app.meters.refused(refusal.code);
+            let (code, msg_id) = (Some(refusal.code), refusal.taken_by());
+            SentItem { code, message: Some(refusal.message), msg_id, ..SentItem::default() }
+        }
+    }
+}
+
+/// What is taken in while the server stops might not be written any more.
+fn refuse_while_stopping(app: &App) -> Result<(), Refusal> {
+    if app.stopping.is_cancelled() {
+        return Err(Refusal::new(Code::Unavailable, "the server is stopping: send it again to the next one"));
+    }
+    Ok(())
+}
+
+fn answers_409(headers: &HeaderMap) -> Result<bool, Refusal> {
+    match headers.get(header::IDEMPOTENCY_MODE).map(|mode| mode.to_str().unwrap_or_default()) {
+        None | Some(header::FLAG_200) => Ok(false),
+        Some(header::CONFLICT_409) => Ok(true),
+        Some(_) => Err(Refusal::schema("X-Idempotency-Mode is neither `200-flag` nor `409-conflict`")
+            .with_status(StatusCode::BAD_REQUEST)),
+    }
+}

@@ -1,0 +1,194 @@
+//! Settling.
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use oncebox::mailbox::{Handle, Outcome, Settle};
+use oncebox_wire as wire;
+use oncebox_wire::Code;
+use oncebox_wire::mailbox::{Extend, Nack, Op, SettleItem, Settled, SettledBatch};
+use tokio::time::Instant;
+
+use super::super::app::App;
+use super::super::body;
+use super::super::openapi::Refusals;
+use super::super::refusal::Refusal;
+use super::super::segment;
+use super::{TAG, receive};
+use crate::meters;
+
+/// The delivery was handled: the message is gone.
+#[utoipa::path(
+    post,
+    path = "/v1/ack/{delivery}",
+    tag = TAG,
+    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.")),
+    responses((status = 200, description = "It counts; the same again is answered the same.", body = Settled), Refusals),
+)]
+pub(super) async fn ack(State(app): State<App>, Path(delivery): Path<String>) -> Result<Response, Refusal> {
+    one(&app, Settle::ack(handle(&delivery)?), "ack").await
+}
+
+/// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
+#[utoipa::path(
+    post,
+    path = "/v1/nack/{delivery}",
+    tag = TAG,
+    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.")),
+    request_body(content = Option<Nack>),
+    responses((status = 200, description = "It counts.", body = Settled), Refusals),
+)]
+pub(super) async fn nack(
+    State(app): State<App>,
+    Path(delivery): Path<String>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let handle = handle(&delivery)?;
+    let nack: Nack =
+        body::read_optional_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    one(&app, Settle::nack(handle, nack.reason.as_deref()), "nack").await
+}
+
+/// The delivery needs more time.
+#[utoipa::path(
+    post,
+    path = "/v1/extend/{delivery}",
+    tag = TAG,
+    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.")),
+    request_body = Extend,
+    responses((status = 200, description = "Until when it is held.", body = Settled), Refusals),
+)]
+pub(super) async fn extend(
+    State(app): State<App>,
+    Path(delivery): Path<String>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let handle = handle(&delivery)?;
+    let extend: Extend =
+        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let visibility = receive::visibility(&app, extend.visibility_ms)?;
+    one(&app, Settle::extend(handle, visibility), "extend").await
+}
+
+/// Settles many deliveries, in order, each with its own outcome.
+#[utoipa::path(
+    post,
+    path = "/v1/settle",
+    tag = TAG,
+    request_body = wire::mailbox::Settle,
+    responses((status = 200, description = "One outcome per delivery, in order.", body = SettledBatch), Refusals),
+)]
+pub(super) async fn settle(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let batch: wire::mailbox::Settle =
+        body::read_json(&app.room, &parts.headers, content, app.config.http.batch_bytes_max).await?;
+    let plan = Plan::new(&app, batch.settle)?;
+    let began = Instant::now();
+    let outcomes = app.mailbox.settle_all(plan.settles.clone()).await?;
+    app.meters.ack.record(began.elapsed());
+    body::answer(&SettledBatch { results: plan.results(&app, outcomes) })
+}
+
+/// Deliveries to be settled, and those that cannot be.
+pub(super) struct Plan {
+    pub(super) settles: Vec<Settle>,
+    /// One per delivery: what is asked of it, or why it cannot be.
+    items: Vec<Result<Op, Refusal>>,
+}
+
+impl Plan {
+    pub(super) fn new(app: &App, items: Vec<SettleItem>) -> Result<Self, Refusal> {
+        let most = app.config.http.batch_items_max;
+        if items.len() > most {
+            return Err(Refusal::schema(format!(
+                "there are more than {most} deliveries to settle: split them"
+            )));
+        }
+        let mut settles = Vec::with_capacity(items.len());
+        let items = items.into_iter().map(|item| {
+            let op = item.op;
+            settles.push(settle_of(app, &item)?);
+            Ok(op)
+        });
+        let items = items.collect();
+        Ok(Self { settles, items })
+    }
+
+    pub(super) fn results(self, app: &App, outcomes: Vec<Outcome>) -> Vec<Settled> {
+        let mut outcomes = outcomes.into_iter();
+        let results = self.items.into_iter().map(|item| {
+            let settled = item.and_then(|op| {
+                let lost = Outcome::LeaseLost;
+                answer(outcomes.next().unwrap_or(lost), op_name(op))
+            });
+            settled.unwrap_or_else(|refusal| {
+                app.meters.refused(refusal.code);
+                let (code, message) = (Some(refusal.code), Some(refusal.message));
+                Settled { ok: false, code, message, visible_until: None }
+            })
+        });
+        results.collect()
+    }
+}
+
+fn settle_of(app: &App, item: &SettleItem) -> Result<Settle, Refusal> {
+    let handle = handle(&item.delivery)?;
+    if item.reason.is_some() && item.op != Op::Nack {
+        return Err(Refusal::schema("reason goes with `nack` only"));
+    }
+    match (item.op, item.visibility_ms) {
+        (Op::Extend, Some(millis)) => Ok(Settle::extend(handle, receive::visibility(app, millis)?)),
+        (Op::Extend, None) => Err(Refusal::schema("`extend` needs visibility_ms")),
+        (_, Some(_)) => Err(Refusal::schema("visibility_ms goes with `extend` only")),
+        (Op::Ack, None) => Ok(Settle::ack(handle)),
+        (Op::Nack, None) => Ok(Settle::nack(handle, item.reason.as_deref())),
+    }
+}
+
+fn op_name(op: Op) -> &'static str {
+    match op {
+        Op::Ack => "ack",
+        Op::Nack => "nack",
+        Op::Extend => "extend",
+    }
+}
+
+fn handle(text: &str) -> Result<Handle, Refusal> {
+    segment::short(text)?.parse().map_err(Refusal::from)
+}
+
+async fn one(app: &App, settle: Settle, op: &'static str) -> Result<Response, Refusal> {
+    let began = Instant::now();
+    let outcome = app.mailbox.settle_all(vec![settle]).await?.pop();
+    app.meters.ack.record(began.elapsed());
+    body::answer(&answer(outcome.unwrap_or(Outcome::LeaseLost), op)?)
+}
+
+/// What became of it, counted.
+fn answer(outcome: Outcome, op: &'static str) -> Result<Settled, Refusal> {
+    let (label, settled) = match outcome {
+        Outcome::Ok => (op, Ok(Settled { ok: true, ..Settled::default() })),
+        Outcome::Dead => ("dead", Ok(Settled { ok: true, ..Settled::default() })),
+        Outcome::Until(until) => {
+            let visible_until = Some(until.to_string());
+            ("extend", Ok(Settled { ok: true, visible_until, ..Settled::default() }))
+        }
+        Outcome::ReceiptRequired => (
+            "receipt",
+            Err(Refusal::new(
+                Code::Receipt,
+                "the message was delivered more than once: name the delivery by the receipt that it came with",
+            )),
+        ),
+        _ => (
+            "lost",
+            Err(Refusal::new(
+                Code::LeaseLost,
+                "the delivery is not held any more, or never was, and nothing changed: the message may be with somebody else",
+            )),
+        ),
+    };
+    meters::settled(label, 1);
+    settled
+}

@@ -1,0 +1,103 @@
+//! Receiving as a stream: one envelope per line, as they come.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::channel::{Channel, Sender};
+use oncebox::Kind;
+use oncebox::mailbox::{Envelope, Receive};
+use oncebox_wire::mailbox::Recv;
+use tokio::time::Instant;
+
+use super::super::app::App;
+use super::super::body;
+use super::super::openapi::Refusals;
+use super::super::refusal::Refusal;
+use super::{TAG, convert, receive};
+
+/// Pieces of the answer that wait to be written, at most: what is given out ahead of a slow reader is little.
+const PIECES_MAX: usize = 1;
+/// Waits are cut into pieces of this length, so that a server that stops does not wait for its receivers.
+const PIECE: Duration = Duration::from_secs(1);
+
+/// Gives messages out as a stream, one JSON object per line. It goes on until nothing came for `wait_ms`, or the receiver
+/// leaves. Deliveries are settled by the other calls.
+#[utoipa::path(
+    post,
+    path = "/v1/recv/stream",
+    tag = TAG,
+    request_body = Recv,
+    responses((status = 200, description = "Envelopes, one per line.", body = String, content_type = "application/x-ndjson"), Refusals),
+)]
+pub(super) async fn recv_stream(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let recv: Recv =
+        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    if recv.request_id.is_some() {
+        return Err(Refusal::schema("a stream cannot be repeated: leave request_id out"));
+    }
+    let wait = app.wait(recv.wait_ms)?;
+    let wish = receive::wish(&app, &recv)?;
+    // What is wrong with the wish is told before the stream begins.
+    let first = app.mailbox.receive(wish.clone()).await?;
+    let (sender, channel) = Channel::<Bytes, io::Error>::new(PIECES_MAX);
+    tokio::spawn(give(app, recv.topic, wish, wait, first, sender));
+    let mut response = Response::new(Body::new(channel));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    Ok(response)
+}
+
+/// Gives out until nothing came for a while. Ends by itself when the receiver leaves, for nobody takes the next piece.
+async fn give(
+    app: App,
+    topic: String,
+    wish: Receive,
+    wait: Duration,
+    first: Vec<Envelope>,
+    mut sender: Sender<Bytes, io::Error>,
+) {
+    let mut envelopes = first;
+    let mut until = Instant::now() + wait;
+    loop {
+        if !envelopes.is_empty() {
+            receive::delivered(&app, &topic, &envelopes);
+            let Ok(piece) = lines(std::mem::take(&mut envelopes)) else { return };
+            if sender.send_data(piece).await.is_err() {
+                return;
+            }
+            until = Instant::now() + wait;
+        }
+        if app.stopping.is_cancelled() {
+            return;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        envelopes = match app.mailbox.receive(wish.clone().wait(left.min(PIECE))).await {
+            Ok(envelopes) if envelopes.is_empty() && left.is_zero() => return,
+            Ok(envelopes) => envelopes,
+            // There will be room again when somebody acknowledges.
+            Err(error) if error.kind() == Kind::Saturated && !left.is_zero() => {
+                tokio::time::sleep(left.min(PIECE)).await;
+                Vec::new()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a stream ended early");
+                return sender.abort(io::Error::other("the stream ended early"));
+            }
+        };
+    }
+}
+
+fn lines(envelopes: Vec<Envelope>) -> Result<Bytes, serde_json::Error> {
+    let mut lines = Vec::new();
+    for envelope in envelopes {
+        serde_json::to_writer(&mut lines, &convert::envelope(envelope))?;
+        lines.push(b'\n');
+    }
+    Ok(lines.into())
+}

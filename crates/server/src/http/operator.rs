@@ -1,0 +1,274 @@
+//! The operator's door: list, show, count, redrive, purge.
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use oncebox::mailbox::MsgId;
+use oncebox::{
+    Cursor, Direction, Filter, Id, Key, MessageState, Namespace, Operated, Operator, PageSize, Query, Ref,
+    Source, Topic, Uid,
+};
+use oncebox_wire as wire;
+use oncebox_wire::operator::{ByKey, Count, List, Message, Page, Show, Sort, Sweep, Swept};
+use oncebox_wire::{Code, header};
+use serde::de::DeserializeOwned;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::App;
+use super::openapi::Refusals;
+use super::refusal::Refusal;
+use super::{body, segment, view};
+
+const TAG: &str = "operator";
+/// Messages on a page, if it does not say.
+const PAGE_DEFAULT: u32 = 100;
+/// Messages that a sweep changes, at most.
+const SWEEP_MAX: u32 = 10_000;
+/// Messages that a sweep names, at most.
+const IDS_MAX: usize = 1_000;
+/// Longest name of an actor and longest reason, for the audit log.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(show_by_key))
+        .routes(routes!(redrive))
+        .routes(routes!(purge))
+        .routes(routes!(count))
+}
+
+/// Lists messages, a page at a time.
+#[utoipa::path(
+    get,
+    path = "/v1/messages",
+    tag = TAG,
+    params(List),
+    responses((status = 200, description = "A page of messages.", body = Page), Refusals),
+)]
+async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
+    page(&app, query(&uri)?).await
+}
+
+pub(super) async fn page(app: &App, list: List) -> Result<Response, Refusal> {
+    let namespace = view::namespace(list.namespace);
+    let mut query = Query::all(namespace);
+    query.state = list.state.map(view::state);
+    query.dead = list.reason.map(view::reason);
+    query.topic = list.topic.map(Topic::new).transpose()?;
+    query.source = list.source.map(Source::new).transpose()?;
+    query.direction = match list.sort.unwrap_or_default() {
+        Sort::Oldest => Direction::OldestFirst,
+        Sort::Newest => Direction::NewestFirst,
+    };
+    query.size = PageSize::new(list.limit.unwrap_or(PAGE_DEFAULT))?;
+    query.after = list.after.as_deref().map(str::parse::<Cursor>).transpose()?;
+    let page = app.operator(namespace, "").page(&query).await?;
+    let next = page.next.map(|next| next.to_string());
+    body::answer(&Page { messages: page.messages.iter().map(view::view).collect(), next })
+}
+
+/// Shows everything that is known about a message.
+#[utoipa::path(
+    get,
+    path = "/v1/messages/{id}",
+    tag = TAG,
+    params(("id" = String, Path, description = "A ULID or a UUID."), Show),
+    responses((status = 200, description = "The message.", body = Message), Refusals),
+)]
+async fn show(State(app): State<App>, Path(id): Path<String>, uri: Uri) -> Result<Response, Refusal> {
+    let show: Show = query(&uri)?;
+    answer_one(&app, Ref::Uid(uid(&id)?), show, None).await
+}
+
+/// Finds a message by its key.
+#[utoipa::path(
+    get,
+    path = "/v1/messages/by-key",
+    tag = TAG,
+    params(ByKey),
+    responses((status = 200, description = "The message.", body = Message), Refusals),
+)]
+async fn show_by_key(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
+    let by: ByKey = query(&uri)?;
+    let namespace = view::namespace(by.namespace);
+    let source = match (by.source, namespace) {
+        (Some(source), _) => source,
+        (None, Namespace::Ledger) => "ledger".to_owned(),
+        (None, _) => return Err(Refusal::schema("source is missing: in the mailbox, it is the topic")),
+    };
+    let key = Key::new(namespace, Source::new(source)?, Id::new(by.id)?);
+    answer_one(&app, Ref::Key(key), Show { payload: by.payload }, None).await
+}
+
+/// Answers with a message; if a state is given, only one that is in it, and of the mailbox.
+pub(super) async fn answer_one(
+    app: &App,
+    target: Ref,
+    show: Show,
+    dead_letter: Option<MessageState>,
+) -> Result<Response, Refusal> {
+    let found = app.operator(Namespace::Mailbox, "").show(target).await?;
+    let found = found.filter(|found| {
+        dead_letter.is_none_or(|state| found.state == state && found.key.namespace == Namespace::Mailbox)
+    });
+    let found = found.ok_or_else(|| {
+        Refusal::new(Code::NotFound, "there is no such message: it was never here, or is forgotten")
+    })?;
+    body::answer(&view::whole(found, show.payload.unwrap_or(false)))
+}
+
+/// Gives Dead messages another chance: those named, or those that match.
+#[utoipa::path(
+    post,
+    path = "/v1/messages/redrive",
+    tag = TAG,
+    request_body = Sweep,
+    responses((status = 200, description = "What it did.", body = Swept), Refusals),
+)]
+async fn redrive(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (operator, sweep) = sweep_of(&app, request).await?;
+    if sweep.state.is_some_and(|state| view::state(state) != MessageState::Dead) {
+        return Err(Refusal::schema("only Dead messages are redriven: leave state out"));
+    }
+    body::answer(&redrive_by(&operator, &sweep).await?)
+}
+
+pub(super) async fn redrive_by(operator: &Operator, sweep: &Sweep) -> Result<Swept, Refusal> {
+    if sweep.ids.is_empty() {
+        let filter = filter(sweep)?;
+        let swept = if sweep.dry_run {
+            operator.preview(&filter).await
+        } else {
+            operator.redrive_where(&filter).await
+        };
+        return Ok(swept_by(swept?, sweep.dry_run));
+    }
+    let targets = named(operator, sweep, Some(MessageState::Dead)).await?;
+    let operated = if sweep.dry_run { Vec::new() } else { operator.redrive_all(&targets).await? };
+    Ok(changed(&targets, &operated, sweep.dry_run))
+}
+
+/// Erases messages: nothing remains of them, not even that they were there.
+#[utoipa::path(
+    post,
+    path = "/v1/messages/purge",
+    tag = TAG,
+    request_body = Sweep,
+    responses((status = 200, description = "What it did.", body = Swept), Refusals),
+)]
+async fn purge(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (operator, sweep) = sweep_of(&app, request).await?;
+    if !sweep.confirm && !sweep.dry_run {
+        return Err(Refusal::schema(
+            "a purge cannot be undone: look with `dry_run` first, then say `confirm`",
+        ));
+    }
+    if sweep.ids.is_empty() {
+        let filter = filter(&sweep)?;
+        let swept =
+            if sweep.dry_run { operator.preview(&filter).await } else { operator.purge(&filter).await };
+        return body::answer(&swept_by(swept?, sweep.dry_run));
+    }
+    let targets = named(&operator, &sweep, None).await?;
+    let operated = if sweep.dry_run { Vec::new() } else { operator.erase_all(&targets).await? };
+    body::answer(&changed(&targets, &operated, sweep.dry_run))
+}
+
+/// Counts messages by where they stand.
+#[utoipa::path(
+    get,
+    path = "/v1/counts",
+    tag = TAG,
+    params(Count),
+    responses((status = 200, description = "The counts.", body = wire::operator::Counts), Refusals),
+)]
+async fn count(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
+    let count: Count = query(&uri)?;
+    let counts = app.operator(view::namespace(count.namespace), "").counts(count.topic.as_deref()).await?;
+    body::answer(&view::counts(counts))
+}
+
+/// What the address asks for.
+pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Refusal> {
+    let query = axum::extract::Query::<T>::try_from_uri(uri);
+    // The parser repeats what it found, which may be a secret.
+    query.map(|query| query.0).map_err(|_| Refusal::schema("the address asks for something unknown or wrong: see /docs for the names and values after the `?`"))
+}
+
+/// A message's id, as a ULID or a UUID.
+pub(super) fn uid(text: &str) -> Result<Uid, Refusal> {
+    let text = segment::short(text)?;
+    let uid = text.parse::<Uid>().or_else(|_| text.parse::<MsgId>().map(MsgId::uid));
+    uid.map_err(|_| Refusal::schema("the id is neither a ULID nor a UUID"))
+}
+
+async fn sweep_of(app: &App, request: Request) -> Result<(Operator, Sweep), Refusal> {
+    let (parts, content) = request.into_parts();
+    let sweep: Sweep =
+        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let operator = app.operator(view::namespace(sweep.namespace), actor(&parts.headers)?);
+    let because = sweep.because.clone().unwrap_or_default();
+    if because.len() > TEXT_BYTES_MAX {
+        return Err(Refusal::schema(format!("because is longer than {TEXT_BYTES_MAX} bytes")));
+    }
+    Ok((operator.because(because), sweep))
+}
+
+/// Who operates, as far as is known.
+pub(super) fn actor(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let Some(actor) = headers.get(header::ACTOR) else { return Ok("local") };
+    let actor = actor.to_str().ok().filter(|actor| actor.len() <= TEXT_BYTES_MAX);
+    actor.ok_or_else(|| Refusal::schema("X-Actor is too long, or not plain text"))
+}
+
+fn filter(sweep: &Sweep) -> Result<Filter, Refusal> {
+    let mut filter = Filter::state(sweep.state.map_or(MessageState::Dead, view::state));
+    if let Some(reason) = sweep.reason {
+        filter = filter.reason(view::reason(reason));
+    }
+    if let Some(topic) = &sweep.topic {
+        filter = filter.topic(topic);
+    }
+    if let Some(source) = &sweep.source {
+        filter = filter.source(source);
+    }
+    let limit = sweep.limit.unwrap_or(SWEEP_MAX);
+    if !(1..=SWEEP_MAX).contains(&limit) {
+        return Err(Refusal::schema(format!("limit must be from 1 to {SWEEP_MAX}: sweep several times")));
+    }
+    Ok(filter.limit(u64::from(limit)))
+}
+
+fn swept_by(sweep: oncebox::Sweep, dry_run: bool) -> Swept {
+    Swept { matched: sweep.matched, changed: sweep.changed, dry_run, more: sweep.more }
+}
+
+/// Those of the named messages that are there, of the namespace and, if one is given, in the state.
+async fn named(operator: &Operator, sweep: &Sweep, state: Option<MessageState>) -> Result<Vec<Ref>, Refusal> {
+    if sweep.ids.len() > IDS_MAX {
+        return Err(Refusal::schema(format!("there are more than {IDS_MAX} ids: sweep several times")));
+    }
+    if sweep.topic.is_some() || sweep.source.is_some() || sweep.reason.is_some() || sweep.state.is_some() {
+        return Err(Refusal::schema("messages are named by ids: nothing else can choose"));
+    }
+    let namespace = view::namespace(sweep.namespace);
+    let mut targets = Vec::new();
+    for id in &sweep.ids {
+        let target = Ref::Uid(uid(id)?);
+        let found = operator.show(target.clone()).await?;
+        if found.is_some_and(|found| {
+            found.key.namespace == namespace && state.is_none_or(|state| found.state == state)
+        }) {
+            targets.push(target);
+        }
+    }
+    Ok(targets)
+}
+
+fn changed(targets: &[Ref], operated: &[Operated], dry_run: bool) -> Swept {
+    let changed = operated.iter().filter(|operated| matches!(operated, Operated::Changed(_))).count();
+    Swept { matched: targets.len() as u64, changed: changed as u64, dry_run, more: false }
+}

@@ -1,0 +1,125 @@
+//! Refusals: what every door answers when it does not do what it was asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use oncebox::{Error, Invalid, Kind};
+use oncebox_wire::{Code, ErrorBody, Problem};
+
+/// When to come again, where nothing tells.
+const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Why a request is not carried out. The gate writes it out, for it knows the request's correlation id.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    status: u16,
+    retry_after: Option<Duration>,
+    /// The message that has the idempotency key, and whether it is the same.
+    taken: Option<(String, bool)>,
+}
+
+/// How a refusal is shaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Plain,
+    /// As in RFC 9457.
+    Problem,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        let retry_after = code.is_retryable().then_some(RETRY_AFTER_DEFAULT);
+        Self { code, message: message.into(), status: code.status(), retry_after, taken: None }
+    }
+
+    /// The request is wrong.
+    pub(crate) fn schema(message: impl Into<String>) -> Self {
+        Self::new(Code::Schema, message)
+    }
+
+    /// The same code under another status of HTTP.
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status.as_u16();
+        self
+    }
+
+    /// The idempotency key belongs to this message.
+    pub(crate) fn taken(mut self, msg_id: String, same: bool) -> Self {
+        self.taken = Some((msg_id, same));
+        self
+    }
+
+    /// The message that has the idempotency key.
+    pub(super) fn taken_by(&self) -> Option<String> {
+        self.taken.as_ref().map(|(msg_id, _)| msg_id.clone())
+    }
+
+    /// Writes it out.
+    pub(super) fn render(&self, corr_id: &str, shape: Shape) -> Response {
+        let body = ErrorBody {
+            code: self.code,
+            message: self.message.clone(),
+            corr_id: corr_id.to_owned(),
+            msg_id: self.taken_by(),
+            duplicate: self.taken.as_ref().map(|(_, same)| *same),
+        };
+        let (json, content_type) = match shape {
+            Shape::Plain => (serde_json::to_vec(&body), "application/json"),
+            Shape::Problem => {
+                let (title, detail) = (self.code.to_string(), self.message.clone());
+                let problem =
+                    Problem { r#type: "about:blank".to_owned(), title, status: self.status, detail, body };
+                (serde_json::to_vec(&problem), "application/problem+json")
+            }
+        };
+        let mut response = Response::new(Body::from(json.unwrap_or_default()));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(after) = self.retry_after {
+            // Whole seconds, and never "at once".
+            let seconds = after.as_millis().div_ceil(1_000).max(1);
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
+        }
+        response
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            Kind::Saturated => Code::Saturated,
+            Kind::Invalid => Code::Schema,
+            Kind::Unsupported => Code::Unsupported,
+            Kind::Corrupt => Code::Corrupt,
+            _ => Code::Unavailable,
+        };
+        let mut refusal = Self::new(code, error.to_string());
+        refusal.retry_after = error.retry_after().or(refusal.retry_after);
+        refusal
+    }
+}
+
+impl From<Invalid> for Refusal {
+    fn from(invalid: Invalid) -> Self {
+        Self::schema(invalid.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}

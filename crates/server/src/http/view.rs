@@ -1,0 +1,123 @@
+//! Messages as operators see them.
+
+use oncebox::mailbox::MsgId;
+use oncebox::{
+    Counts, DeadReason, Finding, Level, MessageState, Namespace, Omitted, Payload, Snapshot, Timestamp,
+};
+use oncebox_core::PayloadHandle;
+use oncebox_wire as wire;
+use oncebox_wire::Base64;
+use oncebox_wire::operator::{Lease, Message, Reason, State};
+
+/// Shown with its payload, if that was asked for.
+pub(super) fn whole(snapshot: Snapshot, with_payload: bool) -> Message {
+    let payload = snapshot.content.as_ref().filter(|_| with_payload).map(|content| content.payload.clone());
+    let mut message = view(&snapshot.without_payload());
+    message.payload_b64 = payload.map(|payload: Payload| Base64(payload.into_bytes()));
+    message
+}
+
+pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
+    let content = snapshot.content.as_ref();
+    let moment = |at: Option<Timestamp>| at.map(|at| at.to_string());
+    let dedup_until = snapshot.dedup_until();
+    Message {
+        msg_id: MsgId::from(snapshot.uid).to_string(),
+        uid: snapshot.uid.to_string(),
+        namespace: namespace_to_wire(snapshot.key.namespace),
+        source: snapshot.key.source.to_string(),
+        id: snapshot.key.id.to_string(),
+        topic: content.map(|content| content.topic.to_string()),
+        state: state_to_wire(snapshot.state),
+        reason: snapshot.dead.map(reason_to_wire),
+        attempts: snapshot.attempts,
+        attempts_max: snapshot.policy.attempts_max.map(std::num::NonZeroU32::get),
+        deliveries: snapshot.deliveries,
+        last_error: snapshot.last_error.as_ref().map(|error| error.as_str().to_owned()),
+        accepted_at: snapshot.accepted_at.to_string(),
+        last_seen_at: snapshot.last_seen_at.to_string(),
+        due_at: moment(content.and_then(|content| content.due)),
+        retry_at: moment(snapshot.retry_at),
+        expires_at: moment(content.and_then(|content| content.expires)),
+        finished_at: moment(snapshot.finished_at),
+        lease: snapshot
+            .lease()
+            .map(|lease| Lease { owner: lease.owner.to_string(), until: lease.until.to_string() }),
+        keyed: snapshot.keyed,
+        dedup_until: Some(dedup_until)
+            .filter(|until| *until != Timestamp::NEVER)
+            .map(|until| until.to_string()),
+        shard: content.map(|content| content.shard.0),
+        partition: content.and_then(|content| content.partition.as_ref()).map(ToString::to_string),
+        attrs: content.map(|content| attributes(&content.attributes)).unwrap_or_default(),
+        corr_id: snapshot.trace.correlation().map(str::to_owned),
+        causation_id: snapshot.trace.causation().map(str::to_owned),
+        tenant: snapshot.trace.tenant().map(str::to_owned),
+        content_hash: snapshot.fingerprint.map(|hash| hash.to_string()),
+        payload_bytes: content.map(|content| u64::from(content.payload.bytes())),
+        payload_b64: None,
+    }
+}
+
+fn attributes(attributes: &oncebox::Attributes) -> std::collections::BTreeMap<String, String> {
+    attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+const NAMESPACES: [(wire::operator::Namespace, Namespace); 4] = [
+    (wire::operator::Namespace::Inbox, Namespace::Inbox),
+    (wire::operator::Namespace::Commands, Namespace::Commands),
+    (wire::operator::Namespace::Ledger, Namespace::Ledger),
+    (wire::operator::Namespace::Mailbox, Namespace::Mailbox),
+];
+
+pub(super) fn namespace(namespace: Option<wire::operator::Namespace>) -> Namespace {
+    let asked = namespace.unwrap_or_default();
+    NAMESPACES.iter().find(|(wire, _)| *wire == asked).map_or(Namespace::Mailbox, |(_, namespace)| *namespace)
+}
+
+pub(super) fn namespace_to_wire(namespace: Namespace) -> wire::operator::Namespace {
+    NAMESPACES.iter().find(|(_, known)| *known == namespace).map(|(wire, _)| *wire).unwrap_or_default()
+}
+
+const STATES: [(State, MessageState); 4] = [
+    (State::Seen, MessageState::Seen),
+    (State::Processing, MessageState::Processing),
+    (State::Done, MessageState::Done),
+    (State::Dead, MessageState::Dead),
+];
+
+pub(super) fn state(state: State) -> MessageState {
+    STATES.iter().find(|(wire, _)| *wire == state).map_or(MessageState::Dead, |(_, state)| *state)
+}
+
+fn state_to_wire(state: MessageState) -> State {
+    STATES.iter().find(|(_, known)| *known == state).map_or(State::Processing, |(wire, _)| *wire)
+}
+
+const REASONS: [(Reason, DeadReason); 7] = [
+    (Reason::Failed, DeadReason::Failed),
+    (Reason::Exhausted, DeadReason::Exhausted),
+    (Reason::Expired, DeadReason::Expired),
+    (Reason::Cancelled, DeadReason::Cancelled),
+    (Reason::Integrity, DeadReason::Integrity),
+    (Reason::Unhandled, DeadReason::Unhandled),
+    (Reason::Undecodable, DeadReason::Undecodable),
+];
+
+pub(super) fn reason(reason: Reason) -> DeadReason {
+    REASONS.iter().find(|(wire, _)| *wire == reason).map_or(DeadReason::Failed, |(_, reason)| *reason)
+}
+
+fn reason_to_wire(reason: DeadReason) -> Reason {
+    REASONS.iter().find(|(_, known)| *known == reason).map_or(Reason::Failed, |(wire, _)| *wire)
+}
+
+pub(super) fn counts(counts: Counts) -> wire::operator::Counts {
+    let Counts { seen, ready, waiting, leased, done, dead, estimated, .. } = counts;
+    wire::operator::Counts { seen, ready, waiting, in_flight: leased, done, dead, estimated }
+}
+
+pub(super) fn finding(finding: Finding) -> wire::Finding {
+    let level = if finding.level == Level::Unhealthy { "unhealthy" } else { "warning" };
+    wire::Finding { level: level.to_owned(), subject: finding.subject, text: finding.text }
+}

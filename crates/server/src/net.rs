@@ -1,0 +1,8 @@
+//! The network: listeners, and connections that may neither be too many nor too slow.
+
+mod connection;
+mod listener;
+mod pace;
+
+pub(crate) use connection::Connections;
+pub(crate) use listener::Listener;

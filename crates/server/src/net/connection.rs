@@ -1,0 +1,109 @@
+//! Connections: so many at once, each served until it ends or the server stops.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use super::Listener;
+use super::listener::Stream;
+use super::pace::{Busy, Limits, Paced};
+use crate::config::Http;
+use crate::http::{App, Door, Gate};
+
+/// Heads, and the pieces that bodies are read in.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// When no connection can be accepted, because there are no more descriptors say, it is tried again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Everybody who is connected.
+#[derive(Clone)]
+pub(crate) struct Connections {
+    app: App,
+    gate: Arc<Gate>,
+    room: Arc<Semaphore>,
+    tasks: TaskTracker,
+    http: http1::Builder,
+    limits: Limits,
+}
+
+impl Connections {
+    pub(crate) fn new(app: App, gate: Gate) -> Self {
+        let settings: &Http = &app.config.http;
+        let mut http = http1::Builder::new();
+        // Without a timer, the time-out would silently be none. Ours for heads is shorter; this one ends idle connections.
+        http.timer(TokioTimer::new()).header_read_timeout(settings.idle_timeout).max_buf_size(BUFFER_BYTES);
+        let limits = Limits { head: settings.header_timeout, write: settings.write_timeout };
+        let room = Arc::new(Semaphore::new(settings.connections_max));
+        Self { app, gate: Arc::new(gate), room, tasks: TaskTracker::new(), http, limits }
+    }
+
+    /// Takes connections until the server stops. Those beyond the limit wait to be accepted.
+    pub(crate) async fn accept(self, listener: Listener, stopping: CancellationToken) {
+        loop {
+            let accepted = async {
+                let permit = self.room.clone().acquire_owned().await;
+                (listener.accept().await, permit)
+            };
+            let (accepted, permit) = tokio::select! {
+                () = stopping.cancelled() => return,
+                accepted = accepted => accepted,
+            };
+            match (accepted, permit) {
+                (Ok((stream, door)), Ok(permit)) => self.serve(stream, door, permit),
+                (Ok(_), Err(_)) => return,
+                (Err(error), _) => {
+                    warn!(%error, "no connection could be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn serve(&self, stream: Box<dyn Stream>, door: Door, permit: OwnedSemaphorePermit) {
+        let (app, gate, http, limits) = (self.app.clone(), self.gate.clone(), self.http.clone(), self.limits);
+        self.tasks.spawn(async move {
+            let _permit = permit;
+            app.meters.connections.increment(1.0);
+            let busy = Busy::default();
+            let io = TokioIo::new(Paced::new(stream, limits, busy.clone()));
+            let service = service_fn(|request| {
+                let (gate, busy) = (&gate, &busy);
+                busy.set(true);
+                async move {
+                    let response = gate.answer(request, door).await;
+                    busy.set(false);
+                    Ok::<_, Infallible>(response)
+                }
+            });
+            let mut connection = pin!(http.serve_connection(io, service));
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = app.stopping.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                debug!(%error, "a connection ended badly");
+            }
+            app.meters.connections.decrement(1.0);
+        });
+    }
+
+    /// Waits until everybody has left, but not for ever.
+    pub(crate) async fn drain(self, within: Duration) {
+        self.tasks.close();
+        if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
+            warn!(connections = self.tasks.len(), "some connections did not end in time, and are cut");
+        }
+    }
+}

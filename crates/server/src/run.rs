@@ -1,0 +1,146 @@
+//! A run of the server: open, listen, work, stop.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use oncebox::Oncebox;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::config::{Config, Loaded};
+use crate::http::{self, App};
+use crate::meters::{Meters, names};
+use crate::net::{Connections, Listener};
+
+/// How often what the histograms collected is counted.
+const METRICS_INTERVAL: Duration = Duration::from_secs(5);
+/// Upper ends of the buckets of latencies, in seconds.
+const BUCKETS: [f64; 14] =
+    [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0];
+
+/// Why the server does not run, or did not stop well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store cannot be opened or closed.
+    #[error("the store: {0}")]
+    Store(#[from] oncebox::Error),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {listen}: {error}")]
+    Listen {
+        /// The address.
+        listen: String,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+}
+
+/// A server that listens, and is about to run.
+pub struct Server {
+    app: App,
+    listeners: Vec<Listener>,
+}
+
+impl Server {
+    /// Opens the store and listens.
+    pub async fn start(loaded: Loaded) -> Result<Self, Error> {
+        for warning in &loaded.warnings {
+            warn!("{warning}");
+        }
+        let config = loaded.config;
+        // Metrics are looked up when they are first used: the recorder must be there before.
+        let metrics = recorder();
+        let mut listeners = Vec::new();
+        for listen in &config.listen {
+            let bound = Listener::bind(listen).await;
+            listeners.push(bound.map_err(|error| Error::Listen { listen: listen.to_string(), error })?);
+        }
+        let oncebox = open(&config).await?;
+        let meters = Meters::new(config.mailbox.topics.keys(), config.metrics.topics_max);
+        let app = App::new(config, oncebox, meters, metrics, CancellationToken::new())?;
+        Ok(Self { app, listeners })
+    }
+
+    /// The addresses that it listens on.
+    pub fn addresses(&self) -> Vec<String> {
+        self.listeners.iter().map(ToString::to_string).collect()
+    }
+
+    /// Works until `shutdown` is ready; then takes nothing more in, lets everybody finish, and closes the store.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let Self { app, listeners } = self;
+        info!(
+            store = app.oncebox.name(),
+            profile = app.config.profile.as_str(),
+            dlq_profile = crate::scrape::dlq_profile(&app),
+            "local mode: whoever reaches this server on this machine may do everything; web pages may not"
+        );
+        let stopping = app.stopping.clone();
+        let connections = Connections::new(app.clone(), http::gate(app.clone()));
+        let mut acceptors = tokio::task::JoinSet::new();
+        for listener in listeners {
+            info!(address = %listener, "listening");
+            acceptors.spawn(connections.clone().accept(listener, stopping.clone()));
+        }
+        let told = app.clone();
+        let upkeep = app.oncebox.upkeep();
+        let upkeep =
+            upkeep.on_upkept(move |upkept| upkept.died.iter().for_each(|deaths| told.meters.died(deaths)));
+        let upkeep = tokio::spawn(upkeep.run(stopping.clone().cancelled_owned()));
+        let metrics = tokio::spawn(collect(app.metrics.clone(), stopping.clone()));
+        shutdown.await;
+        info!("stopping: nothing more is taken in");
+        stopping.cancel();
+        acceptors.join_all().await;
+        connections.drain(app.config.shutdown.drain).await;
+        let _ = tokio::join!(upkeep, metrics);
+        app.oncebox.close().await?;
+        info!("stopped");
+        Ok(())
+    }
+}
+
+async fn open(config: &Config) -> Result<Oncebox, oncebox::Error> {
+    let builder = Oncebox::builder()
+        .ledger_keep(config.ledger.keep)
+        .seen_keep(config.retention.seen)
+        .dead_keep(config.retention.dead)
+        .dlq_keep(config.retention.dlq);
+    let wiped = config.amnesia && !config.store.contains("payloads=");
+    let separator = if config.store.contains('?') { '&' } else { '?' };
+    let url = if wiped { format!("{}{separator}payloads=wiped", config.store) } else { config.store.clone() };
+    builder.open(&url).await
+}
+
+/// The recorder of this process's metrics: there can be only one.
+fn recorder() -> PrometheusHandle {
+    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+    let install = || {
+        let mut builder = PrometheusBuilder::new();
+        for name in
+            [names::REQUEST_SECONDS, names::ENQUEUE_SECONDS, names::DEQUEUE_SECONDS, names::ACK_SECONDS]
+        {
+            builder = match builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), &BUCKETS) {
+                Ok(builder) => builder,
+                Err(_) => PrometheusBuilder::new(),
+            };
+        }
+        let recorder = builder.build_recorder();
+        let handle = recorder.handle();
+        // Where a program has its own recorder, ours stays empty.
+        let _ = metrics::set_global_recorder(recorder);
+        handle
+    };
+    HANDLE.get_or_init(install).clone()
+}
+
+async fn collect(metrics: PrometheusHandle, stopping: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(METRICS_INTERVAL) => metrics.run_upkeep(),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What is counted when somebody asks: depths, fill, bounds.
+
+use metrics::gauge;
+use oncebox::{Error, Namespace};
+
+use crate::http::App;
+use crate::meters::names;
+
+/// `durable`, or `ephemeral`: then dead letters are gone with the process.
+pub(crate) fn dlq_profile(app: &App) -> &'static str {
+    if app.oncebox.capabilities().durable { "durable" } else { "ephemeral" }
+}
+
+/// Everything, as Prometheus reads it.
+pub(crate) async fn render(app: &App) -> Result<String, Error> {
+    gauge!(names::PROFILE, "dlq_profile" => dlq_profile(app)).set(1.0);
+    for bound in app.oncebox.usage().await?.bounds {
+        gauge!(names::BOUND, "bound" => bound.name).set(bound.share());
+    }
+    let settings = app.mailbox.settings();
+    for topic in app.meters.topics() {
+        let mut dead = 0;
+        for shard in 0..settings.shards {
+            let counts = app.mailbox.counts(&topic, Some(shard)).await?;
+            dead += counts.dead;
+            let labels = [("topic", topic.to_string()), ("shard", shard.to_string())];
+            let depth = counts.ready + counts.waiting;
+            gauge!(names::QUEUE_DEPTH, &labels).set(number(depth));
+            gauge!(names::IN_FLIGHT, &labels).set(number(counts.leased));
+            let capacity = f64::from(settings.shard_capacity);
+            gauge!(names::SATURATION, &labels).set((number(depth + counts.leased) / capacity).min(1.0));
+        }
+        gauge!(names::DLQ_DEPTH, "topic" => topic.to_string()).set(number(dead));
+    }
+    let all = app.operator(Namespace::Mailbox, "").counts(None).await?;
+    gauge!(names::DLQ_DEPTH, "topic" => "").set(number(all.dead));
+    Ok(app.metrics.render())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge need not be exact beyond 2^53")]
+fn number(count: u64) -> f64 {
+    count as f64
+}
