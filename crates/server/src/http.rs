@@ -47,7 +47,9 @@ pub fn document() -> utoipa::openapi::OpenApi {
 }
 
 fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Document::openapi())
+    let mut document = Document::openapi();
+    openapi::Refusals::describe(&mut document);
+    OpenApiRouter::with_openapi(document)
         .merge(mailbox::routes())
         .merge(dlq::routes())
         .merge(ledger::routes())

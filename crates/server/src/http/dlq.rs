@@ -24,6 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     get,
     path = "/v1/dlq",
+    operation_id = "list_dead_letters",
     tag = TAG,
     params(ListDead),
     responses((status = 200, description = "A page of dead letters.", body = Page), Refusals),
@@ -38,6 +39,7 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
 #[utoipa::path(
     get,
     path = "/v1/dlq/{msg_id}",
+    operation_id = "show_dead_letter",
     tag = TAG,
     params(("msg_id" = String, Path, description = "A ULID or a UUID."), Show),
     responses((status = 200, description = "The dead letter.", body = Message), Refusals),
@@ -51,6 +53,7 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
 #[utoipa::path(
     post,
     path = "/v1/dlq/reprocess",
+    operation_id = "reprocess_dead_letters",
     tag = TAG,
     request_body = Reprocess,
     responses((status = 200, description = "What it did.", body = Swept), Refusals),

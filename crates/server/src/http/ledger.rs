@@ -47,6 +47,7 @@ pub(super) fn keys_like_paths() -> axum::Router<App> {
 #[utoipa::path(
     post,
     path = "/v1/inbox/try-begin",
+    operation_id = "try_begin_key",
     tag = TAG,
     request_body = TryBegin,
     responses((status = 200, description = "Whether the lease is yours.", body = Begun), Refusals),
@@ -75,6 +76,7 @@ async fn try_begin(State(app): State<App>, request: Request) -> Result<Response,
 #[utoipa::path(
     post,
     path = "/v1/inbox/mark-processed",
+    operation_id = "mark_key_processed",
     tag = TAG,
     request_body = MarkProcessed,
     responses((status = 200, description = "Whether it counts.", body = Answer), Refusals),
@@ -100,6 +102,7 @@ async fn mark_processed(State(app): State<App>, request: Request) -> Result<Resp
 #[utoipa::path(
     post,
     path = "/v1/inbox/release",
+    operation_id = "release_key",
     tag = TAG,
     request_body = Release,
     responses((status = 200, description = "Whether it counts.", body = Answer), Refusals),
@@ -120,6 +123,7 @@ async fn release(State(app): State<App>, request: Request) -> Result<Response, R
 #[utoipa::path(
     get,
     path = "/v1/inbox/{key}",
+    operation_id = "get_key",
     tag = TAG,
     params(("key" = String, Path, description = "The key, percent-encoded as a whole.")),
     responses((status = 200, description = "What is known.", body = Entry), Refusals),

@@ -1,44 +1,55 @@
 //! The description of all doors, for programs and for people.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use oncebox_wire::{Code, ErrorBody};
 use utoipa::openapi::{Content, OpenApi, RefOr, ResponseBuilder};
-use utoipa::{IntoResponses, PartialSchema, ToSchema};
+use utoipa::{IntoResponses, ToSchema};
 
 use super::page;
 
 /// The answers that every door may give beside its own.
 pub(super) struct Refusals;
 
-impl IntoResponses for Refusals {
-    fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let mut by_status = std::collections::BTreeMap::<u16, Vec<Code>>::new();
+impl Refusals {
+    fn by_status() -> BTreeMap<u16, Vec<Code>> {
+        let mut by_status = BTreeMap::<u16, Vec<Code>>::new();
         for (code, _, status) in Code::ALL {
             by_status.entry(status).or_default().push(code);
         }
+        // A body that is announced as something else is wrong in a way that HTTP has a status for.
         by_status.entry(415).or_default().push(Code::Schema);
-        let responses = by_status.into_iter().map(|(status, codes)| {
+        by_status
+    }
+
+    /// Each of them once, for the routes to point at.
+    pub(super) fn describe(document: &mut OpenApi) {
+        let responses = &mut document.components.get_or_insert_default().responses;
+        for (status, codes) in Self::by_status() {
             let names: Vec<_> = codes.iter().map(|code| format!("`{code}`")).collect();
-            let content = Content::new(Some(ErrorBody::schema_ref()));
+            let body = utoipa::openapi::Ref::from_schema_name(ErrorBody::name());
+            let content = Content::new(Some(RefOr::Ref(body)));
             let response =
                 ResponseBuilder::new().description(names.join(", ")).content("application/json", content);
-            (status.to_string(), RefOr::T(response.build()))
-        });
-        responses.collect()
+            responses.insert(name(status), RefOr::T(response.build()));
+        }
     }
 }
 
-/// A reference to the schema of errors.
-trait SchemaRef: PartialSchema + ToSchema {
-    fn schema_ref() -> RefOr<utoipa::openapi::Schema> {
-        RefOr::Ref(utoipa::openapi::Ref::from_schema_name(Self::name()))
+impl IntoResponses for Refusals {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let response = |status: u16| RefOr::Ref(utoipa::openapi::Ref::from_response_name(name(status)));
+        Self::by_status().into_keys().map(|status| (status.to_string(), response(status))).collect()
     }
 }
 
-impl SchemaRef for ErrorBody {}
+fn name(status: u16) -> String {
+    format!("Refused{status}")
+}
 
 /// The document, and the page for people; made once.
 #[derive(Clone)]

@@ -44,6 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     get,
     path = "/v1/messages",
+    operation_id = "list_messages",
     tag = TAG,
     params(List),
     responses((status = 200, description = "A page of messages.", body = Page), Refusals),
@@ -74,6 +75,7 @@ pub(super) async fn page(app: &App, list: List) -> Result<Response, Refusal> {
 #[utoipa::path(
     get,
     path = "/v1/messages/{id}",
+    operation_id = "show_message",
     tag = TAG,
     params(("id" = String, Path, description = "A ULID or a UUID."), Show),
     responses((status = 200, description = "The message.", body = Message), Refusals),
@@ -87,6 +89,7 @@ async fn show(State(app): State<App>, Path(id): Path<String>, uri: Uri) -> Resul
 #[utoipa::path(
     get,
     path = "/v1/messages/by-key",
+    operation_id = "find_message",
     tag = TAG,
     params(ByKey),
     responses((status = 200, description = "The message.", body = Message), Refusals),
@@ -124,6 +127,7 @@ pub(super) async fn answer_one(
 #[utoipa::path(
     post,
     path = "/v1/messages/redrive",
+    operation_id = "redrive_messages",
     tag = TAG,
     request_body = Sweep,
     responses((status = 200, description = "What it did.", body = Swept), Refusals),
@@ -155,6 +159,7 @@ pub(super) async fn redrive_by(operator: &Operator, sweep: &Sweep) -> Result<Swe
 #[utoipa::path(
     post,
     path = "/v1/messages/purge",
+    operation_id = "purge_messages",
     tag = TAG,
     request_body = Sweep,
     responses((status = 200, description = "What it did.", body = Swept), Refusals),
@@ -181,6 +186,7 @@ async fn purge(State(app): State<App>, request: Request) -> Result<Response, Ref
 #[utoipa::path(
     get,
     path = "/v1/counts",
+    operation_id = "count_messages",
     tag = TAG,
     params(Count),
     responses((status = 200, description = "The counts.", body = wire::operator::Counts), Refusals),

@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod config;
+#[cfg(test)]
+mod openapi;

@@ -26,7 +26,7 @@ use super::{TAG, binary, convert};
     post,
     path = "/v1/send",
     tag = TAG,
-    params(("x-idempotency-mode" = Option<String>, Header, description = "`200-flag`, the usual way, or `409-conflict`: a duplicate is answered 409.", example = "200-flag")),
+    params(("x-idempotency-mode" = inline(Option<IdempotencyMode>), Header, description = "`200-flag`, the usual way, or `409-conflict`: a duplicate is answered 409.", example = "200-flag")),
     request_body(content((wire::mailbox::Send = "application/json"))),
     responses((status = 200, description = "It is taken in, now or before.", body = wire::mailbox::Sent), Refusals),
 )]
@@ -146,4 +146,14 @@ fn answers_409(headers: &HeaderMap) -> Result<bool, Refusal> {
         Some(_) => Err(Refusal::schema("X-Idempotency-Mode is neither `200-flag` nor `409-conflict`")
             .with_status(StatusCode::BAD_REQUEST)),
     }
+}
+
+/// How a duplicate is answered, as the document says it.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "the header is read as text")]
+enum IdempotencyMode {
+    #[schema(rename = "200-flag")]
+    Flag200,
+    #[schema(rename = "409-conflict")]
+    Conflict409,
 }
