@@ -48,6 +48,14 @@ pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+/// The directory of an embedded store that nobody has open: is it sound, make it open again, what is in it.
+#[cfg(feature = "embedded")]
+pub mod embedded {
+    pub use oncebox_store_embedded::{
+        Cut, Damage, Finding, Loss, Repaired, Report, SegmentTotals, Stats, Verified, repair, stats, verify,
+    };
+}
+
 mod build;
 mod handled;
 mod health;
