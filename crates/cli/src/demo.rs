@@ -10,8 +10,6 @@ mod screen;
 mod script;
 mod story;
 
-use std::future::pending;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::life;
 use crate::trouble::Trouble;
 use event::Event;
 use handlers::World;
@@ -74,9 +73,9 @@ fn show(arguments: &Arguments, directory: &Path) -> Result<(), Trouble> {
     let calls = usize::try_from(arguments.messages).unwrap_or(usize::MAX);
     let world = Arc::new(World::new(Script::write(calls, arguments.seed)?));
     let mut screen = Screen::choose(arguments.plain)?;
-    let (story, took) = in_a_life_of_its_own(play(directory, &world, &mut screen))?;
+    let (story, took) = life::of_its_own(play(directory, &world, &mut screen))?;
     // What counts is what a restart finds.
-    let faults = in_a_life_of_its_own(async {
+    let faults = life::of_its_own(async {
         let oncebox = open(directory).await?;
         let faults = closing::check(&oncebox, &story).await?;
         oncebox.close().await?;
@@ -92,19 +91,6 @@ fn show(arguments: &Arguments, directory: &Path) -> Result<(), Trouble> {
         format!("Checked after a restart: {accepted} accepted = {done} done + {dead} dead. None lost.");
     screen.close(&[(story::Tone::Good, text)])?;
     Ok(())
-}
-
-/// Runs this to its end, or until somebody interrupts it. When it returns, nothing of it is left: no task, no thread, no
-/// open store.
-fn in_a_life_of_its_own<T>(act: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| Trouble::failed(format!("cannot start threads: {error}")))?;
-    runtime.block_on(async {
-        tokio::select! {
-            ended = act => ended,
-            () = interrupted() => Err(Trouble::Interrupted),
-        }
-    })
 }
 
 /// Everything until the last message has come to its end.
@@ -264,24 +250,6 @@ async fn send(
     Ok(())
 }
 
-/// Ready when somebody wants this to end.
-async fn interrupted() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminate.recv() => return,
-                Ok(()) = tokio::signal::ctrl_c() => return,
-            }
-        }
-    }
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Without signals it runs to its end.
-        pending::<()>().await;
-    }
-}
-
 /// A handler's panic is part of the demo; any other is told as usual.
 fn keep_quiet_about_our_panics() {
     let usual = std::panic::take_hook();
@@ -291,10 +259,4 @@ fn keep_quiet_about_our_panics() {
             usual(panic);
         }
     }));
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        Self::failed(format!("cannot write the output: {error}"))
-    }
 }

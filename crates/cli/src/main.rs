@@ -1,23 +1,47 @@
 //! The command line of Oncebox. Each command is a file.
 
+mod ack;
+mod completions;
 mod demo;
+mod dlq;
+mod explain;
+mod extend;
+mod ledger;
+mod messages;
+mod nack;
+mod recv;
+mod send;
+mod stats;
+mod store;
+
+mod duration;
+mod life;
+mod message;
+mod output;
+mod remote;
+mod settle;
+mod text;
 mod trouble;
+mod word;
+
+#[cfg(test)]
+mod reference;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use oncebox_client::Client;
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0    it went well
-  1    it failed, or a check did not hold: the last line on stderr says why and what to do
-  2    the command line is wrong
-  130  it was interrupted";
+use output::Output;
+use remote::Global;
+use trouble::{EXIT_CODES, Trouble};
 
 /// A durable, idempotent inbox: it takes in each message once, and gets it handled.
 #[derive(Parser)]
-#[command(name = "oncebox", version, after_help = EXIT_CODES)]
+#[command(name = "oncebox", version)]
 struct Arguments {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
@@ -25,32 +49,94 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Shows in a few seconds what an inbox does: duplicates, retries, a crash, dead letters.
-    #[command(after_help = EXIT_CODES)]
     Demo(demo::Arguments),
+    Send(send::Arguments),
+    Recv(recv::Arguments),
+    Ack(ack::Arguments),
+    Nack(nack::Arguments),
+    Extend(extend::Arguments),
+    Dlq(dlq::Arguments),
+    Ledger(ledger::Arguments),
+    Messages(messages::Arguments),
+    Explain(explain::Arguments),
+    /// Tells how the server and its store stand.
+    Stats,
+    Store(store::Arguments),
+    Completions(completions::Arguments),
+}
+
+/// The whole command line; every command's help tells the exit codes.
+fn command() -> clap::Command {
+    fn with_exit_codes(command: clap::Command) -> clap::Command {
+        command.after_help(EXIT_CODES).mut_subcommands(with_exit_codes)
+    }
+    with_exit_codes(Arguments::command())
 }
 
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
-    let ended = match command {
-        Command::Demo(arguments) => demo::run(&arguments),
-    };
-    match ended {
+    let matches = command().get_matches();
+    let Arguments { global, command } =
+        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(&global, command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => {
             if let Some(text) = trouble.text() {
-                eprintln!("oncebox: {text}");
+                output::note(text);
             }
             trouble.exit_code()
         }
     }
 }
 
+fn run(global: &Global, command: Command) -> Result<(), Trouble> {
+    match command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Store(arguments) => store::run(&arguments, global.output()),
+        Command::Completions(arguments) => completions::run(&arguments, self::command()),
+        Command::Send(arguments) => {
+            let message = arguments.message()?;
+            with_server(global, async |client, output| send::run(message, client, output).await)
+        }
+        Command::Recv(arguments) => {
+            with_server(global, async |client, output| recv::run(&arguments, client, output).await)
+        }
+        Command::Ack(arguments) => {
+            with_server(global, async |client, output| ack::run(&arguments, client, output).await)
+        }
+        Command::Nack(arguments) => {
+            with_server(global, async |client, output| nack::run(&arguments, client, output).await)
+        }
+        Command::Extend(arguments) => {
+            with_server(global, async |client, output| extend::run(&arguments, client, output).await)
+        }
+        Command::Dlq(arguments) => {
+            with_server(global, async |client, output| dlq::run(&arguments, client, output).await)
+        }
+        Command::Ledger(arguments) => {
+            with_server(global, async |client, output| ledger::run(&arguments, client, output).await)
+        }
+        Command::Messages(arguments) => {
+            with_server(global, async |client, output| messages::run(&arguments, client, output).await)
+        }
+        Command::Explain(arguments) => {
+            with_server(global, async |client, output| explain::run(&arguments, client, output).await)
+        }
+        Command::Stats => with_server(global, stats::run),
+    }
+}
+
+fn with_server(
+    global: &Global,
+    act: impl AsyncFnOnce(Client, Output) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    let (client, output) = (global.client()?, global.output());
+    life::of_its_own(act(client, output))
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_arguments_fit_together() {
-        super::Arguments::command().debug_assert();
+        super::command().debug_assert();
     }
 }

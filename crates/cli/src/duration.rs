@@ -1,0 +1,44 @@
+//! Durations on the command line: `250ms`, `10s`, `5m`, `2h`.
+
+use std::time::Duration;
+
+/// Reads a duration.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || "give a whole number with its unit, as in 250ms, 10s, 5m or 2h".to_owned();
+    let split = text.find(|char: char| !char.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let millis = match unit {
+        "ms" => Some(number),
+        "s" => number.checked_mul(1_000),
+        "m" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        _ => None,
+    };
+    millis.map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// As it travels.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::parse;
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        for (text, millis) in [("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("2h", 7_200_000), ("0s", 0)]
+        {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in
+            ["", "10", "s", "-1s", "1.5s", "1 s", "1d", "99999999999999999999s", "18446744073709551615h"]
+        {
+            assert!(parse(text).unwrap_err().contains("10s"), "{text}");
+        }
+    }
+}

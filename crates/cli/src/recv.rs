@@ -1,0 +1,110 @@
+//! `oncebox recv`: takes messages out of the mailbox.
+
+use std::time::Duration;
+
+use oncebox_client::Client;
+use oncebox_client::wire::mailbox::{Envelope, Op, Recv};
+
+use crate::output::{self, Format, Output, Tone, pairs};
+use crate::settle;
+use crate::trouble::Trouble;
+use crate::{duration, text};
+
+/// So long one call waits for messages that are followed, unless told otherwise.
+const FOLLOW_WAIT: Duration = Duration::from_secs(30);
+
+/// Receives messages. They are hidden from other receivers until they are acknowledged or their visibility ends.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Where from.
+    topic: String,
+    /// So many at once, at most.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    max: u32,
+    /// Waits so long for the first message, 60s at most. If not given: 0s, with --follow 30s.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    wait: Option<Duration>,
+    /// Hidden from others for so long.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    visibility: Duration,
+    /// Acknowledges messages as soon as they are written.
+    #[arg(long)]
+    ack: bool,
+    /// Goes on until it is interrupted. With --output json, as with ndjson.
+    #[arg(long)]
+    follow: bool,
+    /// Writes nothing but the bytes of the payloads.
+    #[arg(long)]
+    raw: bool,
+}
+
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
+    let usual = if arguments.follow { FOLLOW_WAIT } else { Duration::ZERO };
+    let wish = Recv {
+        topic: arguments.topic.clone(),
+        visibility_ms: Some(duration::millis(arguments.visibility)),
+        max_messages: Some(arguments.max),
+        wait_ms: Some(duration::millis(arguments.wait.unwrap_or(usual))),
+        ..Recv::default()
+    };
+    loop {
+        let envelopes = client.recv(&wish).await?.messages;
+        write(arguments, &envelopes, output)?;
+        if arguments.ack && !envelopes.is_empty() {
+            acknowledge(&envelopes, &client, arguments.follow).await?;
+        }
+        if !arguments.follow {
+            if envelopes.is_empty() {
+                output::note("nothing is ready: give --wait to wait for it");
+            }
+            return Ok(());
+        }
+    }
+}
+
+fn write(arguments: &Arguments, envelopes: &[Envelope], output: Output) -> Result<(), Trouble> {
+    if arguments.raw {
+        return envelopes.iter().try_for_each(|envelope| output::write_bytes(&envelope.payload_b64.0));
+    }
+    let people = |envelope| block(envelope, arguments.ack, output);
+    if arguments.follow || output.format() == Format::Table {
+        let output = if output.format() == Format::Json { output.with(Format::Ndjson) } else { output };
+        return envelopes.iter().try_for_each(|envelope| output.one(envelope, || people(envelope)));
+    }
+    output.many(envelopes, Vec::new)
+}
+
+/// What was written is handled. What cannot be acknowledged comes again.
+async fn acknowledge(envelopes: &[Envelope], client: &Client, follow: bool) -> Result<(), Trouble> {
+    let items = settle::items(Op::Ack, envelopes.iter().map(|envelope| envelope.receipt.as_str()));
+    let outcomes = settle::all(client, items).await?;
+    match settle::trouble(&outcomes) {
+        Some(trouble) if follow => {
+            output::note(trouble.text().unwrap_or_default());
+            Ok(())
+        }
+        Some(trouble) => Err(trouble),
+        None => Ok(()),
+    }
+}
+
+fn block(envelope: &Envelope, acknowledged: bool, output: Output) -> Vec<String> {
+    let (payload, name) = text::payload(&envelope.payload_b64);
+    let mut fields = vec![
+        ("message", envelope.msg_id.clone()),
+        ("key", text::plain(&envelope.idem_key)),
+        ("accepted", envelope.ts.clone()),
+        ("delivery", envelope.attempt.to_string()),
+    ];
+    if !acknowledged {
+        fields.push(("held until", envelope.visible_until.clone()));
+        fields.push(("receipt", envelope.receipt.clone()));
+    }
+    for (name, value) in &envelope.attrs {
+        fields.push(("attribute", text::plain(&format!("{name}={value}"))));
+    }
+    fields.push((name, payload));
+    let mut lines = vec![output.paint(Tone::Good, &text::plain(&envelope.topic))];
+    lines.extend(pairs(output, &fields));
+    lines
+}

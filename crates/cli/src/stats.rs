@@ -1,0 +1,108 @@
+//! `oncebox stats`: how the server and its store stand.
+
+use oncebox_client::Client;
+use oncebox_client::wire::operator::{NamespaceCounts, Stats};
+
+use crate::output::{Cell, Output, Tone, pairs, table};
+use crate::trouble::Trouble;
+use crate::{text, word};
+
+pub(crate) async fn run(client: Client, output: Output) -> Result<(), Trouble> {
+    let stats = client.stats().await?;
+    output.one(&stats, || people(&stats, output))
+}
+
+fn people(stats: &Stats, output: Output) -> Vec<String> {
+    let kept = if stats.amnesia { "nothing: amnesia" } else { "on disk" };
+    let mut lines = pairs(
+        output,
+        &[
+            ("version", stats.version.clone()),
+            ("up for", span(stats.uptime_seconds)),
+            ("store", text::plain(&stats.store)),
+            ("kept", kept.to_owned()),
+            ("profile", stats.profile.clone()),
+            ("dead letters", stats.dlq_profile.clone()),
+            ("auth", stats.auth.clone()),
+        ],
+    );
+    let counts: Vec<_> = stats.namespaces.iter().map(counts).collect();
+    let bounds = stats.bounds.iter().map(|bound| {
+        let share = bound.used.saturating_mul(100) / bound.limit.max(1);
+        let tone = if share >= 80 { Tone::Odd } else { Tone::Plain };
+        let numbers = [bound.used.to_string(), bound.limit.to_string()].map(Cell::from);
+        [Cell::from(&bound.name)]
+            .into_iter()
+            .chain(numbers)
+            .chain([Cell::toned(tone, format!("{share} %"))])
+            .collect()
+    });
+    let bounds: Vec<Vec<Cell>> = bounds.collect();
+    let head = ["namespace", "seen", "ready", "waiting", "in flight", "done", "dead", ""];
+    for part in [table(output, &head, &counts), table(output, &["bound", "used", "limit", ""], &bounds)] {
+        if !part.is_empty() {
+            lines.push(String::new());
+            lines.extend(part);
+        }
+    }
+    if !stats.findings.is_empty() {
+        lines.push(String::new());
+    }
+    lines.extend(stats.findings.iter().map(|finding| {
+        let tone = if finding.level == "unhealthy" { Tone::Bad } else { Tone::Odd };
+        let text = format!("{}: {}: {}", finding.level, finding.subject, finding.text);
+        output.paint(tone, &text::plain(&text))
+    }));
+    lines
+}
+
+fn counts(of: &NamespaceCounts) -> Vec<Cell> {
+    let counts = &of.counts;
+    let numbers = [counts.seen, counts.ready, counts.waiting, counts.in_flight, counts.done];
+    let dead = if counts.dead > 0 { Tone::Bad } else { Tone::Plain };
+    let mut cells = vec![Cell::from(word::of(of.namespace))];
+    cells.extend(numbers.map(|number| Cell::from(number.to_string())));
+    cells.push(Cell::toned(dead, counts.dead.to_string()));
+    cells.push(Cell::toned(Tone::Quiet, if counts.estimated { "estimated" } else { "" }));
+    cells
+}
+
+fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{people, span};
+    use crate::output::{Color, Format, Output};
+
+    #[test]
+    fn spans_are_short() {
+        let spans = [59, 61, 3_700, 90_000].map(span);
+        assert_eq!(spans, ["59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn everything_that_somebody_should_know_is_told() {
+        let text = r#"{"version":"1","uptime_seconds":5,"store":"memory:","profile":"micronode","amnesia":true,
+            "dlq_profile":"ephemeral","auth":"none","bounds":[{"name":"keys","used":90,"limit":100}],
+            "namespaces":[{"namespace":"mailbox","counts":{"seen":0,"ready":1,"waiting":2,"in_flight":3,"done":4,"dead":5,
+            "estimated":true}}],"findings":[{"level":"warning","subject":"keys","text":"nearly full: make room"}]}"#;
+        let lines =
+            people(&serde_json::from_str(text).unwrap(), Output::new(Some(Format::Table), Color::Never));
+        for line in [
+            "kept          nothing: amnesia",
+            "mailbox    0     1      2        3          4     5     estimated",
+            "keys   90    100    90 %",
+            "warning: keys: nearly full: make room",
+        ] {
+            assert!(lines.iter().any(|told| told == line), "{line:?} in {lines:#?}");
+        }
+    }
+}
