@@ -40,10 +40,11 @@
 //! | call | no connection | connection broke, 408, 429, 503 | why |
 //! |---|---|---|---|
 //! | `send`, `send_batch` | again | again | the idempotency key makes it the same message |
-//! | `recv`, `work`, opening `recv_stream` | again | again | a `request_id`, made up if not given, gets the same deliveries |
+//! | `recv`, `work` | again | again | a `request_id`, made up if not given, gets the same deliveries |
 //! | `ack`, `extend` | again | again | the same settlement again gets the same answer |
 //! | `nack`, and in `settle` or `work` | again | again, if named by its receipt | a message may be in another delivery by then |
 //! | `mark_processed`, `release` | again | again | as above |
+//! | `recv_stream` | again | no | what it gave out cannot be given out again |
 //! | `try_begin` | again | no | a repeat would be told `Busy` by its own lease |
 //! | `reprocess`, `redrive`, `purge` | again | only dry runs | a repeat takes the next that match |
 //! | everything that only reads | again | again | |

@@ -73,7 +73,7 @@ impl Client {
 }
 
 /// With an id that makes a repeat safe.
-pub(crate) fn named(wish: &Recv) -> Recv {
+fn named(wish: &Recv) -> Recv {
     let mut wish = wish.clone();
     wish.request_id.get_or_insert_with(random::uuid);
     wish

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 use crate::call::{Body, Call, Take, decode, refusal};
 use crate::client::Client;
 use crate::error::Error;
-use crate::mailbox::named;
 use crate::repeat::Repeat;
 
 /// No line is longer.
@@ -42,12 +41,13 @@ enum State {
 }
 
 impl Client {
-    /// Receives messages as they come, until the server has waited `wait_ms` for one in vain or `max_messages` came.
+    /// Receives messages as they come, until the server has waited `wait_ms` for the next in vain. `max_messages` and
+    /// `max_bytes` bound what comes at once.
     ///
-    /// Opening it is repeated as [`Client::recv`] is; a stream that breaks later ends with an error, and what it gave out
+    /// A stream cannot be repeated, so a `request_id` is refused. One that breaks ends with an error, and what it gave out
     /// stays held.
     pub async fn recv_stream(&self, wish: &Recv) -> Result<Stream, Error> {
-        let call = Call::post(path::RECV_STREAM, Repeat::Safe, Body::Recv(named(wish)));
+        let call = Call::post(path::RECV_STREAM, Repeat::Unsent, Body::Recv(wish.clone()));
         let corr_id = self.corr_id();
         let opened = self.repeated(&call, &corr_id, &Head).await;
         let body = opened.map_err(|error| error.of_call(&corr_id))?;

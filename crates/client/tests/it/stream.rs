@@ -54,11 +54,10 @@ async fn a_stream_that_breaks_says_so() {
 }
 
 #[tokio::test]
-async fn opening_is_repeated() {
+async fn a_stream_is_asked_for_once_and_has_no_request_id() {
     let rig = Rig::of([Answer::error(503, "E_UNAVAILABLE"), Answer::ok("")]);
-    let mut stream = rig.client().await.recv_stream(&Recv::default()).await.unwrap();
-    assert!(stream.next().await.is_none());
+    let error = rig.client().await.recv_stream(&Recv::default()).await.unwrap_err();
+    assert!(error.is_retryable());
     let asked = rig.asked();
-    assert_eq!(asked.len(), 2);
-    assert_eq!(asked[0].body, asked[1].body);
+    assert_eq!((asked.len(), asked[0].body.contains("request_id")), (1, false));
 }
