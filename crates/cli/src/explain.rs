@@ -13,6 +13,9 @@ use crate::word;
 ///
 /// Prose, also on a pipe; with --output json or ndjson, everything that is known as JSON.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "oncebox explain [OPTIONS] <ID>\n       oncebox explain [OPTIONS] --topic <TOPIC> --key <KEY>"
+)]
 pub(crate) struct Arguments {
     /// The message, as a ULID or a UUID.
     #[arg(conflicts_with_all = ["topic", "source", "key"], required_unless_present = "key")]

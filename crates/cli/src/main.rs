@@ -2,6 +2,7 @@
 
 mod ack;
 mod completions;
+mod config;
 mod demo;
 mod dlq;
 mod explain;
@@ -19,6 +20,7 @@ mod life;
 mod message;
 mod output;
 mod remote;
+mod settings;
 mod settle;
 mod text;
 mod trouble;
@@ -50,6 +52,7 @@ struct Arguments {
 enum Command {
     /// Shows in a few seconds what an inbox does: duplicates, retries, a crash, dead letters.
     Demo(demo::Arguments),
+    Config(config::Arguments),
     Send(send::Arguments),
     Recv(recv::Arguments),
     Ack(ack::Arguments),
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
 fn run(global: &Global, command: Command) -> Result<(), Trouble> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments, global.output()),
         Command::Store(arguments) => store::run(&arguments, global.output()),
         Command::Completions(arguments) => completions::run(&arguments, self::command()),
         Command::Send(arguments) => {

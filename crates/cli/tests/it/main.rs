@@ -1,3 +1,9 @@
 //! The real binary, run and read.
 
+mod arguments;
+mod completions;
+mod config;
+mod deaf;
 mod demo;
+mod rig;
+mod store;
