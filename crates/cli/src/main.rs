@@ -12,6 +12,7 @@ mod messages;
 mod nack;
 mod recv;
 mod send;
+mod serve;
 mod stats;
 mod store;
 
@@ -52,6 +53,7 @@ struct Arguments {
 enum Command {
     /// Shows in a few seconds what an inbox does: duplicates, retries, a crash, dead letters.
     Demo(demo::Arguments),
+    Serve(serve::Arguments),
     Config(config::Arguments),
     Send(send::Arguments),
     Recv(recv::Arguments),
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
 fn run(global: &Global, command: Command) -> Result<(), Trouble> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Config(arguments) => config::run(&arguments, global.output()),
         Command::Store(arguments) => store::run(&arguments, global.output()),
         Command::Completions(arguments) => completions::run(&arguments, self::command()),

@@ -1,0 +1,59 @@
+//! `oncebox serve`: runs the server.
+
+use std::error::Error as StdError;
+
+use oncebox_server::{Error, Server, log};
+
+use crate::settings::Settings;
+use crate::trouble::Trouble;
+use crate::{life, output};
+
+/// Runs the server until it is interrupted or terminated; then it lets everybody finish. A second signal ends it at once.
+///
+/// Listens on 127.0.0.1:7420 and keeps its messages in ./oncebox-data, unless it is told otherwise. Logs to stderr.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Trouble> {
+    let loaded = arguments.settings.load()?.map_err(|problems| {
+        Trouble::failed(format!(
+            "the settings are wrong:\n{problems}\n`oncebox config reference` tells all of them"
+        ))
+    })?;
+    log::install(&loaded.config.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Trouble::failed(format!("cannot start threads: {error}")))?;
+    runtime.block_on(async {
+        let server = Server::start(loaded).await?;
+        server.run(shutdown()).await?;
+        Ok(())
+    })
+}
+
+/// Ready at the first signal. From then on, the next one ends the process.
+async fn shutdown() {
+    life::interrupted().await;
+    tokio::spawn(async {
+        life::interrupted().await;
+        output::note("stopped at once: what was not answered may or may not have happened");
+        std::process::exit(130);
+    });
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(error) => error.into(),
+            Error::Listen { .. } => {
+                Self::failed(format!("{error}: stop whoever listens there, or give --listen another"))
+            }
+            error => {
+                let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+                Self::failed(format!("{error}{source}"))
+            }
+        }
+    }
+}
