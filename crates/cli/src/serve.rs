@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use oncebox_server::{Error, Server, log};
+use oncebox_server::{Error, Reloader, Server, log};
 
 use crate::settings::Settings;
 use crate::trouble::Trouble;
@@ -10,7 +10,8 @@ use crate::{life, output};
 
 /// Runs the server until it is interrupted or terminated; then it lets everybody finish. A second signal ends it at once.
 ///
-/// Listens on 127.0.0.1:7420 and keeps its messages in ./oncebox-data, unless it is told otherwise. Logs to stderr.
+/// Listens on 127.0.0.1:7420 and keeps its messages in ./oncebox-data, unless it is told otherwise. Logs to stderr. Reads
+/// its settings again on SIGHUP.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -28,9 +29,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Trouble> {
     let runtime = runtime.map_err(|error| Trouble::failed(format!("cannot start threads: {error}")))?;
     runtime.block_on(async {
         let server = Server::start(loaded).await?;
-        server.run(shutdown()).await?;
-        Ok(())
+        let reloader = server.reloader();
+        tokio::select! {
+            ended = server.run(shutdown()) => Ok(ended?),
+            () = reload_on_hangup(&arguments.settings, &reloader) => Ok(()),
+        }
     })
+}
+
+/// Reads the settings again whenever somebody sends SIGHUP; never ends. Wrong ones change nothing.
+async fn reload_on_hangup(settings: &Settings, reloader: &Reloader) {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut hangup) = signal(SignalKind::hangup()) {
+            while hangup.recv().await.is_some() {
+                match settings.load() {
+                    // What waits for a restart is in the log.
+                    Ok(Ok(loaded)) => {
+                        drop(reloader.reload(loaded).map_err(|error| output::note(&error.to_string())))
+                    }
+                    Ok(Err(problems)) => {
+                        output::note(&format!(
+                            "the settings are wrong, and those from before hold:\n{problems}"
+                        ));
+                    }
+                    Err(trouble) => output::note(trouble.text().unwrap_or("the settings cannot be read")),
+                }
+            }
+        }
+    }
+    std::future::pending().await
 }
 
 /// Ready at the first signal. From then on, the next one ends the process.

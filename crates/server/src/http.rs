@@ -26,6 +26,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use app::App;
+pub(crate) use body::Limit;
 pub(crate) use gate::{Door, Gate};
 use openapi::Documents;
 use refusal::Refusal;

@@ -5,9 +5,10 @@ pub mod log;
 pub mod meters;
 
 mod http;
+mod live;
 mod net;
 mod run;
 mod scrape;
 
 pub use http::document;
-pub use run::{Error, Server};
+pub use run::{Error, Reloader, Server};

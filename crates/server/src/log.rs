@@ -1,17 +1,20 @@
 //! The log: lines for people or for machines, on stderr; never a payload, never a key.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt, registry};
+use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::config::{Log, LogFormat};
 
+/// Changes the levels of the log that was installed.
+static LEVELS: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
 /// Installs the log for this process; a second time it does nothing.
 pub fn install(settings: &Log) {
-    let levels: Targets = settings.level.parse().unwrap_or_else(|_| Targets::new());
     let terminal = std::io::stderr().is_terminal();
     let pretty = match settings.format {
         LogFormat::Pretty => true,
@@ -24,6 +27,21 @@ pub fn install(settings: &Log) {
     } else {
         fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed()
     };
+    let (levels, handle) = reload::Layer::new(targets(settings));
     // Whoever installed one before, an embedding program say, keeps it.
-    let _ = registry().with(layer.with_filter(levels)).try_init();
+    if registry().with(layer.with_filter(levels)).try_init().is_ok() {
+        let _ = LEVELS.set(handle);
+    }
+}
+
+/// Lets other levels hold from now on.
+pub(crate) fn set_level(settings: &Log) {
+    if let Some(handle) = LEVELS.get() {
+        // The log is gone only with the process.
+        let _ = handle.reload(targets(settings));
+    }
+}
+
+fn targets(settings: &Log) -> Targets {
+    settings.level.parse().unwrap_or_else(|_| Targets::new())
 }

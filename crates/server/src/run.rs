@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use crate::config::{Config, Loaded};
 use crate::http::{self, App};
+use crate::log;
 use crate::meters::{Meters, names};
 use crate::net::{Connections, Listener};
 
@@ -68,12 +69,17 @@ impl Server {
         self.listeners.iter().map(ToString::to_string).collect()
     }
 
+    /// A way to change its configuration while it runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader(self.app.clone())
+    }
+
     /// Works until `shutdown` is ready; then takes nothing more in, lets everybody finish, and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let Self { app, listeners } = self;
         info!(
             store = app.oncebox.name(),
-            profile = app.config.profile.as_str(),
+            profile = app.live().config.profile.as_str(),
             dlq_profile = crate::scrape::dlq_profile(&app),
             "local mode: whoever reaches this server on this machine may do everything; web pages may not"
         );
@@ -94,11 +100,29 @@ impl Server {
         info!("stopping: nothing more is taken in");
         stopping.cancel();
         acceptors.join_all().await;
-        connections.drain(app.config.shutdown.drain).await;
+        connections.drain(app.live().config.shutdown.drain).await;
         let _ = tokio::join!(upkeep, metrics);
         app.oncebox.close().await?;
         info!("stopped");
         Ok(())
+    }
+}
+
+/// Changes the configuration of a server that runs.
+#[derive(Clone)]
+pub struct Reloader(App);
+
+impl Reloader {
+    /// Lets a new configuration hold for every request from now on; what is in flight stays so. Logs the names of the
+    /// settings that wait for a restart, and gives them back.
+    pub fn reload(&self, loaded: Loaded) -> Result<Vec<&'static str>, Error> {
+        for warning in &loaded.warnings {
+            warn!("{warning}");
+        }
+        log::set_level(&loaded.config.log);
+        let waiting = self.0.adopt(loaded.config)?;
+        info!(?waiting, "the configuration was read again; the settings named here wait for a restart");
+        Ok(waiting)
     }
 }
 

@@ -17,11 +17,12 @@ pub(crate) async fn render(app: &App) -> Result<String, Error> {
     for bound in app.oncebox.usage().await?.bounds {
         gauge!(names::BOUND, "bound" => bound.name).set(bound.share());
     }
-    let settings = app.mailbox.settings();
+    let mailbox = &app.live().mailbox;
+    let settings = mailbox.settings();
     for topic in app.meters.topics() {
         let mut dead = 0;
         for shard in 0..settings.shards {
-            let counts = app.mailbox.counts(&topic, Some(shard)).await?;
+            let counts = mailbox.counts(&topic, Some(shard)).await?;
             dead += counts.dead;
             let labels = [("topic", topic.to_string()), ("shard", shard.to_string())];
             let depth = counts.ready + counts.waiting;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use oncebox::ledger::Ledger;
-use oncebox::mailbox::Mailbox;
 use oncebox::{Clock, Namespace, Oncebox, Operator, Rng};
 use oncebox_core::Uid;
 use oncebox_system::{SystemClock, SystemRng};
@@ -15,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::Room;
 use super::refusal::Refusal;
 use crate::config::Config;
+use crate::live::{Current, Live};
 use crate::meters::Meters;
 
 /// Cheap to clone.
@@ -22,9 +22,8 @@ use crate::meters::Meters;
 pub(crate) struct App(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) config: Config,
+    live: Live,
     pub(crate) oncebox: Oncebox,
-    pub(crate) mailbox: Mailbox,
     pub(crate) ledger: Ledger,
     pub(crate) room: Room,
     pub(crate) meters: Meters,
@@ -51,22 +50,21 @@ impl App {
         metrics: PrometheusHandle,
         stopping: CancellationToken,
     ) -> Result<Self, oncebox::Error> {
-        let mailbox = oncebox.mailbox(config.mailbox.clone())?;
+        let room = Room::new(config.http.bodies_bytes_max);
+        let live = Live::new(config, &oncebox)?;
         let ledger = oncebox.ledger();
-        let room = Room::new(config.http.bodies_bytes_max, config.http.body_timeout);
         let (clock, rng) = (SystemClock::default(), Mutex::new(SystemRng::default()));
-        Ok(Self(Arc::new(Inner {
-            config,
-            oncebox,
-            mailbox,
-            ledger,
-            room,
-            meters,
-            metrics,
-            stopping,
-            clock,
-            rng,
-        })))
+        Ok(Self(Arc::new(Inner { live, oncebox, ledger, room, meters, metrics, stopping, clock, rng })))
+    }
+
+    /// The configuration that holds now, for a whole request.
+    pub(crate) fn live(&self) -> Arc<Current> {
+        self.live.get()
+    }
+
+    /// Lets a new configuration hold; names the settings that wait for a restart.
+    pub(crate) fn adopt(&self, config: Config) -> Result<Vec<&'static str>, oncebox::Error> {
+        self.live.adopt(config, &self.oncebox)
     }
 
     /// A new correlation id.
@@ -79,7 +77,7 @@ impl App {
 
     /// How long a request may wait, if it asks for so long.
     pub(super) fn wait(&self, wait_ms: Option<u64>) -> Result<Duration, Refusal> {
-        let (wait, most) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.config.http.wait_max);
+        let (wait, most) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.live().config.http.wait_max);
         if wait > most {
             return Err(Refusal::schema(format!("wait_ms is over the most, which is {}", most.as_millis())));
         }

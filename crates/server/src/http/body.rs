@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::app::App;
 use super::json;
 use super::refusal::Refusal;
 
@@ -31,64 +32,71 @@ pub(super) enum Kind {
     Bytes,
 }
 
-/// Room for bodies that are being read.
+/// How large a body may be, and how long it may take to come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) bytes_max: usize,
+    pub(crate) within: Duration,
+}
+
+impl Limit {
+    fn exceeded(self) -> Refusal {
+        let text = format!("the body is larger than {} bytes: send less at a time", self.bytes_max);
+        Refusal::new(Code::FrameTooLarge, text)
+    }
+}
+
+/// The room that a large body takes.
+pub(super) type Permit = Option<OwnedSemaphorePermit>;
+
+/// Room for bodies that are being worked on.
 pub(crate) struct Room {
     units: Arc<Semaphore>,
-    timeout: Duration,
 }
 
 impl Room {
-    pub(crate) fn new(bytes_max: usize, timeout: Duration) -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         let units = (bytes_max / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
-        Self { units: Arc::new(Semaphore::new(units)), timeout }
+        Self { units: Arc::new(Semaphore::new(units)) }
     }
 
-    /// Reads a body of `bytes_max` at most.
+    /// Reads a body. Its room is taken until the permit is dropped.
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
         body: Body,
-        bytes_max: usize,
-    ) -> Result<Bytes, Refusal> {
+        limit: Limit,
+    ) -> Result<(Bytes, Permit), Refusal> {
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        let expected = announced.unwrap_or(bytes_max);
-        if expected > bytes_max {
-            return Err(too_large(bytes_max));
+        let expected = announced.unwrap_or(limit.bytes_max);
+        if expected > limit.bytes_max {
+            return Err(limit.exceeded());
         }
-        let _permit = self.reserve(expected)?;
-        let until = Instant::now() + self.timeout;
+        let permit = self.reserve(expected)?;
+        let until = Instant::now() + limit.within;
         let mut body = body;
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
-        loop {
-            let frame = timeout_at(until, body.frame()).await;
-            let frame = frame.map_err(|_| {
-                Refusal::new(
-                    Code::Timeout,
-                    "the body did not arrive in time: send it faster, or in smaller parts",
-                )
-            })?;
-            let Some(frame) = frame else { break };
-            let frame = frame.map_err(|_| Refusal::schema("the body broke off: send it again"))?;
-            let Ok(data) = frame.into_data() else { continue };
-            if first.len() + rest.len() + data.len() > bytes_max {
-                return Err(too_large(bytes_max));
+        while let Some(data) = next(&mut body, until).await? {
+            if first.len() + rest.len() + data.len() > limit.bytes_max {
+                return Err(limit.exceeded());
             }
+            // Most bodies come in one piece, and need not be copied.
             if first.is_empty() && rest.is_empty() {
                 first = data;
-            } else {
-                if rest.is_empty() {
-                    rest.reserve(expected);
-                    rest.extend_from_slice(&std::mem::take(&mut first));
-                }
-                rest.extend_from_slice(&data);
+                continue;
             }
+            if rest.is_empty() {
+                rest.reserve(expected);
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
         }
-        Ok(if rest.is_empty() { first } else { rest.freeze() })
+        Ok((if rest.is_empty() { first } else { rest.freeze() }, permit))
     }
 
-    fn reserve(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+    fn reserve(&self, bytes: usize) -> Result<Permit, Refusal> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
@@ -103,11 +111,22 @@ impl Room {
     }
 }
 
-fn too_large(bytes_max: usize) -> Refusal {
-    Refusal::new(
-        Code::FrameTooLarge,
-        format!("the body is larger than {bytes_max} bytes: send less at a time"),
-    )
+/// The next piece of a body that has data; none at its end.
+async fn next(body: &mut Body, until: Instant) -> Result<Option<Bytes>, Refusal> {
+    loop {
+        let frame = timeout_at(until, body.frame()).await;
+        let frame = frame.map_err(|_| {
+            Refusal::new(
+                Code::Timeout,
+                "the body did not arrive in time: send it faster, or in smaller parts",
+            )
+        })?;
+        let Some(frame) = frame else { return Ok(None) };
+        let frame = frame.map_err(|_| Refusal::schema("the body broke off: send it again"))?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
 }
 
 /// What the request says that its body is. Only what no web page can send unasked is taken.
@@ -122,35 +141,39 @@ pub(super) fn kind(headers: &HeaderMap) -> Result<Kind, Refusal> {
     }
 }
 
+/// Refuses what is not JSON.
+pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    match kind(headers)? {
+        Kind::Json => Ok(()),
+        Kind::Bytes => Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
+            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)),
+    }
+}
+
 /// Reads JSON, and nothing else.
 pub(super) async fn read_json<T: DeserializeOwned>(
-    room: &Room,
+    app: &App,
     headers: &HeaderMap,
     body: Body,
-    bytes_max: usize,
-) -> Result<T, Refusal> {
-    if kind(headers)? != Kind::Json {
-        return Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
-            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-    }
-    json::parse(&room.read(headers, body, bytes_max).await?)
+    limit: Limit,
+) -> Result<(T, Permit), Refusal> {
+    expect_json(headers)?;
+    let (bytes, permit) = app.room.read(headers, body, limit).await?;
+    Ok((json::parse(&bytes)?, permit))
 }
 
 /// The same, where no body at all means the default.
 pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
-    room: &Room,
+    app: &App,
     headers: &HeaderMap,
     body: Body,
-    bytes_max: usize,
+    limit: Limit,
 ) -> Result<T, Refusal> {
-    let bytes = room.read(headers, body, bytes_max).await?;
+    let (bytes, _permit) = app.room.read(headers, body, limit).await?;
     if bytes.is_empty() {
         return Ok(T::default());
     }
-    if kind(headers)? != Kind::Json {
-        return Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
-            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-    }
+    expect_json(headers)?;
     json::parse(&bytes)
 }
 

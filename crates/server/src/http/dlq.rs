@@ -60,8 +60,8 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
 )]
 async fn reprocess(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let Reprocess { ids, topic, reason, limit, dry_run } =
-        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let (Reprocess { ids, topic, reason, limit, dry_run }, _room) =
+        body::read_json(&app, &parts.headers, content, app.live().one()).await?;
     let sweep = Sweep { ids, topic, reason, limit, dry_run, ..Sweep::default() };
     let operator = app.operator(Namespace::Mailbox, operator::actor(&parts.headers)?);
     let swept = operator::redrive_by(&operator, &sweep).await?;

@@ -44,13 +44,11 @@ impl CorrId {
 pub(crate) struct Gate {
     app: App,
     router: Router,
-    answer_within: Duration,
 }
 
 impl Gate {
     pub(crate) fn new(app: App, router: Router) -> Self {
-        let answer_within = app.config.http.wait_max + ANSWER_TIMEOUT;
-        Self { app, router, answer_within }
+        Self { app, router }
     }
 
     /// Answers a request; whatever happens, there is an answer.
@@ -79,7 +77,8 @@ impl Gate {
     }
 
     async fn pass(&self, request: Request) -> Response {
-        let answered = tokio::time::timeout(self.answer_within, self.router.clone().call(request)).await;
+        let within = self.app.live().config.http.wait_max + ANSWER_TIMEOUT;
+        let answered = tokio::time::timeout(within, self.router.clone().call(request)).await;
         match answered {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},

@@ -140,7 +140,7 @@ async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {
         ledger::Status::Pending => Status::Pending,
         _ => Status::Unknown,
     };
-    if status == Status::Unknown && app.config.ledger.unknown_key == UnknownKey::NotFound {
+    if status == Status::Unknown && app.live().config.ledger.unknown_key == UnknownKey::NotFound {
         return Err(Refusal::new(Code::NotFound, "the key never came, or was forgotten")
             .with_status(StatusCode::NOT_FOUND));
     }
@@ -155,10 +155,7 @@ async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {
 }
 
 async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, content: Body) -> Result<T, Refusal> {
-    if body::kind(headers)? != body::Kind::Json {
-        return Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
-            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-    }
-    let bytes = app.room.read(headers, content, app.config.http.body_bytes_max).await?;
+    body::expect_json(headers)?;
+    let (bytes, _room) = app.room.read(headers, content, app.live().one()).await?;
     json::parse_any_case(&bytes, &NAMES)
 }

@@ -213,8 +213,7 @@ pub(super) fn uid(text: &str) -> Result<Uid, Refusal> {
 
 async fn sweep_of(app: &App, request: Request) -> Result<(Operator, Sweep), Refusal> {
     let (parts, content) = request.into_parts();
-    let sweep: Sweep =
-        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let (sweep, _room): (Sweep, _) = body::read_json(app, &parts.headers, content, app.live().one()).await?;
     let operator = app.operator(view::namespace(sweep.namespace), actor(&parts.headers)?);
     let because = sweep.because.clone().unwrap_or_default();
     if because.len() > TEXT_BYTES_MAX {

@@ -16,7 +16,6 @@ use tracing::{debug, warn};
 use super::Listener;
 use super::listener::Stream;
 use super::pace::{Busy, Limits, Paced};
-use crate::config::Http;
 use crate::http::{App, Door, Gate};
 
 /// Heads, and the pieces that bodies are read in.
@@ -31,19 +30,12 @@ pub(crate) struct Connections {
     gate: Arc<Gate>,
     room: Arc<Semaphore>,
     tasks: TaskTracker,
-    http: http1::Builder,
-    limits: Limits,
 }
 
 impl Connections {
     pub(crate) fn new(app: App, gate: Gate) -> Self {
-        let settings: &Http = &app.config.http;
-        let mut http = http1::Builder::new();
-        // Without a timer, the time-out would silently be none. Ours for heads is shorter; this one ends idle connections.
-        http.timer(TokioTimer::new()).header_read_timeout(settings.idle_timeout).max_buf_size(BUFFER_BYTES);
-        let limits = Limits { head: settings.header_timeout, write: settings.write_timeout };
-        let room = Arc::new(Semaphore::new(settings.connections_max));
-        Self { app, gate: Arc::new(gate), room, tasks: TaskTracker::new(), http, limits }
+        let room = Arc::new(Semaphore::new(app.live().config.http.connections_max));
+        Self { app, gate: Arc::new(gate), room, tasks: TaskTracker::new() }
     }
 
     /// Takes connections until the server stops. Those beyond the limit wait to be accepted.
@@ -69,7 +61,9 @@ impl Connections {
     }
 
     fn serve(&self, stream: Box<dyn Stream>, door: Door, permit: OwnedSemaphorePermit) {
-        let (app, gate, http, limits) = (self.app.clone(), self.gate.clone(), self.http.clone(), self.limits);
+        let (app, gate) = (self.app.clone(), self.gate.clone());
+        let settings = app.live().config.http.clone();
+        let limits = Limits { head: settings.header_timeout, write: settings.write_timeout };
         self.tasks.spawn(async move {
             let _permit = permit;
             app.meters.connections.increment(1.0);
@@ -84,6 +78,11 @@ impl Connections {
                     Ok::<_, Infallible>(response)
                 }
             });
+            let mut http = http1::Builder::new();
+            // Without a timer, the time-out would silently be none. Ours for heads is shorter; this one ends idle connections.
+            http.timer(TokioTimer::new())
+                .header_read_timeout(settings.idle_timeout)
+                .max_buf_size(BUFFER_BYTES);
             let mut connection = pin!(http.serve_connection(io, service));
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,

@@ -16,14 +16,15 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use super::super::refusal::Refusal;
 
 /// The message that a body and its headers are.
-pub(super) fn message(headers: &HeaderMap, payload: Bytes) -> Result<wire::mailbox::Send, Refusal> {
+pub(super) fn message(headers: &HeaderMap, payload: &[u8]) -> Result<wire::mailbox::Send, Refusal> {
     let needed = |name: &'static str| {
         text(headers, name)?.ok_or_else(|| Refusal::schema(format!("the header `{name}` is missing")))
     };
     Ok(wire::mailbox::Send {
         topic: needed(header::TOPIC)?,
         idem_key: needed(header::IDEM_KEY)?,
-        payload_b64: Base64(payload),
+        // A piece of the buffer that it was read into would keep all of that in memory.
+        payload_b64: Base64(Bytes::copy_from_slice(payload)),
         payload_hash: text(headers, header::PAYLOAD_HASH)?,
         attrs: attributes(headers)?,
         partition: text(headers, header::PARTITION)?,

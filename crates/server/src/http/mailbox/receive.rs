@@ -36,8 +36,8 @@ const PIECE: Duration = Duration::from_secs(1);
 )]
 pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let mut wish: Recv =
-        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let (mut wish, _room): (Recv, _) =
+        body::read_json(&app, &parts.headers, content, app.live().one()).await?;
     let as_bytes = wants_bytes(&parts.headers);
     if as_bytes && wish.max_messages.replace(1).is_some_and(|messages| messages != 1) {
         return Err(Refusal::schema("as bytes, one message is given at a time: leave max_messages out"));
@@ -63,8 +63,8 @@ pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Res
 )]
 pub(super) async fn work(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let work: wire::mailbox::Work =
-        body::read_json(&app.room, &parts.headers, content, app.config.http.batch_bytes_max).await?;
+    let (work, _room): (wire::mailbox::Work, _) =
+        body::read_json(&app, &parts.headers, content, app.live().many()).await?;
     let plan = settle::Plan::new(&app, work.settle)?;
     let (outcomes, envelopes) = take(&app, plan.settles.clone(), &work.recv).await?;
     let results = plan.results(&app, outcomes);
@@ -87,7 +87,7 @@ pub(super) fn wish(app: &App, wish: &Recv) -> Result<Receive, Refusal> {
     }
     if let Some(bytes) = wish.max_bytes {
         // An answer is built in memory.
-        receive = receive.bytes(bytes.min(app.config.http.batch_bytes_max as u64));
+        receive = receive.bytes(bytes.min(app.live().config.http.batch_bytes_max as u64));
     }
     if let Some(text) = &wish.request_id {
         let request = text.parse::<Uid>().ok().and_then(|uid| NonZeroU128::new(uid.as_u128()));
@@ -100,7 +100,7 @@ pub(super) fn wish(app: &App, wish: &Recv) -> Result<Receive, Refusal> {
 
 /// A visibility within its bounds.
 pub(super) fn visibility(app: &App, millis: u64) -> Result<Duration, Refusal> {
-    let (visibility, least) = (Duration::from_millis(millis), app.mailbox.settings().visibility_min);
+    let (visibility, least) = (Duration::from_millis(millis), app.live().mailbox.settings().visibility_min);
     if !(least..=VISIBILITY_MAX).contains(&visibility) {
         let (least, most) = (least.as_millis(), VISIBILITY_MAX.as_millis());
         return Err(Refusal::schema(format!("visibility_ms is {millis}: it must be from {least} to {most}")));
@@ -116,11 +116,12 @@ async fn take(
 ) -> Result<(Vec<Outcome>, Vec<Envelope>), Refusal> {
     let until = Instant::now() + app.wait(recv.wait_ms)?;
     let wish = wish(app, recv)?;
+    let mailbox = &app.live().mailbox;
     let began = Instant::now();
     let (outcomes, mut envelopes) = if settles.is_empty() {
-        (Vec::new(), app.mailbox.receive(wish.clone()).await?)
+        (Vec::new(), mailbox.receive(wish.clone()).await?)
     } else {
-        app.mailbox.work(settles, wish.clone()).await?
+        mailbox.work(settles, wish.clone()).await?
     };
     app.meters.dequeue.record(began.elapsed());
     while envelopes.is_empty() && !app.stopping.is_cancelled() {
@@ -128,7 +129,7 @@ async fn take(
         if now >= until {
             break;
         }
-        envelopes = app.mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await?;
+        envelopes = mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await?;
     }
     delivered(app, &recv.topic, &envelopes);
     Ok((outcomes, envelopes))

@@ -38,16 +38,17 @@ pub(super) async fn send(
     let (parts, content) = request.into_parts();
     let answer_409 = answers_409(&parts.headers)?;
     let kind = body::kind(&parts.headers)?;
-    let bytes = app.room.read(&parts.headers, content, app.config.http.body_bytes_max).await?;
+    let live = app.live();
+    let (bytes, _room) = app.room.read(&parts.headers, content, live.one()).await?;
     let message = match kind {
         Kind::Json => json::parse(&bytes)?,
-        Kind::Bytes => binary::message(&parts.headers, bytes)?,
+        Kind::Bytes => binary::message(&parts.headers, &bytes)?,
     };
     let meters = app.meters.topic(&message.topic);
     let parcel = convert::parcel(message, corr_id.as_str())?;
     refuse_while_stopping(&app)?;
     let began = Instant::now();
-    let sent = convert::sent(app.mailbox.send(parcel).await?)?;
+    let sent = convert::sent(live.mailbox.send(parcel).await?)?;
     app.meters.enqueue.record(began.elapsed());
     if !sent.duplicate {
         meters.enqueued.increment(1);
@@ -75,9 +76,10 @@ pub(super) async fn send_batch(
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let http = &app.config.http;
-    let batch: wire::mailbox::SendBatch =
-        body::read_json(&app.room, &parts.headers, content, http.batch_bytes_max).await?;
+    let live = app.live();
+    let (batch, _room): (wire::mailbox::SendBatch, _) =
+        body::read_json(&app, &parts.headers, content, live.many()).await?;
+    let http = &live.config.http;
     if batch.messages.len() > http.batch_items_max {
         return Err(Refusal::schema(format!(
             "the batch has more than {} messages: split it",
@@ -99,7 +101,7 @@ pub(super) async fn send_batch(
     });
     let checked: Vec<_> = checked.collect();
     let began = Instant::now();
-    let mut outcomes = app.mailbox.send_all(parcels).await?.into_iter();
+    let mut outcomes = live.mailbox.send_all(parcels).await?.into_iter();
     app.meters.enqueue.record(began.elapsed());
     let results = checked.into_iter().map(|(meters, refusal)| {
         let sent = match refusal {

@@ -44,8 +44,7 @@ pub(super) async fn nack(
 ) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let handle = handle(&delivery)?;
-    let nack: Nack =
-        body::read_optional_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let nack: Nack = body::read_optional_json(&app, &parts.headers, content, app.live().one()).await?;
     one(&app, Settle::nack(handle, nack.reason.as_deref()), "nack").await
 }
 
@@ -65,8 +64,8 @@ pub(super) async fn extend(
 ) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let handle = handle(&delivery)?;
-    let extend: Extend =
-        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let (extend, _room): (Extend, _) =
+        body::read_json(&app, &parts.headers, content, app.live().one()).await?;
     let visibility = receive::visibility(&app, extend.visibility_ms)?;
     one(&app, Settle::extend(handle, visibility), "extend").await
 }
@@ -81,11 +80,11 @@ pub(super) async fn extend(
 )]
 pub(super) async fn settle(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let batch: wire::mailbox::Settle =
-        body::read_json(&app.room, &parts.headers, content, app.config.http.batch_bytes_max).await?;
+    let (batch, _room): (wire::mailbox::Settle, _) =
+        body::read_json(&app, &parts.headers, content, app.live().many()).await?;
     let plan = Plan::new(&app, batch.settle)?;
     let began = Instant::now();
-    let outcomes = app.mailbox.settle_all(plan.settles.clone()).await?;
+    let outcomes = app.live().mailbox.settle_all(plan.settles.clone()).await?;
     app.meters.ack.record(began.elapsed());
     body::answer(&SettledBatch { results: plan.results(&app, outcomes) })
 }
@@ -99,7 +98,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(app: &App, items: Vec<SettleItem>) -> Result<Self, Refusal> {
-        let most = app.config.http.batch_items_max;
+        let most = app.live().config.http.batch_items_max;
         if items.len() > most {
             return Err(Refusal::schema(format!(
                 "there are more than {most} deliveries to settle: split them"
@@ -160,7 +159,7 @@ fn handle(text: &str) -> Result<Handle, Refusal> {
 
 async fn one(app: &App, settle: Settle, op: &'static str) -> Result<Response, Refusal> {
     let began = Instant::now();
-    let outcome = app.mailbox.settle_all(vec![settle]).await?.pop();
+    let outcome = app.live().mailbox.settle_all(vec![settle]).await?.pop();
     app.meters.ack.record(began.elapsed());
     body::answer(&answer(outcome.unwrap_or(Outcome::LeaseLost), op)?)
 }

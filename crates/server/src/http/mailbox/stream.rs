@@ -37,15 +37,14 @@ const PIECE: Duration = Duration::from_secs(1);
 )]
 pub(super) async fn recv_stream(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let recv: Recv =
-        body::read_json(&app.room, &parts.headers, content, app.config.http.body_bytes_max).await?;
+    let (recv, _room): (Recv, _) = body::read_json(&app, &parts.headers, content, app.live().one()).await?;
     if recv.request_id.is_some() {
         return Err(Refusal::schema("a stream cannot be repeated: leave request_id out"));
     }
     let wait = app.wait(recv.wait_ms)?;
     let wish = receive::wish(&app, &recv)?;
     // What is wrong with the wish is told before the stream begins.
-    let first = app.mailbox.receive(wish.clone()).await?;
+    let first = app.live().mailbox.receive(wish.clone()).await?;
     let (sender, channel) = Channel::<Bytes, io::Error>::new(PIECES_MAX);
     tokio::spawn(give(app, recv.topic, wish, wait, first, sender));
     let mut response = Response::new(Body::new(channel));
@@ -77,7 +76,7 @@ async fn give(
             return;
         }
         let left = until.saturating_duration_since(Instant::now());
-        envelopes = match app.mailbox.receive(wish.clone().wait(left.min(PIECE))).await {
+        envelopes = match app.live().mailbox.receive(wish.clone().wait(left.min(PIECE))).await {
             Ok(envelopes) if envelopes.is_empty() && left.is_zero() => return,
             Ok(envelopes) => envelopes,
             // There will be room again when somebody acknowledges.
