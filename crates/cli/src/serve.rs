@@ -44,22 +44,21 @@ async fn reload_on_hangup(settings: &Settings, reloader: &Reloader) {
         use tokio::signal::unix::{SignalKind, signal};
         if let Ok(mut hangup) = signal(SignalKind::hangup()) {
             while hangup.recv().await.is_some() {
-                match settings.load() {
+                let told = match settings.load() {
                     // What waits for a restart is in the log.
-                    Ok(Ok(loaded)) => {
-                        drop(reloader.reload(loaded).map_err(|error| output::note(&error.to_string())))
-                    }
+                    Ok(Ok(loaded)) => reloader.reload(loaded).err().map(|error| error.to_string()),
                     Ok(Err(problems)) => {
-                        output::note(&format!(
-                            "the settings are wrong, and those from before hold:\n{problems}"
-                        ));
+                        Some(format!("the settings are wrong, and those from before hold:\n{problems}"))
                     }
-                    Err(trouble) => output::note(trouble.text().unwrap_or("the settings cannot be read")),
+                    Err(trouble) => trouble.text().map(str::to_owned),
+                };
+                if let Some(told) = told {
+                    output::note(&told);
                 }
             }
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Ready at the first signal. From then on, the next one ends the process.
