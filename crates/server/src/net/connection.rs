@@ -23,6 +23,22 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// When no connection can be accepted, because there are no more descriptors say, it is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection, as the gauge counts it; also when its task panics.
+struct Counted(App);
+
+impl Counted {
+    fn new(app: &App) -> Self {
+        app.meters.connections.increment(1.0);
+        Self(app.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.meters.connections.decrement(1.0);
+    }
+}
+
 /// Everybody who is connected.
 #[derive(Clone)]
 pub(crate) struct Connections {
@@ -66,7 +82,7 @@ impl Connections {
         let limits = Limits { head: settings.header_timeout, write: settings.write_timeout };
         self.tasks.spawn(async move {
             let _permit = permit;
-            app.meters.connections.increment(1.0);
+            let _counted = Counted::new(&app);
             let busy = Busy::default();
             let io = TokioIo::new(Paced::new(stream, limits, busy.clone()));
             let service = service_fn(|request| {
@@ -94,7 +110,6 @@ impl Connections {
             if let Err(error) = ended {
                 debug!(%error, "a connection ended badly");
             }
-            app.meters.connections.decrement(1.0);
         });
     }
 

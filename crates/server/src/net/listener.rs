@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
@@ -37,8 +39,7 @@ impl Listener {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
             Listen::Unix(path) => {
                 remove_stale(path).await?;
-                let listener = UnixListener::bind(path)?;
-                private(path)?;
+                let listener = bind_private(path)?;
                 Ok(Self::Unix(listener, SocketFile(path.clone())))
             }
         }
@@ -69,11 +70,13 @@ impl fmt::Display for Listener {
     }
 }
 
-/// Only who runs the server may call it: whoever reaches it is trusted.
-fn private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+/// Only who runs the server may call it, for whoever reaches it is trusted: from the first moment, so the mask decides and
+/// not a change afterwards.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+    let bound = UnixListener::bind(path);
+    umask(before);
+    bound
 }
 
 /// A server that was killed leaves its socket behind; one that lives answers on it.

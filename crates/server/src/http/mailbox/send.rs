@@ -44,12 +44,13 @@ pub(super) async fn send(
         Kind::Json => json::parse(&bytes)?,
         Kind::Bytes => binary::message(&parts.headers, &bytes)?,
     };
-    let meters = app.meters.topic(&message.topic);
+    let topic = message.topic.clone();
     let parcel = convert::parcel(message, corr_id.as_str())?;
     refuse_while_stopping(&app)?;
     let began = Instant::now();
     let sent = convert::sent(live.mailbox.send(parcel).await?)?;
     app.meters.enqueue.record(began.elapsed());
+    let meters = app.meters.topic(&topic);
     if !sent.duplicate {
         meters.enqueued.increment(1);
         return body::answer(&sent);
@@ -90,20 +91,20 @@ pub(super) async fn send_batch(
     // One that is wrong must not keep the others out.
     let mut parcels: Vec<Parcel> = Vec::with_capacity(batch.messages.len());
     let checked = batch.messages.into_iter().map(|message| {
-        let meters = app.meters.topic(&message.topic);
+        let topic = message.topic.clone();
         match convert::parcel(message, corr_id.as_str()) {
             Ok(parcel) => {
                 parcels.push(parcel);
-                (meters, None)
+                (topic, None)
             }
-            Err(refusal) => (meters, Some(refusal)),
+            Err(refusal) => (topic, Some(refusal)),
         }
     });
     let checked: Vec<_> = checked.collect();
     let began = Instant::now();
     let mut outcomes = live.mailbox.send_all(parcels).await?.into_iter();
     app.meters.enqueue.record(began.elapsed());
-    let results = checked.into_iter().map(|(meters, refusal)| {
+    let results = checked.into_iter().map(|(topic, refusal)| {
         let sent = match refusal {
             Some(refusal) => Err(refusal),
             None => match outcomes.next() {
@@ -112,6 +113,7 @@ pub(super) async fn send_batch(
             },
         };
         if let Ok(sent) = &sent {
+            let meters = app.meters.topic(&topic);
             if sent.duplicate { &meters.duplicates } else { &meters.enqueued }.increment(1);
         }
         item(&app, sent)
