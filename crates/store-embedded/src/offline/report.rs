@@ -113,8 +113,8 @@ impl fmt::Display for Loss {
             Some(first) => write!(f, "frames {first} to {}", self.last_lsn)?,
             None => write!(f, "frames up to {}", self.last_lsn)?,
         }
-        let moment = |at: Option<Timestamp>| at.map_or("unknown".to_owned(), |at| at.as_millis().to_string());
-        write!(f, ", written between {} and {} (ms, store time)", moment(self.after), moment(self.before))
+        let moment = |at: Option<Timestamp>| at.map_or("unknown".to_owned(), |at| at.to_string());
+        write!(f, ", written between {} and {} (store time)", moment(self.after), moment(self.before))
     }
 }
 

@@ -143,6 +143,6 @@ impl fmt::Display for Stats {
                 "{namespace}: {seen} seen, {ready} ready, {waiting} waiting, {leased} leased, {done} done, {dead} dead"
             )?;
         }
-        write!(f, "last recorded at {} ms, store time", self.time.as_millis())
+        write!(f, "last recorded at {}, store time", self.time)
     }
 }
