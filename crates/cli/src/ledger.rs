@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
         Command::Get { key } => {
             let entry = client.ledger_entry(key).await?;
             let fields = [
-                ("begun", Some(format!("{} times", entry.attempts))),
+                ("times begun", Some(entry.attempts.to_string())),
                 ("first seen", entry.first_seen.clone()),
                 ("last seen", entry.last_seen.clone()),
                 ("leased until", entry.lease_until.clone()),

@@ -13,7 +13,7 @@ pub(crate) fn list(messages: &[Message], output: Output) -> Result<(), Trouble> 
     }
     output.many(messages, || {
         let rows: Vec<_> = messages.iter().map(row).collect();
-        table(output, &["message", "topic", "key", "state", "bad", "accepted", "last error"], &rows)
+        table(output, &["message", "topic", "key", "state", "failures", "accepted", "last error"], &rows)
     })
 }
 
@@ -66,7 +66,7 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         ("key", plain(&message.id)),
         ("state", standing(message)),
         ("deliveries", message.deliveries.to_string()),
-        ("ended badly", attempts(message)),
+        ("failures", attempts(message)),
         ("accepted", message.accepted_at.clone()),
         ("key came last", message.last_seen_at.clone()),
     ];
@@ -93,8 +93,7 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
     let attributes = message.attrs.iter();
     fields.extend(attributes.map(|(name, value)| ("attribute", text::plain(&format!("{name}={value}")))));
     if let Some(payload) = &message.payload_b64 {
-        let (payload, name) = text::payload(payload);
-        fields.push((name, payload));
+        fields.push(("payload", text::payload(payload)));
     }
     fields
 }
@@ -135,7 +134,7 @@ mod tests {
         for field in [
             ("state", "dead: expired"),
             ("key", r"k\u{1b}"),
-            ("ended badly", "2 of 5"),
+            ("failures", "2 of 5"),
             ("key known until", "forgotten"),
             ("last error", r"no\nway"),
             ("payload", "hi"),

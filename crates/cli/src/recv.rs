@@ -55,7 +55,12 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
         }
         if !arguments.follow {
             if envelopes.is_empty() {
-                output::note("nothing is ready: give --wait to wait for it");
+                let waited = arguments.wait.is_some_and(|wait| !wait.is_zero());
+                output::note(if waited {
+                    "nothing came"
+                } else {
+                    "nothing is ready: give --wait to wait for it"
+                });
             }
             return Ok(());
         }
@@ -89,7 +94,6 @@ async fn acknowledge(envelopes: &[Envelope], client: &Client, follow: bool) -> R
 }
 
 fn block(envelope: &Envelope, acknowledged: bool, output: Output) -> Vec<String> {
-    let (payload, name) = text::payload(&envelope.payload_b64);
     let mut fields = vec![
         ("message", envelope.msg_id.clone()),
         ("key", text::plain(&envelope.idem_key)),
@@ -103,8 +107,9 @@ fn block(envelope: &Envelope, acknowledged: bool, output: Output) -> Vec<String>
     for (name, value) in &envelope.attrs {
         fields.push(("attribute", text::plain(&format!("{name}={value}"))));
     }
-    fields.push((name, payload));
+    fields.push(("payload", text::payload(&envelope.payload_b64)));
     let mut lines = vec![output.paint(Tone::Good, &text::plain(&envelope.topic))];
     lines.extend(pairs(output, &fields));
+    lines.push(String::new());
     lines
 }

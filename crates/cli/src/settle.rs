@@ -39,7 +39,7 @@ pub(crate) async fn all(client: &Client, items: Vec<SettleItem>) -> Result<Vec<O
 pub(crate) fn tell(outcomes: &[Outcome], output: Output) -> Result<(), Trouble> {
     output.many(outcomes, || {
         let rows: Vec<_> = outcomes.iter().map(row).collect();
-        table(output, &["result", "held until", "delivery"], &rows)
+        table(output, &["result", "delivery"], &rows)
     })?;
     trouble(outcomes).map_or(Ok(()), Err)
 }
@@ -51,7 +51,7 @@ fn row(outcome: &Outcome) -> Vec<Cell> {
         Some(code) => Cell::toned(Tone::Bad, code.as_str()),
         None => Cell::toned(Tone::Bad, "refused"),
     };
-    vec![result, Cell::from(settled.visible_until.as_deref().unwrap_or("-")), Cell::from(delivery)]
+    vec![result, Cell::from(delivery)]
 }
 
 /// Why the first that does not count does not.
@@ -60,7 +60,12 @@ pub(crate) fn trouble(outcomes: &[Outcome]) -> Option<Trouble> {
     let first = &lost.first()?.settled;
     let code = first.code.map_or("refused", Code::as_str);
     let why = first.message.as_deref().unwrap_or("the server did not say why");
-    let text = format!("{} of {} do not count: {} ({code})", lost.len(), outcomes.len(), text::plain(why));
+    let many = if outcomes.len() == 1 {
+        String::new()
+    } else {
+        format!("{} of {} do not count: ", lost.len(), outcomes.len())
+    };
+    let text = format!("{many}{} ({code})", text::plain(why));
     Some(if first.code.is_some_and(Code::is_retryable) {
         Trouble::Later(text)
     } else {

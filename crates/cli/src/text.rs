@@ -22,11 +22,11 @@ pub(crate) fn json(text: &str) -> String {
     text.chars().map(|char| if shown(char) { char.to_string() } else { escape(char) }).collect()
 }
 
-/// A payload for people: as text if it is one, else as base64. With what it is called.
-pub(crate) fn payload(bytes: &Base64) -> (String, &'static str) {
+/// A payload for people: as text if it is one, else as base64 with a note.
+pub(crate) fn payload(bytes: &Base64) -> String {
     match std::str::from_utf8(&bytes.0) {
-        Ok(text) if !text.contains('\0') => (lines(text), "payload"),
-        _ => (base64(bytes), "payload (not text, so in base64)"),
+        Ok(text) if !text.contains('\0') => lines(text),
+        _ => format!("{}\n({} bytes that are not text, so in base64)", base64(bytes), bytes.0.len()),
     }
 }
 
@@ -75,8 +75,9 @@ mod tests {
 
     #[test]
     fn a_payload_is_text_or_base64() {
-        assert_eq!(payload(&Base64::from(b"hi\x1b".to_vec())), ("hi\\u{1b}".to_owned(), "payload"));
-        assert_eq!(payload(&Base64::from(vec![255, 254])).0, "//4=");
-        assert!(payload(&Base64::from(b"a\0b".to_vec())).1.contains("base64"));
+        assert_eq!(payload(&Base64::from(b"hi\x1b".to_vec())), "hi\\u{1b}");
+        let bytes = payload(&Base64::from(vec![255, 254]));
+        assert_eq!(bytes, "//4=\n(2 bytes that are not text, so in base64)");
+        assert!(payload(&Base64::from(b"a\0b".to_vec())).contains("base64"));
     }
 }

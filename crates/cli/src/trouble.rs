@@ -80,7 +80,8 @@ impl From<oncebox_client::Error> for Trouble {
     fn from(error: oncebox_client::Error) -> Self {
         let code = error.code().map(|code| code.as_str().to_owned());
         let call = error.corr_id().map(|id| format!("corr_id {id}"));
-        let marks: Vec<_> = code.into_iter().chain(call).collect();
+        let taken = error.msg_id().map(|id| format!("message {id}"));
+        let marks: Vec<_> = code.into_iter().chain(taken).chain(call).collect();
         let mut text = error.to_string();
         if error.kind() != Kind::Invalid && !marks.is_empty() {
             text = format!("{text} ({})", marks.join(", "));

@@ -48,12 +48,18 @@ fn deliveries(message: &Message) -> Option<String> {
     if *deliveries == 0 {
         return (message.state != State::Seen).then(|| "It was never delivered.".to_owned());
     }
+    let limit = attempts_max.map(|limit| format!(" ({limit} may)")).unwrap_or_default();
+    if *deliveries == 1 {
+        let badly = if *attempts == 0 { String::new() } else { format!(", and that ended badly{limit}") };
+        return Some(format!("It was delivered once{badly}."));
+    }
     let badly = match attempts {
+        // Another chance begins at zero.
+        0 if message.last_error.is_some() => "no failure counts any more".to_owned(),
         0 => "none of them ended badly".to_owned(),
         1 => "one of them ended badly".to_owned(),
         many => format!("{many} of them ended badly"),
     };
-    let limit = attempts_max.map(|limit| format!(" ({limit} may)")).unwrap_or_default();
     Some(format!("It was delivered {}; {badly}{limit}.", times(*deliveries)))
 }
 

@@ -3,8 +3,10 @@
 use super::Output;
 use crate::text;
 
-/// No cell is wider.
+/// No cell is wider, but for the last of a row.
 const CELL_WIDTH_MAX: usize = 48;
+/// The last cell of a row is not wider: a receipt fits.
+const LAST_WIDTH_MAX: usize = 96;
 
 /// What a text means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +43,11 @@ impl Cell {
         Self { text: text::plain(text.as_ref()), tone }
     }
 
-    fn short(&self) -> String {
-        if self.text.chars().count() <= CELL_WIDTH_MAX {
+    fn short(&self, width: usize) -> String {
+        if self.text.chars().count() <= width {
             return self.text.clone();
         }
-        self.text.chars().take(CELL_WIDTH_MAX - 1).chain(['…']).collect()
+        self.text.chars().take(width - 1).chain(['…']).collect()
     }
 }
 
@@ -64,7 +66,7 @@ pub(crate) fn table(output: Output, head: &[&str], rows: &[Vec<Cell>]) -> Vec<St
     let mut widths = vec![0; head.len()];
     for row in rows.iter().chain([&head]) {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.short().chars().count());
+            *width = (*width).max(cell.short(CELL_WIDTH_MAX).chars().count());
         }
     }
     [&head].into_iter().chain(rows).map(|row| line(output, &widths, row)).collect()
@@ -73,8 +75,8 @@ pub(crate) fn table(output: Output, head: &[&str], rows: &[Vec<Cell>]) -> Vec<St
 fn line(output: Output, widths: &[usize], row: &[Cell]) -> String {
     let mut line = String::new();
     for (place, (cell, width)) in row.iter().zip(widths).enumerate() {
-        let text = cell.short();
         let last = place + 1 == row.len();
+        let text = cell.short(if last { LAST_WIDTH_MAX } else { CELL_WIDTH_MAX });
         let room = if last { 0 } else { width + 2 - text.chars().count() };
         line.push_str(&output.paint(cell.tone, &text));
         line.push_str(&" ".repeat(room));

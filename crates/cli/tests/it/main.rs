@@ -6,4 +6,5 @@ mod config;
 mod deaf;
 mod demo;
 mod rig;
+mod served;
 mod store;

@@ -51,6 +51,7 @@ fn one_that_is_held_after_trouble() {
 #[test]
 fn one_that_waits_and_one_that_is_dead() {
     let story = tell(&message(json!({ "deliveries": 1, "attempts": 1, "retry_at": "T3", "due_at": "T0" })));
+    assert_eq!(story[2], "It was delivered once, and that ended badly (5 may).");
     assert!(story.contains(&"It is tried next from T3 on.".to_owned()), "{story:?}");
     let dead = json!({ "state": "dead", "reason": "exhausted", "finished_at": "T4", "keyed": false, "deliveries": 5 });
     let story = tell(&message(dead));
@@ -58,6 +59,12 @@ fn one_that_waits_and_one_that_is_dead() {
                     redrive M";
     assert!(story.contains(&given_up.to_owned()), "{story:?}");
     assert_eq!(story.last().unwrap(), "Its key is forgotten: sent again, it would be a new message.");
+}
+
+#[test]
+fn one_that_got_another_chance() {
+    let story = tell(&message(json!({ "deliveries": 5, "attempts": 0, "last_error": "no" })));
+    assert_eq!(story[2], "It was delivered 5 times; no failure counts any more (5 may).");
 }
 
 #[test]

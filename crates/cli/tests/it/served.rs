@@ -1,0 +1,209 @@
+//! Commands against a server that this binary runs itself, over a unix socket.
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use oncebox_client::Client;
+use oncebox_client::wire::mailbox::{Op, Recv, SettleItem, Work};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::rig::{Ran, oncebox};
+
+/// A server with a store of its own; killed when it is dropped.
+struct Served {
+    home: TempDir,
+    server: Child,
+    // The server would fail to log if nobody held its stderr.
+    log: BufReader<ChildStderr>,
+}
+
+impl Served {
+    fn start(settings: &[&str]) -> Self {
+        let home = TempDir::new().expect("a directory");
+        let (socket, data) = (home.path().join("s"), home.path().join("data"));
+        let (listen, store) =
+            (format!("unix:{}", socket.display()), format!("store=embedded:{}", data.display()));
+        let arguments = ["serve", "--listen", &listen, "--set", &store, "--log-format", "json"];
+        let mut server =
+            oncebox(&arguments).args(settings).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut log = BufReader::new(server.stderr.take().expect("its stderr"));
+        let mut line = String::new();
+        while !line.contains("\"listening\"") {
+            line.clear();
+            assert_ne!(log.read_line(&mut line).expect("its log"), 0, "it ended");
+        }
+        Self { home, server, log }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = oncebox(arguments);
+        command.env("ONCEBOX_SERVER", self.address());
+        command
+    }
+
+    fn address(&self) -> String {
+        format!("unix:{}", self.home.path().join("s").display())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::from(self.command(arguments).output().expect("the binary runs"))
+    }
+
+    /// The result of a command that goes well.
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, Some(0), "{arguments:?} {ran:?}");
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{arguments:?} {error} {ran:?}"))
+    }
+
+    /// Stops it, and tells its exit code and where its store is.
+    fn stop(mut self) -> (Option<i32>, TempDir, PathBuf) {
+        signal(&self.server, "-TERM");
+        let mut line = String::new();
+        while self.log.read_line(&mut line).expect("its log") > 0 {}
+        let code = self.server.wait().expect("it ends").code();
+        let data = self.home.path().join("data");
+        let home = std::mem::replace(&mut self.home, TempDir::new().expect("a directory"));
+        (code, home, data)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn signal(process: &Child, signal: &str) {
+    let sent = Command::new("kill").args([signal, &process.id().to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+}
+
+fn text<'a>(json: &'a Value, field: &str) -> &'a str {
+    json[field].as_str().unwrap_or_else(|| panic!("no {field} in {json}"))
+}
+
+#[test]
+fn a_message_goes_through() {
+    let served = Served::start(&[]);
+    let send = ["send", "orders", "--key", "k", "--data", "{\"a\":1}", "--json", "--attr", "from=web"];
+    let first = served.json(&send);
+    let again = served.json(&send);
+    assert_eq!((&first["msg_id"], &again["duplicate"]), (&again["msg_id"], &Value::from(true)));
+    let ran = served.run(&["send", "orders", "--key", "k", "--data", "other"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), ""), "{ran:?}");
+    assert!(
+        ran.stderr.contains("E_DUPLICATE") && ran.stderr.contains(text(&first, "msg_id")),
+        "{}",
+        ran.stderr
+    );
+
+    let envelope = served.json(&["recv", "orders", "--wait", "10s"]);
+    assert_eq!(
+        (text(&envelope, "payload_b64"), &envelope["attrs"]["from"]),
+        ("eyJhIjoxfQ==", &Value::from("web"))
+    );
+    let receipt = text(&envelope, "receipt");
+    served.json(&["extend", receipt, "--visibility", "60s"]);
+    let story = served.run(&["explain", "--topic", "orders", "--key", "k"]).stdout;
+    assert!(story.contains("It was delivered once.") && story.contains("holds it until"), "{story}");
+    assert_eq!(served.json(&["ack", receipt])["ok"], true);
+    assert_eq!(served.json(&["ack", receipt])["ok"], true, "the same again is answered the same");
+    let ran = served.run(&["nack", receipt]);
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains("E_LEASE_LOST"), "{}", ran.stderr);
+    assert_eq!(text(&served.json(&["messages", "show", text(&first, "msg_id")]), "state"), "done");
+
+    let (code, _home, data) = served.stop();
+    assert_eq!(code, Some(0), "a server that is told to stop ends well");
+    let ran = Ran::from(oncebox(&["store", "verify", &data.display().to_string()]).output().unwrap());
+    assert_eq!(ran.stdout, "sound\n", "{ran:?}");
+}
+
+#[test]
+fn dead_letters_get_another_chance() {
+    let served = Served::start(&["--set", "mailbox.attempts_max=1"]);
+    for key in ["a", "b"] {
+        served.json(&["send", "bad", "--key", key, "--data", key]);
+        let envelope = served.json(&["recv", "bad", "--wait", "10s"]);
+        served.json(&["nack", text(&envelope, "receipt"), "--reason", "boom"]);
+    }
+    let ran = served.run(&["dlq", "list", "--topic", "bad", "--reason", "exhausted"]);
+    assert_eq!(ran.stdout.lines().count(), 2, "{ran:?}");
+    let one: Value = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
+    let id = text(&one, "msg_id");
+    let shown = served.run(&["dlq", "show", id, "--payload", "--output", "table"]).stdout;
+    assert!(shown.contains("dead: exhausted") && shown.contains("boom"), "{shown}");
+    assert_eq!(served.json(&["dlq", "redrive", "--all", "--dry-run"])["matched"], 2);
+    assert_eq!(served.json(&["dlq", "redrive", id])["changed"], 1);
+    assert_eq!(served.json(&["messages", "purge", "--topic", "bad", "--yes"])["changed"], 1);
+    assert_eq!(served.run(&["dlq", "list"]).stdout, "");
+    assert_eq!(served.run(&["dlq", "show", id]).code, Some(3), "it is no dead letter any more");
+    let raw = served.command(&["recv", "bad", "--wait", "10s", "--ack", "--raw"]).output().unwrap();
+    assert_eq!(raw.stdout, b"a");
+}
+
+#[test]
+fn the_ledger_tells_scripts_by_exit_codes() {
+    let served = Served::start(&["--amnesia", "--store", "memory:"]);
+    let begun = served.json(&["ledger", "begin", "bus:g/1", "--lease", "60s"]);
+    assert_eq!(served.run(&["ledger", "begin", "bus:g/1"]).code, Some(4), "somebody has it");
+    assert_eq!(text(&served.json(&["ledger", "get", "bus:g/1"]), "status"), "Busy");
+    let done = ["ledger", "done", "bus:g/1", "--lease-id", text(&begun, "leaseId")];
+    assert_eq!(text(&served.json(&done), "status"), "Processed");
+    assert_eq!(served.run(&["ledger", "begin", "bus:g/1"]).code, Some(3), "it is processed");
+    let story = served.run(&["explain", "--namespace", "ledger", "--key", "bus:g/1"]).stdout;
+    assert!(story.contains("told that it is processed"), "{story}");
+    let stats = served.run(&["stats", "--output", "table"]).stdout;
+    assert!(stats.contains("nothing: amnesia"), "{stats}");
+}
+
+#[test]
+fn following_ends_when_it_is_interrupted() {
+    let served = Served::start(&["--amnesia", "--store", "memory:"]);
+    let mut follow = served.command(&["recv", "live", "--follow", "--ack"]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(follow.stdout.take().unwrap());
+    for key in ["a", "b"] {
+        served.json(&["send", "live", "--key", key, "--data", key]);
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let envelope: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(text(&envelope, "idem_key"), key);
+    }
+    signal(&follow, "-INT");
+    assert_eq!(follow.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn the_client_works_and_streams() {
+    let served = Served::start(&["--amnesia", "--store", "memory:"]);
+    for key in ["a", "b", "c"] {
+        served.json(&["send", "t", "--key", key, "--data", key]);
+    }
+    let client = Client::new(&served.address()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let recv =
+            Recv { topic: "t".into(), max_messages: Some(1), wait_ms: Some(10_000), ..Recv::default() };
+        let first =
+            client.work(&Work { settle: Vec::new(), recv: recv.clone() }).await.unwrap().messages.remove(0);
+        let ack = SettleItem { op: Op::Ack, delivery: first.receipt, ..SettleItem::default() };
+        let worked = client.work(&Work { settle: vec![ack], recv: recv.clone() }).await.unwrap();
+        assert!(worked.results[0].ok);
+        let second = worked.messages[0].idem_key.clone();
+        let mut stream = client.recv_stream(&Recv { wait_ms: Some(200), ..recv }).await.unwrap();
+        let third = stream.next().await.unwrap().unwrap().idem_key;
+        let mut came = [first.idem_key, second, third];
+        came.sort();
+        assert_eq!(came, ["a", "b", "c"]);
+        assert!(stream.next().await.is_none(), "nothing more comes");
+        assert!(client.metrics().await.unwrap().contains("# TYPE"));
+        assert!(client.ready().await.unwrap().writes);
+    });
+}
