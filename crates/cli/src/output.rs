@@ -73,7 +73,7 @@ impl Output {
     }
 
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
-        if self.color { tone.paint(text) } else { text.to_owned() }
+        if self.color && !text.is_empty() { tone.paint(text) } else { text.to_owned() }
     }
 
     /// One result.

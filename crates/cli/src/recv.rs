@@ -10,6 +10,8 @@ use crate::settle;
 use crate::trouble::Trouble;
 use crate::{duration, text};
 
+/// After a failure, what is followed is tried again so much later.
+const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
 /// So long one call waits for messages that are followed, unless told otherwise.
 const FOLLOW_WAIT: Duration = Duration::from_secs(30);
 
@@ -30,7 +32,7 @@ pub(crate) struct Arguments {
     /// Acknowledges messages as soon as they are written.
     #[arg(long)]
     ack: bool,
-    /// Goes on until it is interrupted. With --output json, as with ndjson.
+    /// Goes on until it is interrupted, also over a restart of the server. With --output json, as with ndjson.
     #[arg(long)]
     follow: bool,
     /// Writes nothing but the bytes of the payloads.
@@ -47,8 +49,22 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
         wait_ms: Some(duration::millis(arguments.wait.unwrap_or(usual))),
         ..Recv::default()
     };
+    let (mut reached, mut patient) = (false, false);
     loop {
-        let envelopes = client.recv(&wish).await?.messages;
+        let envelopes = match client.recv(&wish).await.map_err(Trouble::from) {
+            Ok(received) => received.messages,
+            // Who was there once may come back.
+            Err(Trouble::Later(text)) if arguments.follow && reached => {
+                if !patient {
+                    output::note(&format!("{text}; trying again"));
+                }
+                patient = true;
+                tokio::time::sleep(FOLLOW_PAUSE).await;
+                continue;
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        (reached, patient) = (true, false);
         write(arguments, &envelopes, output)?;
         if arguments.ack && !envelopes.is_empty() {
             acknowledge(&envelopes, &client, arguments.follow).await?;
@@ -82,14 +98,15 @@ fn write(arguments: &Arguments, envelopes: &[Envelope], output: Output) -> Resul
 /// What was written is handled. What cannot be acknowledged comes again.
 async fn acknowledge(envelopes: &[Envelope], client: &Client, follow: bool) -> Result<(), Trouble> {
     let items = settle::items(Op::Ack, envelopes.iter().map(|envelope| envelope.receipt.as_str()));
-    let outcomes = settle::all(client, items).await?;
-    match settle::trouble(&outcomes) {
-        Some(trouble) if follow => {
-            output::note(trouble.text().unwrap_or_default());
+    let settled =
+        settle::all(client, items).await.and_then(|outcomes| settle::trouble(&outcomes).map_or(Ok(()), Err));
+    match settled {
+        Err(trouble @ (Trouble::Later(_) | Trouble::Refused(_))) if follow => {
+            let why = trouble.text().unwrap_or_default();
+            output::note(&format!("{why}; what was written may come again"));
             Ok(())
         }
-        Some(trouble) => Err(trouble),
-        None => Ok(()),
+        settled => settled,
     }
 }
 

@@ -20,7 +20,7 @@ Made from the help of `oncebox`: after a change, `ONCEBOX_BLESS=1 cargo test -p 
 - **Texts of others** (payloads, keys, errors) cannot play with the terminal: what is not to be seen is escaped. A payload that is
   not text is shown in base64; `recv --raw` writes its bytes.
 - **Durations** are whole numbers with a unit: `250ms`, `10s`, `5m`, `2h`.
-- **Repeats**: what is safe to repeat is repeated for up to 30 seconds while the server is out of reach or full.
+- **Repeats**: while the server is out of reach or full, what is safe to repeat is repeated up to 4 times within 30 seconds.
 - **Environment**: `ONCEBOX_SERVER` for `--server`, `NO_COLOR` for no colours; `USER` is the actor in the server's audit log.
 
 ";

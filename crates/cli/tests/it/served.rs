@@ -23,19 +23,13 @@ struct Served {
 impl Served {
     fn start(settings: &[&str]) -> Self {
         let home = TempDir::new().expect("a directory");
-        let (socket, data) = (home.path().join("s"), home.path().join("data"));
-        let (listen, store) =
-            (format!("unix:{}", socket.display()), format!("store=embedded:{}", data.display()));
-        let arguments = ["serve", "--listen", &listen, "--set", &store, "--log-format", "json"];
-        let mut server =
-            oncebox(&arguments).args(settings).stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut log = BufReader::new(server.stderr.take().expect("its stderr"));
-        let mut line = String::new();
-        while !line.contains("\"listening\"") {
-            line.clear();
-            assert_ne!(log.read_line(&mut line).expect("its log"), 0, "it ended");
-        }
+        let (server, log) = begin(&home, settings);
         Self { home, server, log }
+    }
+
+    /// Again, after it ended.
+    fn begin(&mut self, settings: &[&str]) {
+        (self.server, self.log) = begin(&self.home, settings);
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -69,6 +63,20 @@ impl Served {
         let home = std::mem::replace(&mut self.home, TempDir::new().expect("a directory"));
         (code, home, data)
     }
+}
+
+fn begin(home: &TempDir, settings: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let listen = format!("unix:{}", home.path().join("s").display());
+    let store = format!("store=embedded:{}", home.path().join("data").display());
+    let arguments = ["serve", "--listen", &listen, "--set", &store, "--log-format", "json"];
+    let mut server = oncebox(&arguments).args(settings).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut log = BufReader::new(server.stderr.take().expect("its stderr"));
+    let mut line = String::new();
+    while !line.contains("\"listening\"") {
+        line.clear();
+        assert_ne!(log.read_line(&mut line).expect("its log"), 0, "it ended");
+    }
+    (server, log)
 }
 
 impl Drop for Served {
@@ -175,6 +183,34 @@ fn following_ends_when_it_is_interrupted() {
         out.read_line(&mut line).unwrap();
         let envelope: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(text(&envelope, "idem_key"), key);
+    }
+    signal(&follow, "-INT");
+    assert_eq!(follow.wait().unwrap().code(), Some(130));
+}
+
+/// A server that comes back is followed again.
+#[test]
+fn following_survives_a_restart() {
+    let mut served = Served::start(&[]);
+    let mut follow = served.command(&["recv", "live", "--follow", "--ack", "--wait", "100ms"]);
+    let mut follow = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(follow.stdout.take().unwrap());
+    let mut notes = BufReader::new(follow.stderr.take().unwrap());
+    let mut line = String::new();
+    served.json(&["send", "live", "--key", "a", "--data", "a"]);
+    out.read_line(&mut line).unwrap();
+    served.server.kill().unwrap();
+    served.server.wait().unwrap();
+    let mut note = String::new();
+    while !note.contains("trying again") {
+        assert_ne!(notes.read_line(&mut note).unwrap(), 0, "{note}");
+    }
+    served.begin(&[]);
+    served.json(&["send", "live", "--key", "b", "--data", "b"]);
+    line.clear();
+    while !line.contains("\"idem_key\":\"b\"") {
+        line.clear();
+        assert_ne!(out.read_line(&mut line).unwrap(), 0, "it goes on");
     }
     signal(&follow, "-INT");
     assert_eq!(follow.wait().unwrap().code(), Some(130));

@@ -98,8 +98,10 @@ impl Parcel {
             return Err(invalid.into());
         }
         let shard = shard(&self.topic, self.partition.as_deref(), shards);
-        let key = Key::new(Namespace::Mailbox, Source::new(self.topic.clone())?, Id::new(self.idem_key)?);
-        let mut message = NewMessage::new(key, Topic::new(self.topic)?, Payload::new(self.payload)?);
+        // The topic is the key's source too: what is wrong with it is told as the topic's fault.
+        let topic = Topic::new(self.topic.clone())?;
+        let key = Key::new(Namespace::Mailbox, Source::new(self.topic)?, Id::new(self.idem_key)?);
+        let mut message = NewMessage::new(key, topic, Payload::new(self.payload)?);
         message.content.shard = shard;
         message.content.attributes = self.attributes;
         message.content.partition = self.partition.map(Partition::new).transpose()?;
