@@ -193,7 +193,8 @@ mod tests {
     }
 
     proptest! {
-        /// Holds: RULE-09.
+        /// Whatever the wall clock says, by minutes or by years.
+        /// Holds: RULE-09, MBX-I-17, MBX-C-11.
         #[test]
         fn store_time_never_goes_back_and_keeps_the_pace(
             start in 0u64..1 << 40,
