@@ -1,6 +1,7 @@
 //! Paired rounds: ours and the rival's right after each other, so that both meet the same machine.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 /// Rates per second of one comparison: the median of each side, and the median of the ratios of adjacent rounds.
@@ -16,24 +17,34 @@ pub(crate) fn alternate(
     mut ours: impl FnMut() -> f64,
     mut rival: impl FnMut() -> f64,
 ) -> Comparison {
+    let Ok(comparison) = try_alternate::<Infallible>(rounds, || Ok(ours()), || Ok(rival()));
+    comparison
+}
+
+/// The same for runs that can fail; the first failure ends it.
+pub(crate) fn try_alternate<E>(
+    rounds: usize,
+    mut ours: impl FnMut() -> Result<f64, E>,
+    mut rival: impl FnMut() -> Result<f64, E>,
+) -> Result<Comparison, E> {
     let (mut our_rates, mut rival_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let (our_rate, rival_rate) = if round % 2 == 0 {
-            let our_rate = ours();
-            (our_rate, rival())
+            let our_rate = ours()?;
+            (our_rate, rival()?)
         } else {
-            let rival_rate = rival();
-            (ours(), rival_rate)
+            let rival_rate = rival()?;
+            (ours()?, rival_rate)
         };
         our_rates.push(our_rate);
         rival_rates.push(rival_rate);
         ratios.push(our_rate / rival_rate);
     }
-    Comparison {
+    Ok(Comparison {
         ours_per_second: median(our_rates),
         rival_per_second: median(rival_rates),
         ratio: median(ratios),
-    }
+    })
 }
 
 /// Times `rounds` pairs on the same input, made anew for each pair outside the measured time. One run does `count` things.
