@@ -6,6 +6,7 @@ mod messages;
 mod options;
 mod pairs;
 mod report;
+mod server;
 mod worker;
 
 use std::process::ExitCode;
@@ -14,25 +15,41 @@ use options::Options;
 use report::Report;
 
 const USAGE: &str =
-    "usage: oncebox-bench machine|embedded|worker [--quick] [--long] [--only LOAD] [--json FILE]
+    "usage: oncebox-bench machine|embedded|worker|server [--quick] [--long] [--only LOAD] [--json FILE] [--plot FILE]
 
   machine   the state machine against a bare HashMap and BTreeMap
   embedded  the embedded store against a bare journal and, with --features sqlite, against SQLite
   worker    the library's worker against a loop written by hand, on the same store
+  server    the server over HTTP against beanstalkd, Redis, NATS and an endpoint that does nothing, all started by it
   --quick   fewer and shorter rounds, under 60 seconds
-  --long    embedded: ten minutes more, to see whether it stays as fast as it began
-  --only    embedded: the lines of one load and nothing else, to look at it closely
-  --json    writes the figures to FILE";
+  --long    embedded: ten minutes more, to see whether it stays as fast as it began;
+            server: ten minutes more, to see whether its memory stays what it is
+  --only    embedded, server: the lines of one load and nothing else, to look at it closely
+  --json    writes the figures to FILE
+  --plot    server: writes a picture of the lifecycles to FILE, as SVG";
 
 fn main() -> ExitCode {
+    if let Some(ended) = server::hidden(std::env::args().skip(1)) {
+        return ended;
+    }
     let Some((bench, options)) = Options::parse(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let run = match bench.as_str() {
-        "embedded" => embedded::run,
-        "machine" => machine::run,
-        "worker" => worker::run,
+    let run: fn(&Options, &mut Report) -> Result<(), String> = match bench.as_str() {
+        "embedded" => |options, report| {
+            embedded::run(options, report);
+            Ok(())
+        },
+        "machine" => |options, report| {
+            machine::run(options, report);
+            Ok(())
+        },
+        "server" => server::run,
+        "worker" => |options, report| {
+            worker::run(options, report);
+            Ok(())
+        },
         _ => {
             eprintln!("there is no benchmark '{bench}'\n{USAGE}");
             return ExitCode::from(2);
@@ -40,11 +57,14 @@ fn main() -> ExitCode {
     };
     report::print_machine();
     let mut report = Report::default();
-    run(&options, &mut report);
-    match options.json.map_or(Ok(()), |path| report.write(&path)) {
+    let ended = run(&options, &mut report).and_then(|()| {
+        let written = options.json.map_or(Ok(()), |path| report.write(&path));
+        written.map_err(|error| format!("cannot write the figures: {error}"))
+    });
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cannot write the figures: {error}");
+        Err(sentence) => {
+            eprintln!("{sentence}");
             ExitCode::FAILURE
         }
     }

@@ -8,19 +8,22 @@ pub(crate) struct Options {
     /// Only the lines whose load has this name.
     pub(crate) only: Option<String>,
     pub(crate) json: Option<PathBuf>,
+    /// Where to write the picture of a benchmark that has one.
+    pub(crate) plot: Option<PathBuf>,
 }
 
 impl Options {
     /// The benchmark's name and its options; none if the words make no sense.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Option<(String, Self)> {
         let bench = words.next()?;
-        let mut options = Self { quick: false, long: false, only: None, json: None };
+        let mut options = Self { quick: false, long: false, only: None, json: None, plot: None };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--quick" => options.quick = true,
                 "--long" => options.long = true,
                 "--only" => options.only = Some(words.next()?),
                 "--json" => options.json = Some(words.next()?.into()),
+                "--plot" => options.plot = Some(words.next()?.into()),
                 _ => return None,
             }
         }

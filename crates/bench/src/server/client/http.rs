@@ -1,0 +1,91 @@
+//! HTTP/1.1 on one connection that stays open: the same for our server and the bare endpoint.
+
+use std::io;
+
+use super::connection::{Connection, number};
+use super::unexpected;
+
+pub(super) struct Http {
+    connection: Connection,
+    /// A body that came in pieces.
+    body: Vec<u8>,
+}
+
+/// How long a body is.
+enum Length {
+    Known(usize),
+    Chunked,
+}
+
+impl Http {
+    pub(super) async fn open(port: u16) -> io::Result<Self> {
+        Ok(Self { connection: Connection::open(port).await?, body: Vec::new() })
+    }
+
+    pub(super) async fn get(&mut self, path: &str) -> io::Result<&[u8]> {
+        self.connection.put(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+        self.answer(path).await
+    }
+
+    pub(super) async fn post(&mut self, path: &str, body: &[u8]) -> io::Result<&[u8]> {
+        let length = body.len();
+        self.connection.put(format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        ));
+        self.connection.put(body);
+        self.answer(path).await
+    }
+
+    /// Sends what was put, and reads the answer's body; an error unless the status is one of success.
+    async fn answer(&mut self, path: &str) -> io::Result<&[u8]> {
+        self.connection.flush().await?;
+        let status = self.connection.line().await?;
+        let status = number(status.get(9..12).unwrap_or(status), 10)?;
+        let length = self.length().await?;
+        self.body.clear();
+        let body = match length {
+            Length::Known(length) => self.connection.bytes(length).await?,
+            Length::Chunked => {
+                self.chunks().await?;
+                &self.body
+            }
+        };
+        if !(200..300).contains(&status) {
+            return Err(unexpected(&format!("{path} ({status})"), body));
+        }
+        Ok(body)
+    }
+
+    /// Reads the headers.
+    async fn length(&mut self) -> io::Result<Length> {
+        let mut length = Length::Known(0);
+        loop {
+            let line = self.connection.line().await?;
+            if line.is_empty() {
+                return Ok(length);
+            }
+            if let Some(value) = after(line, b"content-length:") {
+                length = Length::Known(number(value, 10)?);
+            } else if after(line, b"transfer-encoding:").is_some() {
+                length = Length::Chunked;
+            }
+        }
+    }
+
+    async fn chunks(&mut self) -> io::Result<()> {
+        loop {
+            let size = number(self.connection.line().await?, 16)?;
+            self.body.extend_from_slice(self.connection.bytes(size).await?);
+            self.connection.line().await?;
+            if size == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What follows a header's name, whose letters may be great or small.
+fn after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = line.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then_some(rest)
+}

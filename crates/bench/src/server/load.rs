@@ -1,0 +1,87 @@
+//! The load process: drives one peer as its job says, prints what that showed, and ends by itself.
+
+mod paced;
+mod phase;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+use super::client::Client;
+use super::client::beanstalkd::Beanstalkd;
+use super::client::nats::Nats;
+use super::client::oncebox::Oncebox;
+use super::client::redis::Redis;
+use super::job::{Job, Outcome, Peer, Task};
+
+/// A run may take so much longer than it should.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the process does; its one argument is a [`Job`].
+pub(crate) fn run(argument: Option<String>) -> ExitCode {
+    let job = argument.and_then(|text| serde_json::from_str(&text).ok());
+    let Some(job) = job else {
+        eprintln!("`load` is what the benchmark `server` starts, with a job of its own making");
+        return ExitCode::from(2);
+    };
+    match drive(&job) {
+        Ok(outcome) => {
+            println!("{}", serde_json::to_string(&outcome).expect("figures are JSON"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", job.peer);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn drive(job: &Job) -> io::Result<Outcome> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let deadline = Duration::from_secs_f64(job.seconds) + PATIENCE;
+    let outcome = runtime.block_on(async {
+        match tokio::time::timeout(deadline, task(job)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(io::Error::other(format!("the run was not over after {} s", deadline.as_secs()))),
+        }
+    });
+    // Tasks of a run that failed are left where they are.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn task(job: &Job) -> io::Result<Outcome> {
+    if let Task::Paced { per_second } = job.task {
+        return paced::run(job, per_second).await;
+    }
+    match job.peer {
+        Peer::Oncebox | Peer::Bare => closed::<Oncebox>(job).await,
+        Peer::Beanstalkd => closed::<Beanstalkd>(job).await,
+        Peer::Redis => closed::<Redis>(job).await,
+        Peer::Nats => closed::<Nats>(job).await,
+    }
+}
+
+/// Connections that call as fast as they are answered.
+async fn closed<C: Client>(job: &Job) -> io::Result<Outcome> {
+    let mut clients = Vec::with_capacity(job.load.connections);
+    for number in 0..job.load.connections {
+        clients.push(C::open(job, number).await?);
+    }
+    if matches!(job.task, Task::Cycle) {
+        let cycled = phase::cycle(clients, job).await?;
+        return Ok(Outcome { per_second: cycled.per_second(), ..Outcome::default() });
+    }
+    let (clients, sent) = phase::send(clients, job).await?;
+    let sent_per_second = sent.per_second();
+    let latency = phase::latency(sent.latencies);
+    if matches!(job.task, Task::Send) {
+        return Ok(Outcome { per_second: sent_per_second, sent_per_second, latency, ..Outcome::default() });
+    }
+    let drained_per_second = phase::drain(clients, sent.count).await?.per_second();
+    // Seconds per message add up.
+    let per_second = 1.0 / (1.0 / sent_per_second + 1.0 / drained_per_second);
+    Ok(Outcome { per_second, sent_per_second, drained_per_second, latency })
+}

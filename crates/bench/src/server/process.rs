@@ -1,0 +1,152 @@
+//! Processes of a run: a peer with a port and a directory of its own, and the load process. All of them die with us.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use oncebox_system::uptime;
+use tokio::runtime::Builder;
+
+use super::client;
+use super::job::{Job, Load, Outcome, Peer, Task};
+use super::programs;
+use crate::embedded::place::Place;
+
+/// How long a peer may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// As many as any load leaves behind. The usual limits of the mailbox are those of a queue, not of a benchmark.
+const ROOM: [&str; 2] = ["mailbox.shard_capacity=10000000", "mailbox.global_in_flight=10000000"];
+
+/// A peer that runs until this is dropped.
+pub(super) struct Server {
+    pub(super) peer: Peer,
+    port: u16,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts a peer on a new directory, and waits until it can work.
+    pub(super) fn start(place: &Place, peer: Peer) -> Result<Self, String> {
+        let program = programs::of(peer)?;
+        let directory = place.fresh(&peer.to_string());
+        let log = directory.with_extension("log");
+        let port = free_port().map_err(|error| format!("no port is free: {error}"))?;
+        let output = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
+        let (out, err) = output.map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+        let mut command = leashed(&program);
+        command.args(arguments(peer, port, &directory)).stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = command.spawn().map_err(|error| format!("{peer} does not start: {error}"))?;
+        let mut server = Self { peer, port, child, log };
+        server.wait()?;
+        Ok(server)
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        let load = Load { connections: 1, batch: 1, style: super::job::Style::Work };
+        let job = self.job(load, Task::Send, 0.0);
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        runtime.block_on(async {
+            let start = uptime();
+            loop {
+                let answer = tokio::time::timeout(PATIENCE, client::ready(&job)).await;
+                let trouble = match answer {
+                    Ok(Ok(())) => return Ok(()),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "no answer".to_owned(),
+                };
+                let ended = !matches!(self.child.try_wait(), Ok(None));
+                if ended || uptime().saturating_sub(start) > PATIENCE {
+                    return Err(format!("{} does not work: {trouble}{}", self.peer, self.last_words()));
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(5)..].iter().flat_map(|line| ["\n  ", line]).collect()
+    }
+
+    /// A load with keys that no other has.
+    fn job(&self, load: Load, task: Task, seconds: f64) -> Job {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        Job { peer: self.peer, port: self.port, load, task, seconds, run }
+    }
+
+    /// Runs a load in a process of its own, to its end.
+    pub(super) fn load(&self, load: Load, task: Task, seconds: f64) -> Result<Outcome, String> {
+        let child = self.spawn_load(load, task, seconds)?;
+        self.outcome(child)
+    }
+
+    pub(super) fn spawn_load(&self, load: Load, task: Task, seconds: f64) -> Result<Child, String> {
+        let job = serde_json::to_string(&self.job(load, task, seconds)).expect("a job is JSON");
+        let mut command = leashed(&programs::of(Peer::Bare)?);
+        command.args(["load", &job]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map_err(|error| format!("the load does not start: {error}"))
+    }
+
+    /// What a load showed.
+    pub(super) fn outcome(&self, child: Child) -> Result<Outcome, String> {
+        let output = child.wait_with_output().map_err(|error| format!("the load is lost: {error}"))?;
+        serde_json::from_slice(&output.stdout).map_err(|_| {
+            let error = String::from_utf8_lossy(&output.stderr);
+            format!("the load failed: {}{}", error.trim(), self.last_words())
+        })
+    }
+
+    /// Resident memory in MiB; none if the process is gone.
+    pub(super) fn resident_mib(&self) -> Option<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u32 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+        Some(f64::from(kib) / 1_024.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn leashed(program: &Path) -> Command {
+    let mut command = Command::new(programs::LEASH);
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// Beside port, directory and durability everything is as the peer has it by default.
+fn arguments(peer: Peer, port: u16, directory: &Path) -> Vec<String> {
+    let directory = directory.display();
+    let words = match peer {
+        Peer::Oncebox => {
+            let room = ROOM.map(|setting| format!(" --set {setting}")).concat();
+            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}{room}")
+        }
+        Peer::Bare => format!("bare {port}"),
+        Peer::Beanstalkd => format!("-l 127.0.0.1 -p {port} -b {directory} -f 0"),
+        Peer::Redis => {
+            format!("--bind 127.0.0.1 --port {port} --dir {directory} --appendonly yes --appendfsync always")
+        }
+        Peer::Nats => format!("-a 127.0.0.1 -p {port} -js -sd {directory}"),
+    };
+    let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    if peer == Peer::Redis {
+        // The log of all writes is what counts; snapshots would come on top.
+        words.extend(["--save".to_owned(), String::new()]);
+    }
+    words
+}
