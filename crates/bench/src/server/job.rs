@@ -48,7 +48,7 @@ pub(crate) enum Style {
     Work,
     /// A call to receive, a call to acknowledge.
     TwoCalls,
-    /// The same, received as one line per message.
+    /// One connection receives a line per message for as long as there are any, another acknowledges.
     Lines,
 }
 

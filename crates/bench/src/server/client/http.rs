@@ -28,25 +28,47 @@ impl Http {
     }
 
     pub(super) async fn post(&mut self, path: &str, body: &[u8]) -> io::Result<&[u8]> {
+        self.put_post(path, body);
+        self.answer(path).await
+    }
+
+    /// A request whose answer comes in pieces; see [`Http::piece`].
+    pub(super) async fn post_for_pieces(&mut self, path: &str, body: &[u8]) -> io::Result<()> {
+        self.put_post(path, body);
+        match self.head().await? {
+            (200, Length::Chunked) => Ok(()),
+            (status, _) => Err(unexpected(path, status.to_string().as_bytes())),
+        }
+    }
+
+    /// The next piece of an answer; none if there are no more.
+    pub(super) async fn piece(&mut self) -> io::Result<Option<&[u8]>> {
+        let Some(size) = self.chunk().await? else { return Ok(None) };
+        self.body.clear();
+        self.body.extend_from_slice(self.connection.bytes(size).await?);
+        self.connection.line().await?;
+        Ok(Some(&self.body))
+    }
+
+    fn put_post(&mut self, path: &str, body: &[u8]) {
         let length = body.len();
         self.connection.put(format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         ));
         self.connection.put(body);
-        self.answer(path).await
     }
 
     /// Sends what was put, and reads the answer's body; an error unless the status is one of success.
     async fn answer(&mut self, path: &str) -> io::Result<&[u8]> {
-        self.connection.flush().await?;
-        let status = self.connection.line().await?;
-        let status = number(status.get(9..12).unwrap_or(status), 10)?;
-        let length = self.length().await?;
+        let (status, length) = self.head().await?;
         self.body.clear();
         let body = match length {
             Length::Known(length) => self.connection.bytes(length).await?,
             Length::Chunked => {
-                self.chunks().await?;
+                while let Some(size) = self.chunk().await? {
+                    self.body.extend_from_slice(self.connection.bytes(size).await?);
+                    self.connection.line().await?;
+                }
                 &self.body
             }
         };
@@ -54,6 +76,14 @@ impl Http {
             return Err(unexpected(&format!("{path} ({status})"), body));
         }
         Ok(body)
+    }
+
+    /// Sends what was put, and reads the answer's status and headers.
+    async fn head(&mut self) -> io::Result<(usize, Length)> {
+        self.connection.flush().await?;
+        let status = self.connection.line().await?;
+        let status = number(status.get(9..12).unwrap_or(status), 10)?;
+        Ok((status, self.length().await?))
     }
 
     /// Reads the headers.
@@ -72,15 +102,13 @@ impl Http {
         }
     }
 
-    async fn chunks(&mut self) -> io::Result<()> {
-        loop {
-            let size = number(self.connection.line().await?, 16)?;
-            self.body.extend_from_slice(self.connection.bytes(size).await?);
+    /// The size of the next chunk; none if it was the last.
+    async fn chunk(&mut self) -> io::Result<Option<usize>> {
+        let size = number(self.connection.line().await?, 16)?;
+        if size == 0 {
             self.connection.line().await?;
-            if size == 0 {
-                return Ok(());
-            }
         }
+        Ok((size > 0).then_some(size))
     }
 }
 

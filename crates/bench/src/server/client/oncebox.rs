@@ -14,6 +14,8 @@ use crate::server::job::{Job, Style};
 
 pub(crate) struct Oncebox {
     http: Http,
+    /// Where messages come as lines, while the other connection acknowledges.
+    lines: Option<Lines>,
     shapes: Shapes,
     style: Style,
     batch: usize,
@@ -21,6 +23,12 @@ pub(crate) struct Oncebox {
     held: Vec<String>,
     /// The numbers of what the last call received.
     pub(crate) arrived: Vec<u64>,
+}
+
+struct Lines {
+    http: Http,
+    /// More may come.
+    open: bool,
 }
 
 /// Whether the server can work.
@@ -31,8 +39,12 @@ pub(crate) async fn ready(port: u16) -> io::Result<()> {
 impl Client for Oncebox {
     async fn open(job: &Job, _number: usize) -> io::Result<Self> {
         let (http, shapes) = (Http::open(job.port).await?, Shapes::new(job.load.batch));
+        let lines = match job.load.style {
+            Style::Lines => Some(Lines { http: Http::open(job.port).await?, open: false }),
+            Style::Work | Style::TwoCalls => None,
+        };
         let (held, arrived) = (Vec::new(), Vec::new());
-        Ok(Self { http, shapes, style: job.load.style, batch: job.load.batch, held, arrived })
+        Ok(Self { http, lines, shapes, style: job.load.style, batch: job.load.batch, held, arrived })
     }
 
     async fn send(&mut self, keys: &[Key]) -> io::Result<()> {
@@ -90,10 +102,16 @@ impl Oncebox {
     }
 
     async fn receive(&mut self) -> io::Result<()> {
-        if self.style == Style::Lines {
-            let answer = self.http.post(path::RECV_STREAM, self.shapes.recv()).await?;
-            let lines = answer.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            let messages: Vec<Envelope<'_>> = lines.map(read).collect::<io::Result<_>>()?;
+        if let Some(lines) = &mut self.lines {
+            if !lines.open {
+                lines.http.post_for_pieces(path::RECV_STREAM, self.shapes.recv()).await?;
+            }
+            // What the server gives out at once comes as one piece.
+            let piece = lines.http.piece().await?;
+            lines.open = piece.is_some();
+            let lines = piece.unwrap_or_default().split(|byte| *byte == b'\n');
+            let messages = lines.filter(|line| !line.is_empty()).map(read);
+            let messages: Vec<Envelope<'_>> = messages.collect::<io::Result<_>>()?;
             return take(&messages, &mut self.held, &mut self.arrived);
         }
         let answer = self.http.post(path::RECV, self.shapes.recv()).await?;

@@ -61,15 +61,15 @@ pub(super) async fn run(job: &Job, per_second: f64) -> io::Result<Outcome> {
     let senders =
         clients.into_iter().map(|client| tokio::spawn(sender(client, Arc::clone(&plan), job.run))).collect();
     join(senders).await?;
-    let latencies = join(receivers).await?.concat();
-    let took = uptime().saturating_sub(plan.start).as_secs_f64();
+    let (latencies, ends): (Vec<_>, Vec<_>) = join(receivers).await?.into_iter().unzip();
+    let took = ends.into_iter().max().unwrap_or_default().saturating_sub(plan.start).as_secs_f64();
     pacer.join().map_err(|_| io::Error::other("the pacer panicked"))?;
     let rate = f64::from(u32::try_from(plan.count).unwrap_or(u32::MAX)) / took;
     Ok(Outcome {
         per_second: rate,
         sent_per_second: rate,
         drained_per_second: rate,
-        latency: latency(latencies),
+        latency: latency(latencies.concat()),
     })
 }
 
@@ -107,16 +107,21 @@ async fn take(plan: &Plan) -> Option<u64> {
     (number < plan.count).then_some(number)
 }
 
-async fn receiver(mut client: Oncebox, plan: Arc<Plan>) -> io::Result<Vec<Duration>> {
-    let mut latencies = Vec::new();
+/// Answers the latencies of what it received, and when the last came.
+async fn receiver(mut client: Oncebox, plan: Arc<Plan>) -> io::Result<(Vec<Duration>, Duration)> {
+    let (mut latencies, mut end) = (Vec::new(), Duration::ZERO);
     while plan.received.load(Ordering::Relaxed) < plan.count {
         client.work_waiting(Some(WAIT_MS)).await?;
+        if client.arrived.is_empty() {
+            continue;
+        }
         let now = uptime();
+        end = now;
         latencies.extend(client.arrived.iter().map(|number| now.saturating_sub(plan.moment(*number))));
         plan.received.fetch_add(client.arrived.len() as u64, Ordering::Relaxed);
     }
     client.finish().await?;
-    Ok(latencies)
+    Ok((latencies, end))
 }
 
 #[expect(
