@@ -126,8 +126,11 @@ impl Bench<'_> {
     }
 
     fn lifecycles(&self, report: &mut Report) -> Result<Vec<Group>, String> {
-        println!("\nlifecycles");
-        Row::print_head();
+        let names = LOADS.iter().map(|(name, ..)| name).chain(WAYS.iter().map(|(name, _)| name));
+        if names.into_iter().any(|name| self.chosen(name)) {
+            println!("\nlifecycles");
+            Row::print_head();
+        }
         let mut groups = Vec::new();
         for (name, title, load) in LOADS.into_iter().filter(|(name, ..)| self.chosen(name)) {
             let (mut ours, mut bars) = (Vec::new(), Vec::new());

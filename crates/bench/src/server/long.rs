@@ -26,7 +26,7 @@ pub(super) fn run(place: &Place, report: &mut Report) -> Result<(), String> {
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime starts");
     let (start, mut samples) = (uptime(), Vec::new());
     while uptime().saturating_sub(start).as_secs_f64() + SAMPLE_EVERY.as_secs_f64() <= SECONDS {
-        runtime.block_on(tokio::time::sleep(SAMPLE_EVERY));
+        runtime.block_on(async { tokio::time::sleep(SAMPLE_EVERY).await });
         let mib = server.resident_mib().ok_or("the server is gone")?;
         println!("  {:>4.0} s {mib:>8.0} MiB", uptime().saturating_sub(start).as_secs_f64());
         samples.push(mib);
