@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::digits::write_hex;
 use crate::error::Invalid;
 use crate::limits::{HASH_ALGORITHM_BYTES_MAX, HASH_BYTES_MAX};
 use crate::payload::Payload;
@@ -41,7 +42,7 @@ impl Fingerprint {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("b3:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(f, &self.0)
     }
 }
 

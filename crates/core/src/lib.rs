@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock, draws randomness or knows an async runtime: it is told the time, handed ids,
 //! and decides.
 
+pub mod digits;
 pub mod limits;
 pub mod machine;
 

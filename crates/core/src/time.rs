@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::digits::{put_decimal, write_ascii};
 use crate::error::Invalid;
 use crate::limits::DURATION_MAX;
 
@@ -56,7 +57,22 @@ impl fmt::Display for Timestamp {
         let (year, month, day) = date(days);
         let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
         let (second, milli) = (rest / 1_000 % 60, rest % 1_000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+        if year > 9_999 {
+            return write!(f, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z");
+        }
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        for (place, number) in [
+            (0..4, year),
+            (5..7, month),
+            (8..10, day),
+            (11..13, hour),
+            (14..16, minute),
+            (17..19, second),
+            (20..23, milli),
+        ] {
+            put_decimal(&mut text[place], number);
+        }
+        write_ascii(f, &text)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use oncebox_core::digits::write_hex;
 use oncebox_core::{Delivery, Extension, Fence, Invalid, Owner, Settlement, Span, Uid, Verdict};
 
 /// Names a lease, as text for those who keep it elsewhere. Opaque.
@@ -29,7 +30,11 @@ impl LeaseToken {
 
 impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}{:032x}{:016x}", self.uid.as_u128(), self.owner.as_u128(), self.fence.get())
+        let mut bytes = [0; 40];
+        bytes[..16].copy_from_slice(&self.uid.as_u128().to_be_bytes());
+        bytes[16..32].copy_from_slice(&self.owner.as_u128().to_be_bytes());
+        bytes[32..].copy_from_slice(&self.fence.get().to_be_bytes());
+        write_hex(f, &bytes)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use oncebox_core::digits::write_ascii;
 use oncebox_core::{Invalid, Uid};
 
 /// Crockford's alphabet.
@@ -35,12 +36,13 @@ impl From<MsgId> for oncebox_core::Ref {
 
 impl fmt::Display for MsgId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for place in (0..LENGTH).rev() {
-            let digit = (self.0.as_u128() >> (5 * place)) & 31;
-            let digit = DIGITS[usize::try_from(digit).unwrap_or_default()];
-            fmt::Write::write_char(f, char::from(digit))?;
+        let mut rest = self.0.as_u128();
+        let mut text = [0; LENGTH];
+        for digit in text.iter_mut().rev() {
+            *digit = DIGITS[usize::try_from(rest & 31).unwrap_or_default()];
+            rest >>= 5;
         }
-        Ok(())
+        write_ascii(f, &text)
     }
 }
 

@@ -1,0 +1,67 @@
+//! Numbers and bytes as text, written at once: formatting them piece by piece takes longer than all else about a delivery.
+
+use std::fmt;
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Bytes that are written at once.
+const PIECE: usize = 32;
+
+/// Writes bytes as hexadecimal digits, two each.
+pub fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    for piece in bytes.chunks(PIECE) {
+        let mut digits = [0; PIECE * 2];
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(piece) {
+            *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+        }
+        write_ascii(f, &digits[..piece.len() * 2])?;
+    }
+    Ok(())
+}
+
+/// Writes what is known to be ASCII.
+pub fn write_ascii(f: &mut fmt::Formatter<'_>, ascii: &[u8]) -> fmt::Result {
+    f.write_str(std::str::from_utf8(ascii).map_err(|_| fmt::Error)?)
+}
+
+/// Fills a place with the last decimal digits of a number, zeros first.
+pub(crate) fn put_decimal(place: &mut [u8], mut number: u64) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use super::{put_decimal, write_hex};
+
+    struct Hex<'a>(&'a [u8]);
+
+    impl fmt::Display for Hex<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write_hex(f, self.0)
+        }
+    }
+
+    #[test]
+    fn bytes_of_any_number_are_written_in_order() {
+        let bytes: Vec<_> = (0..=255).collect();
+        for length in [0, 1, 31, 32, 33, 64, 256] {
+            let text = Hex(&bytes[..length]).to_string();
+            let read = (0..length).map(|place| u8::from_str_radix(&text[place * 2..][..2], 16));
+            assert!(read.eq(bytes[..length].iter().copied().map(Ok)), "{text}");
+            assert_eq!(text.len(), length * 2);
+        }
+    }
+
+    #[test]
+    fn decimals_have_leading_zeros_and_lose_what_does_not_fit() {
+        let mut place = [0; 4];
+        put_decimal(&mut place, 42);
+        assert_eq!(&place, b"0042");
+        put_decimal(&mut place, 123_456);
+        assert_eq!(&place, b"3456");
+    }
+}
