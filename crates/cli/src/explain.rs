@@ -2,6 +2,8 @@
 
 mod story;
 
+pub(crate) use story::tell;
+
 use oncebox_client::Client;
 use oncebox_client::wire::operator::{ByKey, Namespace, Show};
 
@@ -47,5 +49,5 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
         }
     };
     let output = output.of_prose();
-    output.one(&message, || story::tell(&message))
+    output.one(&message, || tell(&message))
 }

@@ -6,7 +6,7 @@ use crate::text::plain;
 use crate::word;
 
 /// The story, a sentence or two per line.
-pub(super) fn tell(message: &Message) -> Vec<String> {
+pub(crate) fn tell(message: &Message) -> Vec<String> {
     let parts = [
         Some(name(message)),
         Some(arrival(message)),
@@ -55,8 +55,7 @@ fn deliveries(message: &Message) -> Option<String> {
     }
     let badly = match attempts {
         // Another chance begins at zero.
-        0 if message.last_error.is_some() => "no failure counts any more".to_owned(),
-        0 => "none of them ended badly".to_owned(),
+        0 => "no failure counts any more".to_owned(),
         1 => "one of them ended badly".to_owned(),
         many => format!("{many} of them ended badly"),
     };
