@@ -51,7 +51,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows in a few seconds what an inbox does: duplicates, retries, a crash, dead letters.
+    /// Shows in a few seconds what a server does: duplicates, retries, a crash, a kill, dead letters.
     Demo(demo::Arguments),
     Serve(serve::Arguments),
     Config(config::Arguments),

@@ -1,81 +1,121 @@
-//! The end of the demo: what happened in numbers, and whether it is true.
+//! The end of the demo: what happened in numbers, the story of one message, and whether it is all true.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use oncebox::{DeadReason, Error, MessageState, Namespace, Oncebox, Query};
+use oncebox_client::wire::operator::{Counts, List, Message, Namespace, State};
+use oncebox_client::{Client, Error};
 
-use super::handlers::ATTEMPTS_MAX;
 use super::letters::money;
-use super::story::{Phase, Story, Tone, word};
+use super::screen::WIDTH;
+use super::story::{Act, Phase, Story, Tone};
+use super::world::TOPIC;
+use crate::explain;
+
+/// One page shows every message that a demo can have.
+const MESSAGES_MAX: u32 = 1_000;
 
 /// The closing summary.
 pub(super) fn summary(story: &Story, took: Duration) -> Vec<(Tone, String)> {
     let tally = &story.tally;
-    let calls = tally.accepted + tally.duplicates + tally.replaced + tally.conflicts;
-    let mut lines = vec![(Tone::Plain, String::new()), (Tone::Plain, format!("{calls} calls came in."))];
+    let calls = format!("{} calls came in.", tally.calls());
+    let mut lines = vec![(Tone::Plain, String::new()), (Tone::Plain, calls)];
     let mut count = |tone, name: &str, number: usize, text: &str| {
         lines.push((tone, format!("  {name:<11} {number:>4}  {text}").trim_end().to_owned()));
     };
     count(Tone::Plain, "accepted", tally.accepted, "each once");
-    count(Tone::Quiet, "duplicates", tally.duplicates, "told apart by source and id, and not taken in again");
-    count(Tone::Odd, "replaced", tally.replaced, "came again with other content before it was handled");
-    count(Tone::Plain, "deliveries", tally.deliveries, "to handlers: at least one for each message");
-    count(Tone::Odd, "retried", tally.retried, "after a failure, a panic, or a wish to come later");
-    let crashed = story.crashed.map_or("nobody crashed".to_owned(), |worker| {
-        format!("from {worker}, which crashed, when its leases had ended")
-    });
-    count(Tone::Good, "taken over", tally.taken_over, &crashed);
-    let cents = money(story.world.effects().cents);
+    count(Tone::Quiet, "duplicates", tally.duplicates, "answered with the first id, and not taken in again");
+    count(Tone::Odd, "refused", tally.refused, "the same key with other content");
+    count(Tone::Plain, "deliveries", tally.deliveries, "to workers: at least one for each message");
+    count(Tone::Odd, "retried", tally.retried, "after a failure");
+    let crashed = story.crashed.unwrap_or("nobody");
+    let taken_over = format!("not settled in time: {crashed} crashed, the server was killed");
+    count(Tone::Good, "taken over", tally.taken_over, &taken_over);
+    count(Tone::Bad, "dead", tally.dead, "given up after 5 deliveries");
+    count(Tone::Good, "reprocessed", tally.reprocessed, "when the bug was fixed");
+    let cents = money(story.world.booked());
     let handled = format!("{cents} booked: handlers are idempotent, so a second run does no harm");
     count(Tone::Good, "handled", tally.done, &handled);
-    count(Tone::Bad, "dead", tally.dead, "kept, with their payloads, for an operator:");
-    for (act, part) in story.acts.iter().zip(&story.world.script.parts) {
-        let Phase::Dead { reason, error } = &act.phase else { continue };
-        let head = format!("    {} {}: {} ({error})", part.source, part.id, word(*reason));
-        lines.push((Tone::Bad, head));
-        lines.push((Tone::Quiet, format!("      {}", advice(*reason))));
-    }
     lines.push((Tone::Plain, format!("  took {:.1} s", took.as_secs_f64())));
     lines
 }
 
-/// What an operator can do about it.
-fn advice(reason: DeadReason) -> String {
-    match reason {
-        DeadReason::Failed => {
-            "Mend what the handler says, then Operator::redrive; or Operator::erase it.".to_owned()
-        }
-        DeadReason::Exhausted => {
-            format!("It failed {ATTEMPTS_MAX} times. When the cause is gone: Operator::redrive.")
-        }
-        DeadReason::Undecodable => {
-            "Sent again, whole, the newer content is kept: then Operator::redrive. Or Operator::erase it."
-                .to_owned()
-        }
-        _ => "Look at it with Operator::show, then redrive or erase it.".to_owned(),
+/// The story of a dead letter.
+pub(super) fn explained(message: &Message) -> Vec<(Tone, String)> {
+    let command = format!("oncebox explain --topic {TOPIC} --key {}", message.id);
+    let opening = format!("The story of a dead letter, told by `{command}`:");
+    let mut lines = vec![(Tone::Plain, String::new()), (Tone::Plain, opening)];
+    for sentence in explain::tell(message) {
+        lines.extend(wrapped(&sentence).into_iter().map(|line| (Tone::Quiet, line)));
     }
+    lines
 }
 
-/// Reads everything back from the store, and gives back what does not fit the story.
-pub(super) async fn check(oncebox: &Oncebox, story: &Story) -> Result<Vec<String>, Error> {
-    let page = oncebox.operator("demo").page(&Query::all(Namespace::Inbox)).await?;
-    let stored: HashMap<_, _> =
-        page.messages.iter().map(|message| (message.key.id.as_str(), message.state)).collect();
-    let effects = story.world.effects();
-    let mut faults = Vec::new();
-    for (act, part) in story.acts.iter().zip(&story.world.script.parts) {
-        let name = format!("{} {}", part.source, part.id);
-        let fault = match (&act.phase, stored.get(part.id.as_str())) {
-            (Phase::Ahead, None) | (Phase::Dead { .. }, Some(MessageState::Dead)) => continue,
-            (Phase::Ahead, Some(_)) => "was never accepted, but is stored",
-            (_, None) => "was accepted, and is lost",
-            (Phase::Done { .. }, Some(MessageState::Done)) if effects.done.contains(&part.id) => continue,
-            (Phase::Done { .. }, Some(MessageState::Done)) => "is Done, but nothing was done",
-            (_, Some(MessageState::Done | MessageState::Dead)) => "ended otherwise than was seen",
-            (_, Some(_)) => "was accepted, and is neither Done nor Dead",
-        };
-        faults.push(format!("{name} {fault}"));
+/// The text in lines that are not too wide, indented.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![" ".to_owned()];
+    for word in text.split(' ') {
+        let last = lines.last().map_or(0, |line| line.chars().count());
+        if last + 1 + word.chars().count() > WIDTH {
+            lines.push("   ".to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(' ');
+            line.push_str(word);
+        }
     }
+    lines
+}
+
+/// Asks the server about everything, and gives back what does not fit the story.
+pub(super) async fn check(client: &Client, story: &Story) -> Result<Vec<String>, Error> {
+    let mut faults = story.faults.clone();
+    let list = List { limit: Some(MESSAGES_MAX), ..List::default() };
+    let messages = client.messages(&list).await?.messages;
+    let stored: HashMap<_, _> = messages.iter().map(|message| (message.id.as_str(), message)).collect();
+    let effects = story.world.effects().clone();
+    for (place, (act, part)) in story.acts.iter().zip(&story.world.script.parts).enumerate() {
+        let fault = match stored.get(part.id.as_str()) {
+            None => "was accepted, and is lost",
+            Some(message) if Some(&message.msg_id) != act.msg_id.as_ref() => "is stored under another id",
+            Some(message) if message.state != State::Done => "was accepted, and is not done",
+            Some(message) if message.deliveries < act.attempt => "was delivered more often than is stored",
+            Some(_) if !is_done(act) => "is done, but its acknowledgement was not answered",
+            Some(_) if !effects.contains(&place) => "is done, but nothing was done",
+            Some(_) => continue,
+        };
+        faults.push(format!("{} {fault}", story.name(place)));
+    }
+    if stored.len() != story.acts.len() {
+        faults.push(format!("{} messages were sent, {} are stored", story.acts.len(), stored.len()));
+    }
+    faults.extend(stats(client, story).await?);
     Ok(faults)
+}
+
+fn is_done(act: &Act) -> bool {
+    matches!(act.phase, Phase::Done { .. })
+}
+
+/// Whether the server's own numbers agree.
+async fn stats(client: &Client, story: &Story) -> Result<Option<String>, Error> {
+    let stats = client.stats().await?;
+    let mailbox = stats.namespaces.iter().find(|of| of.namespace == Namespace::Mailbox);
+    let counts = mailbox.map(|of| of.counts).unwrap_or_default();
+    let expected = Counts { done: story.tally.done as u64, estimated: counts.estimated, ..Counts::default() };
+    Ok((counts != expected).then(|| format!("the server counts {counts:?}, and not {expected:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WIDTH, wrapped};
+
+    #[test]
+    fn long_sentences_are_wrapped_between_words() {
+        assert_eq!(wrapped("a b"), ["  a b"]);
+        let text = "word ".repeat(60);
+        let lines = wrapped(text.trim_end());
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
+        assert_eq!(lines.join(" ").split_whitespace().count(), 60);
+    }
 }

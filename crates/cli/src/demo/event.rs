@@ -1,29 +1,59 @@
 //! What happens in a demo.
 
-use oncebox::{DeadReason, Outcome, Timestamp};
+use oncebox_client::wire::operator::Reason;
 
-/// Something that happened to a part of the script, which `part` numbers.
+/// Something that happened. `part` numbers a part of the script, `attempt` its delivery.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A call brought it, and the inbox answered.
-    Arrived { part: usize, outcome: Outcome, accepted_at: Timestamp },
+    /// A call brought it, and the server answered.
+    Arrived { part: usize, answer: Answer },
     /// A handler began.
-    Started { part: usize, worker: &'static str, delivery: u32 },
-    /// A handler ended.
-    Ended { part: usize, worker: &'static str, ending: Ending },
-    /// The store says that it is Done.
-    Done { part: usize },
-    /// The store says that it is Dead.
-    Dead { part: usize, reason: DeadReason, error: String },
-    /// A worker was crashed.
-    Crashed { worker: &'static str },
+    Started { part: usize, worker: &'static str, attempt: u32 },
+    /// A handler ended well; the server does not know yet.
+    Handled { part: usize, worker: &'static str },
+    /// A handler failed; the server does not know yet.
+    Failed { part: usize, worker: &'static str, error: String },
+    /// The server answered that it is acknowledged.
+    Acked { part: usize, worker: &'static str, attempt: u32 },
+    /// The server answered that this delivery was not held any more.
+    Lost { part: usize, worker: &'static str },
+    /// The server lists it among its dead letters; `at` tells one death from the next.
+    Dead { part: usize, reason: Option<Reason>, error: String, at: String },
+    /// An operator gave it another chance.
+    Reprocessed { part: usize },
+    /// A worker crashed with these in its hands.
+    Crashed { worker: &'static str, held: Vec<usize> },
+    /// The server was killed.
+    Killed,
+    /// The server was started again.
+    Restarted,
+    /// The server answers again.
+    Back,
+    /// Something that must not happen.
+    Fault(String),
 }
 
-/// How a run of a handler ended.
+/// What the server said to a sender.
 #[derive(Debug)]
-pub(super) enum Ending {
-    Finished,
-    Failed(String),
-    Panicked,
-    Interrupted,
+pub(super) enum Answer {
+    /// It is taken in, now or before.
+    Taken { msg_id: String, duplicate: bool },
+    /// Its key belongs to this message, which has another payload.
+    Refused { msg_id: String },
+}
+
+impl Event {
+    /// What happened to a message after it was taken in: to which.
+    pub(super) fn after_arrival(&self) -> Option<usize> {
+        match self {
+            Self::Started { part, .. }
+            | Self::Handled { part, .. }
+            | Self::Failed { part, .. }
+            | Self::Acked { part, .. }
+            | Self::Lost { part, .. }
+            | Self::Dead { part, .. }
+            | Self::Reprocessed { part } => Some(*part),
+            _ => None,
+        }
+    }
 }

@@ -1,54 +1,28 @@
 //! What the webhooks of the demo carry. Names and amounts are made up.
 
-use oncebox::Message;
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::random::Random;
 
-/// What a payment service sends.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Payment {
-    pub(super) cents: u64,
-    pub(super) currency: String,
-    pub(super) customer: String,
-}
-
-/// What a code host sends.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Change {
-    pub(super) repository: String,
-    pub(super) number: u64,
-}
-
-/// What a shop sends.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
-    pub(super) number: u64,
-    pub(super) items: u64,
-    pub(super) cents: u64,
-}
-
-pub(super) const PAYMENTS: [&str; 3] = ["payment.succeeded", "payment.refunded", "invoice.overdue"];
-pub(super) const CHANGES: [&str; 3] = ["push", "pull_request.opened", "issue.opened"];
-pub(super) const ORDERS: [&str; 3] = ["order.created", "order.cancelled", "cart.abandoned"];
+const PAYMENTS: [&str; 3] = ["payment.succeeded", "payment.refunded", "invoice.overdue"];
+const CHANGES: [&str; 3] = ["push", "pull_request.opened", "issue.opened"];
+const ORDERS: [&str; 3] = ["order.created", "order.cancelled", "cart.abandoned"];
 
 const CURRENCIES: [&str; 4] = ["EUR", "USD", "CHF", "GBP"];
 const CUSTOMERS: [&str; 6] = ["ada", "grace", "linus", "barbara", "edsger", "radia"];
 const REPOSITORIES: [&str; 4] = ["acme/api", "acme/web", "acme/docs", "acme/infra"];
 
+/// The version of what senders send that the handlers know.
+pub(super) const VERSION: u64 = 1;
+
 /// One webhook, made up: what it is known by, what a reader sees of it, and its payload.
 pub(super) struct Letter {
     pub(super) source: &'static str,
     pub(super) id: String,
-    pub(super) topic: &'static str,
+    pub(super) event: &'static str,
     pub(super) about: String,
-    payload: Payload,
-}
-
-enum Payload {
-    Payment(Payment),
-    Change(Change),
-    Order(Order),
+    pub(super) cents: u64,
+    payload: Value,
 }
 
 impl Letter {
@@ -61,13 +35,10 @@ impl Letter {
                 Self {
                     source: "stripe",
                     id: format!("evt_{:03x}{serial:04}", random.between(0, 0xfff)),
-                    topic: random.one_of(&PAYMENTS),
+                    event: random.one_of(&PAYMENTS),
                     about: format!("{} {currency}, {customer}", money(cents)),
-                    payload: Payload::Payment(Payment {
-                        cents,
-                        currency: currency.to_owned(),
-                        customer: customer.to_owned(),
-                    }),
+                    cents,
+                    payload: json!({ "version": VERSION, "cents": cents, "currency": currency, "customer": customer }),
                 }
             }
             1 => {
@@ -75,9 +46,10 @@ impl Letter {
                 Self {
                     source: "github",
                     id: format!("{:06x}-{serial:04}", random.between(0, 0x00ff_ffff)),
-                    topic: random.one_of(&CHANGES),
+                    event: random.one_of(&CHANGES),
                     about: format!("{repository} #{number}"),
-                    payload: Payload::Change(Change { repository: repository.to_owned(), number }),
+                    cents: 0,
+                    payload: json!({ "version": VERSION, "repository": repository, "number": number }),
                 }
             }
             _ => {
@@ -86,38 +58,35 @@ impl Letter {
                 Self {
                     source: "shopify",
                     id: format!("wh-{}-{serial:04}", random.between(100, 999)),
-                    topic: random.one_of(&ORDERS),
+                    event: random.one_of(&ORDERS),
                     about: format!("order {number}, {items} items, {}", money(cents)),
-                    payload: Payload::Order(Order { number, items, cents }),
+                    cents,
+                    payload: json!({ "version": VERSION, "number": number, "items": items, "cents": cents }),
                 }
             }
         }
     }
 
-    pub(super) fn message(&self) -> Result<Message, oncebox::Error> {
-        let message = Message::new(self.topic, self.source, self.id.as_str());
-        match &self.payload {
-            Payload::Payment(payment) => message.json(payment),
-            Payload::Change(change) => message.json(change),
-            Payload::Order(order) => message.json(order),
-        }
+    pub(super) fn payload(&self) -> Vec<u8> {
+        self.payload.to_string().into_bytes()
     }
 
-    /// The same letter, cut off on its way.
-    pub(super) fn torn(&self) -> Result<Message, oncebox::Error> {
-        let message = self.message()?;
-        let payload = message.payload().slice(..message.payload().len() / 2);
-        Ok(message.bytes(payload))
+    /// The same letter in a version that the handlers do not know.
+    pub(super) fn modernize(&mut self) {
+        self.payload["version"] = (VERSION + 1).into();
     }
 
-    /// The same letter with other content: somebody changed their mind.
-    pub(super) fn amend(&mut self) {
-        match &mut self.payload {
-            Payload::Payment(payment) => payment.cents += 100,
-            Payload::Change(change) => change.number += 1,
-            Payload::Order(order) => order.items += 1,
-        }
+    /// The payload of the same letter with other content: somebody changed their mind.
+    pub(super) fn amended(&self) -> Vec<u8> {
+        let mut payload = self.payload.clone();
+        payload["amended"] = true.into();
+        payload.to_string().into_bytes()
     }
+}
+
+/// The version that a payload says it has.
+pub(super) fn version(payload: &[u8]) -> Option<u64> {
+    serde_json::from_slice::<Value>(payload).ok()?["version"].as_u64()
 }
 
 /// Cents as one writes them.
@@ -127,18 +96,19 @@ pub(super) fn money(cents: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Letter;
+    use super::{Letter, VERSION, version};
     use crate::demo::random::Random;
 
     #[test]
-    fn a_torn_letter_is_no_json_and_an_amended_one_differs() {
+    fn a_letter_tells_its_version_and_an_amended_one_differs() {
         let mut random = Random::new(3);
         for serial in 0..20 {
             let mut letter = Letter::make_up(&mut random, serial);
-            let first = letter.message().unwrap();
-            assert!(letter.torn().unwrap().payload().len() < first.payload().len());
-            letter.amend();
-            assert_ne!(letter.message().unwrap().payload(), first.payload());
+            assert_ne!(letter.amended(), letter.payload());
+            assert_eq!(version(&letter.payload()), Some(VERSION));
+            letter.modernize();
+            assert_eq!(version(&letter.payload()), Some(VERSION + 1));
         }
+        assert_eq!(version(b"{"), None);
     }
 }

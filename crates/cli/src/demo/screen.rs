@@ -15,7 +15,7 @@ const FRAME_LINES: usize = TICKER_LINES + 6;
 /// The height of a terminal that does not tell.
 const HEIGHT: u16 = 24;
 /// No line is wider.
-const WIDTH: usize = 100;
+pub(super) const WIDTH: usize = 100;
 
 pub(super) enum Screen {
     Plain(Stdout),

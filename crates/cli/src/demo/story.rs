@@ -1,13 +1,15 @@
 //! What is known of every message while the demo runs: events in, lines for the reader out.
 
+mod turns;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox::{DeadReason, Outcome, Timestamp};
+use oncebox_client::wire::operator::Reason;
 
-use super::event::{Ending, Event};
-use super::handlers::{LEASE, World};
+use super::event::Event;
+use super::world::World;
 
 /// Where a message stands, as far as the demo has seen.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,40 +18,35 @@ pub(super) enum Phase {
     Ahead,
     /// It waits for a worker.
     Waiting,
+    /// It was a dead letter, and gets another chance.
+    Reprocessed,
     /// It is in a handler.
-    Running {
-        worker: &'static str,
-        since: Duration,
-    },
-    /// Its handler has ended well; the store has not said so yet.
-    Finished {
-        worker: &'static str,
-    },
+    Running { worker: &'static str, since: Duration },
+    /// Its handler has ended well; the server has not said so yet.
+    Handled { worker: &'static str },
     /// Its handler has failed; it comes again, or dies.
-    Failed {
-        error: String,
-    },
-    /// Its worker has crashed; its lease has not.
-    Orphaned {
-        worker: &'static str,
-    },
-    Done {
-        worker: &'static str,
-    },
-    Dead {
-        reason: DeadReason,
-        error: String,
-    },
+    Failed { error: String },
+    /// Its worker has crashed; its visibility has not ended.
+    Orphaned { worker: &'static str },
+    /// The server has answered that it is acknowledged.
+    Done { worker: &'static str },
+    /// The server lists it among its dead letters.
+    Dead { reason: Option<Reason>, error: String },
 }
 
 /// One message.
 pub(super) struct Act {
     pub(super) phase: Phase,
-    pub(super) deliveries: u32,
+    /// The message that the server made of it.
+    pub(super) msg_id: Option<String>,
+    /// The highest number that a delivery of it had.
+    pub(super) attempt: u32,
+    /// The delivery that was acknowledged.
+    acked: Option<u32>,
+    /// When it died last, as the server writes it.
+    died: Option<String>,
     pub(super) changed: Duration,
-    /// When its lease ends, or when it may be handled.
-    pub(super) wakes: Option<Duration>,
-    /// A handler can be faster than the answer to the sender; what it did is told after that answer.
+    /// A worker can be faster than the answer to the sender; what it did is told after that answer.
     early: VecDeque<Event>,
 }
 
@@ -58,13 +55,20 @@ pub(super) struct Act {
 pub(super) struct Tally {
     pub(super) accepted: usize,
     pub(super) duplicates: usize,
-    pub(super) replaced: usize,
-    pub(super) conflicts: usize,
+    pub(super) refused: usize,
     pub(super) deliveries: usize,
     pub(super) retried: usize,
     pub(super) taken_over: usize,
     pub(super) done: usize,
     pub(super) dead: usize,
+    pub(super) reprocessed: usize,
+}
+
+impl Tally {
+    /// Calls that were answered.
+    pub(super) fn calls(&self) -> usize {
+        self.accepted + self.duplicates + self.refused
+    }
 }
 
 /// How a line shall look.
@@ -93,198 +97,99 @@ pub(super) struct Story {
     pub(super) acts: Vec<Act>,
     pub(super) tally: Tally,
     pub(super) crashed: Option<&'static str>,
-    /// The store's time when the demo began, as the first receipt told it.
-    began: Option<Timestamp>,
+    /// When the server was killed last.
+    killed: Option<Duration>,
+    /// What must not happen, and did.
+    pub(super) faults: Vec<String>,
 }
 
 impl Story {
     pub(super) fn new(world: Arc<World>) -> Self {
         let act = |_: &_| Act {
             phase: Phase::Ahead,
-            deliveries: 0,
+            msg_id: None,
+            attempt: 0,
+            acked: None,
+            died: None,
             changed: Duration::ZERO,
-            wakes: None,
             early: VecDeque::new(),
         };
         let acts = world.script.parts.iter().map(act).collect();
-        Self { world, acts, tally: Tally::default(), crashed: None, began: None }
+        Self { world, acts, tally: Tally::default(), crashed: None, killed: None, faults: Vec::new() }
     }
 
-    /// Whether every message that came has come to its end.
+    /// Whether every message that came is acknowledged or a dead letter.
     pub(super) fn is_over(&self) -> bool {
         let ended = |act: &Act| matches!(act.phase, Phase::Ahead | Phase::Done { .. } | Phase::Dead { .. });
         self.acts.iter().all(ended)
     }
 
+    /// So many are dead letters now.
+    pub(super) fn dead(&self) -> usize {
+        self.acts.iter().filter(|act| matches!(act.phase, Phase::Dead { .. })).count()
+    }
+
+    /// Its name in the world that it comes from.
+    pub(super) fn name(&self, part: usize) -> String {
+        let part = &self.world.script.parts[part];
+        format!("{} {}", part.source, part.id)
+    }
+
     /// Takes in what happened, and gives back what there is to tell.
     pub(super) fn tell(&mut self, at: Duration, event: Event) -> Vec<Line> {
+        if let Some(part) = event.after_arrival()
+            && self.acts[part].phase == Phase::Ahead
+        {
+            self.acts[part].early.push_back(event);
+            return Vec::new();
+        }
         match event {
-            Event::Started { part, .. } | Event::Ended { part, .. } if self.is_early(part) => {
-                self.acts[part].early.push_back(event);
-                Vec::new()
-            }
-            Event::Arrived { part, outcome, accepted_at } => {
-                let began = accepted_at.since(Timestamp::EPOCH).saturating_sub(at);
-                self.began.get_or_insert(Timestamp::EPOCH.after(began));
-                let mut lines = vec![self.arrived(at, part, outcome)];
+            Event::Arrived { part, answer } => {
+                let mut lines = vec![self.arrived(at, part, answer)];
                 for event in std::mem::take(&mut self.acts[part].early) {
                     lines.extend(self.tell(at, event));
                 }
                 lines
             }
-            Event::Started { part, worker, delivery } => vec![self.started(at, part, worker, delivery)],
-            Event::Ended { part, worker, ending } => self.ended(at, part, worker, ending),
-            Event::Done { part } => self.done(at, part),
-            Event::Dead { part, reason, error } => self.dead(at, part, reason, error),
-            Event::Crashed { worker } => vec![self.crashed(at, worker)],
-        }
-    }
-
-    /// Notes when something will happen to a message by itself.
-    pub(super) fn expect(&mut self, part: usize, moment: Option<Timestamp>) {
-        let since = |moment: Timestamp| self.began.map(|began| moment.since(began));
-        self.acts[part].wakes = moment.and_then(since);
-    }
-
-    fn is_early(&self, part: usize) -> bool {
-        self.acts[part].phase == Phase::Ahead
-    }
-
-    fn set(&mut self, at: Duration, part: usize, phase: Phase) {
-        let act = &mut self.acts[part];
-        act.phase = phase;
-        act.changed = at;
-    }
-
-    fn arrived(&mut self, at: Duration, part: usize, outcome: Outcome) -> Line {
-        let tally = &mut self.tally;
-        let (count, tone, what, detail) = match outcome {
-            Outcome::Accepted => (&mut tally.accepted, Tone::Plain, "accepted", String::new()),
-            Outcome::Replaced => {
-                let detail = "other content than before: this one counts".to_owned();
-                (&mut tally.replaced, Tone::Odd, "replaced", detail)
-            }
-            Outcome::Conflict => {
-                (&mut tally.conflicts, Tone::Odd, "conflict", "other content: refused".to_owned())
-            }
-            _ => (
-                &mut tally.duplicates,
-                Tone::Quiet,
-                "duplicate",
-                "came before: not taken in again".to_owned(),
-            ),
-        };
-        *count += 1;
-        let parts = &self.world.script.parts;
-        let detail = if outcome == Outcome::Accepted {
-            format!("{}: {}", parts[part].topic, parts[part].about)
-        } else {
-            detail
-        };
-        if self.is_early(part) {
-            self.set(at, part, Phase::Waiting);
-        }
-        Line { at, tone, who: "inbox", what, part: Some(part), detail }
-    }
-
-    fn started(&mut self, at: Duration, part: usize, worker: &'static str, delivery: u32) -> Line {
-        let before = self.acts[part].phase.clone();
-        self.tally.deliveries += 1;
-        self.acts[part].deliveries = delivery;
-        let gone = |worker| self.crashed == Some(worker);
-        let (tone, what, detail) = match before {
-            Phase::Failed { .. } => {
-                self.tally.retried += 1;
-                (Tone::Plain, "tries again", format!("delivery {delivery}"))
-            }
-            Phase::Orphaned { worker: before } => {
-                self.tally.taken_over += 1;
-                (Tone::Good, "takes over", format!("delivery {delivery}: the lease of {before} has ended"))
-            }
-            Phase::Running { worker: before, .. } | Phase::Finished { worker: before } if gone(before) => {
-                self.tally.taken_over += 1;
-                (Tone::Good, "takes over", format!("delivery {delivery}: {before} could not tell"))
-            }
-            Phase::Waiting if delivery > 1 => {
-                self.tally.taken_over += 1;
-                (Tone::Good, "takes over", format!("delivery {delivery}: claimed, but not begun"))
-            }
-            _ => (Tone::Quiet, "handles", format!("delivery {delivery}")),
-        };
-        self.set(at, part, Phase::Running { worker, since: at });
-        Line { at, tone, who: worker, what, part: Some(part), detail }
-    }
-
-    fn ended(&mut self, at: Duration, part: usize, worker: &'static str, ending: Ending) -> Vec<Line> {
-        let line =
-            |what, detail| vec![Line { at, tone: Tone::Odd, who: worker, what, part: Some(part), detail }];
-        match ending {
-            Ending::Finished => {
-                self.set(at, part, Phase::Finished { worker });
+            Event::Started { part, worker, attempt } => vec![self.started(at, part, worker, attempt)],
+            Event::Handled { part, worker } => {
+                self.set(at, part, Phase::Handled { worker });
                 Vec::new()
             }
-            Ending::Failed(error) => {
-                self.set(at, part, Phase::Failed { error: error.clone() });
-                line("failed", error)
+            Event::Failed { part, worker, error } => vec![self.failed(at, part, worker, error)],
+            Event::Acked { part, worker, attempt } => self.acked(at, part, worker, attempt),
+            Event::Lost { part, worker } => vec![self.lost(at, part, worker)],
+            Event::Dead { part, reason, error, at: died } => {
+                self.died(at, part, died, Phase::Dead { reason, error })
             }
-            Ending::Panicked => {
-                self.set(at, part, Phase::Failed { error: "panic".to_owned() });
-                line("panicked", "caught: counts as a failure".to_owned())
+            Event::Reprocessed { part } => vec![self.reprocessed(at, part)],
+            Event::Crashed { worker, held } => vec![self.crashed(at, worker, &held)],
+            Event::Killed => vec![self.killed(at)],
+            Event::Restarted => {
+                let detail = "on the same directory".to_owned();
+                vec![Line { at, tone: Tone::Plain, who: "server", what: "starts", part: None, detail }]
             }
-            Ending::Interrupted => {
-                self.set(at, part, Phase::Orphaned { worker });
-                line("was cut off", "still leased to a worker that is gone".to_owned())
+            Event::Back => vec![self.back(at)],
+            Event::Fault(text) => {
+                self.faults.push(text);
+                Vec::new()
             }
         }
     }
 
-    fn done(&mut self, at: Duration, part: usize) -> Vec<Line> {
-        let worker = match self.acts[part].phase {
-            Phase::Done { .. } | Phase::Dead { .. } => return Vec::new(),
-            Phase::Running { worker, .. } | Phase::Finished { worker } => worker,
-            _ => "store",
-        };
-        self.tally.done += 1;
-        self.set(at, part, Phase::Done { worker });
-        let detail = match self.acts[part].deliveries {
-            1 => String::new(),
-            deliveries => format!("after {deliveries} deliveries"),
-        };
-        vec![Line { at, tone: Tone::Good, who: worker, what: "done", part: Some(part), detail }]
-    }
-
-    fn dead(&mut self, at: Duration, part: usize, reason: DeadReason, error: String) -> Vec<Line> {
-        if matches!(self.acts[part].phase, Phase::Done { .. } | Phase::Dead { .. }) {
-            return Vec::new();
+    /// What has come to its end stays there: a worker that is late changes nothing.
+    fn set(&mut self, at: Duration, part: usize, phase: Phase) {
+        let act = &mut self.acts[part];
+        if !matches!(act.phase, Phase::Done { .. } | Phase::Dead { .. }) {
+            act.phase = phase;
+            act.changed = at;
         }
-        self.tally.dead += 1;
-        self.set(at, part, Phase::Dead { reason, error });
-        let detail = format!("{}, kept for an operator", word(reason));
-        vec![Line { at, tone: Tone::Bad, who: "store", what: "dead", part: Some(part), detail }]
     }
 
-    fn crashed(&mut self, at: Duration, worker: &'static str) -> Line {
-        self.crashed = Some(worker);
-        let held = |act: &&Act| match act.phase {
-            Phase::Running { worker: holder, .. } | Phase::Orphaned { worker: holder } => holder == worker,
-            _ => false,
-        };
-        let held = self.acts.iter().filter(held).count();
-        let seconds = LEASE.as_secs();
-        let detail = format!("with {held} in its hands: their leases end after at most {seconds} s");
-        Line { at, tone: Tone::Bad, who: worker, what: "crashes", part: None, detail }
+    fn fault(&mut self, part: usize, text: &str) {
+        self.faults.push(format!("{} {text}", self.name(part)));
     }
 }
 
-/// A reason as one reads it.
-pub(super) fn word(reason: DeadReason) -> &'static str {
-    match reason {
-        DeadReason::Failed => "given up by its handler",
-        DeadReason::Exhausted => "too many failures",
-        DeadReason::Undecodable => "not readable",
-        DeadReason::Expired => "expired",
-        DeadReason::Cancelled => "cancelled",
-        DeadReason::Unhandled => "no handler",
-        _ => "damaged",
-    }
-}
+#[cfg(test)]
+mod tests;
