@@ -32,7 +32,7 @@ pub mod names {
     pub const DELIVERED: &str = "mailbox_delivered_total";
     /// Messages given out for the second time or more, by `topic`.
     pub const REDELIVERED: &str = "mailbox_redelivered_total";
-    /// Deliveries that were settled, by `outcome`: `ack`, `nack`, `dead`, `extended`, `lost`, `receipt`.
+    /// Deliveries that were settled, by `outcome`: `ack`, `nack`, `extend`, `dead`, `lost`, `receipt`.
     pub const SETTLED: &str = "mailbox_settled_total";
     /// Messages that are ready or waiting, by `topic` and `shard`.
     pub const QUEUE_DEPTH: &str = "queue_depth";
@@ -63,6 +63,7 @@ pub(crate) struct Meters {
     pub(crate) connections: Gauge,
     pub(crate) reprocessed: Counter,
     refused: HashMap<Code, Counter>,
+    endings: [Counter; 6],
     routes: RwLock<HashMap<Box<str>, Arc<RouteMeters>>>,
     topics_max: usize,
     topics: RwLock<BTreeMap<Box<str>, Arc<TopicMeters>>>,
@@ -121,6 +122,7 @@ impl Meters {
             connections: gauge!(names::CONNECTIONS),
             reprocessed: counter!(names::DLQ_REPROCESSED),
             refused: Code::ALL.into_iter().map(|(code, ..)| (code, reason(code))).collect(),
+            endings: ENDINGS.map(|outcome| counter!(names::SETTLED, "outcome" => outcome)),
             routes: RwLock::default(),
             topics_max,
             topics: RwLock::new(topics.collect()),
@@ -132,6 +134,10 @@ impl Meters {
         if let Some(counter) = self.refused.get(&code) {
             counter.increment(1);
         }
+    }
+
+    pub(crate) fn settled(&self, ending: Ending) {
+        self.endings[ending as usize].increment(1);
     }
 
     /// The metrics of a route of the router's; there are only so many.
@@ -188,12 +194,18 @@ impl TopicMeters {
     }
 }
 
-/// A delivery was settled.
-pub(crate) fn settled(outcome: &'static str, count: u64) {
-    if count > 0 {
-        counter!(names::SETTLED, "outcome" => outcome).increment(count);
-    }
+/// What became of a delivery that was settled, as the label `outcome` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Ack,
+    Nack,
+    Extend,
+    Dead,
+    Lost,
+    Receipt,
 }
+
+const ENDINGS: [&str; 6] = ["ack", "nack", "extend", "dead", "lost", "receipt"];
 
 /// What the label `reason` says for a code.
 fn reason(code: Code) -> &'static str {

@@ -14,7 +14,7 @@ use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
 use super::super::segment;
 use super::{TAG, receive};
-use crate::meters;
+use crate::meters::Ending;
 
 /// The delivery was handled: the message is gone.
 #[utoipa::path(
@@ -25,7 +25,7 @@ use crate::meters;
     responses((status = 200, description = "It counts; the same again is answered the same.", body = Settled), Refusals),
 )]
 pub(super) async fn ack(State(app): State<App>, Path(delivery): Path<String>) -> Result<Response, Refusal> {
-    one(&app, Settle::ack(handle(&delivery)?), "ack").await
+    one(&app, Settle::ack(handle(&delivery)?), Op::Ack).await
 }
 
 /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
@@ -45,7 +45,7 @@ pub(super) async fn nack(
     let (parts, content) = request.into_parts();
     let handle = handle(&delivery)?;
     let nack: Nack = body::read_optional_json(&app, &parts.headers, content, app.live().one()).await?;
-    one(&app, Settle::nack(handle, nack.reason.as_deref()), "nack").await
+    one(&app, Settle::nack(handle, nack.reason.as_deref()), Op::Nack).await
 }
 
 /// The delivery needs more time.
@@ -67,7 +67,7 @@ pub(super) async fn extend(
     let (extend, _room): (Extend, _) =
         body::read_json(&app, &parts.headers, content, app.live().one()).await?;
     let visibility = receive::visibility(&app, extend.visibility_ms)?;
-    one(&app, Settle::extend(handle, visibility), "extend").await
+    one(&app, Settle::extend(handle, visibility), Op::Extend).await
 }
 
 /// Settles many deliveries, in order, each with its own outcome.
@@ -119,7 +119,7 @@ impl Plan {
         let results = self.items.into_iter().map(|item| {
             let settled = item.and_then(|op| {
                 let lost = Outcome::LeaseLost;
-                answer(outcomes.next().unwrap_or(lost), op_name(op))
+                answer(app, outcomes.next().unwrap_or(lost), op)
             });
             settled.unwrap_or_else(|refusal| {
                 app.meters.refused(refusal.code);
@@ -145,49 +145,46 @@ fn settle_of(app: &App, item: &SettleItem) -> Result<Settle, Refusal> {
     }
 }
 
-fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Ack => "ack",
-        Op::Nack => "nack",
-        Op::Extend => "extend",
-    }
-}
-
 fn handle(text: &str) -> Result<Handle, Refusal> {
     segment::short(text)?.parse().map_err(Refusal::from)
 }
 
-async fn one(app: &App, settle: Settle, op: &'static str) -> Result<Response, Refusal> {
+async fn one(app: &App, settle: Settle, op: Op) -> Result<Response, Refusal> {
     let began = Instant::now();
     let outcome = app.live().mailbox.settle_all(vec![settle]).await?.pop();
     app.meters.ack.record(began.elapsed());
-    body::answer(&answer(outcome.unwrap_or(Outcome::LeaseLost), op)?)
+    body::answer(&answer(app, outcome.unwrap_or(Outcome::LeaseLost), op)?)
 }
 
 /// What became of it, counted.
-fn answer(outcome: Outcome, op: &'static str) -> Result<Settled, Refusal> {
-    let (label, settled) = match outcome {
-        Outcome::Ok => (op, Ok(Settled { ok: true, ..Settled::default() })),
-        Outcome::Dead => ("dead", Ok(Settled { ok: true, ..Settled::default() })),
+fn answer(app: &App, outcome: Outcome, op: Op) -> Result<Settled, Refusal> {
+    let asked = match op {
+        Op::Ack => Ending::Ack,
+        Op::Nack => Ending::Nack,
+        Op::Extend => Ending::Extend,
+    };
+    let (ending, settled) = match outcome {
+        Outcome::Ok => (asked, Ok(Settled { ok: true, ..Settled::default() })),
+        Outcome::Dead => (Ending::Dead, Ok(Settled { ok: true, ..Settled::default() })),
         Outcome::Until(until) => {
             let visible_until = Some(until.to_string());
-            ("extend", Ok(Settled { ok: true, visible_until, ..Settled::default() }))
+            (asked, Ok(Settled { ok: true, visible_until, ..Settled::default() }))
         }
         Outcome::ReceiptRequired => (
-            "receipt",
+            Ending::Receipt,
             Err(Refusal::new(
                 Code::Receipt,
                 "the message was delivered more than once: name the delivery by the receipt that it came with",
             )),
         ),
         _ => (
-            "lost",
+            Ending::Lost,
             Err(Refusal::new(
                 Code::LeaseLost,
                 "the delivery is not held any more, or never was, and nothing changed: the message may be with somebody else",
             )),
         ),
     };
-    meters::settled(label, 1);
+    app.meters.settled(ending);
     settled
 }
