@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod deaf;
 mod demo;
+mod outside;
 mod rig;
 mod served;
 mod store;

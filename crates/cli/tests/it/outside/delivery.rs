@@ -1,0 +1,197 @@
+//! Send, receive, settle: what a mailbox promises to whoever speaks HTTP.
+
+use serde_json::json;
+
+use super::http::Request;
+use super::rig::on_every_store;
+use super::talk::{NOTHING, base64, moment, text, texts};
+
+/// Replays R-T1.
+/// Holds: MBX-C-1, MBX-C-9, MBX-I-7, RULE-18.
+#[test]
+fn what_is_sent_is_received_whole_and_acknowledged() {
+    on_every_store(&[], |server| {
+        let corr_id = "0198a1b2-0000-7000-8000-000000000001";
+        let attrs = json!({"kind": "greeting", "ключ": "значение"});
+        let sent = server.post(
+            "/v1/send",
+            &json!({"topic": "t", "idem_key": "k", "payload_b64": base64("hello"), "attrs": attrs, "corr_id": corr_id}),
+        );
+        let sent = sent.ok();
+        let messages = server.recv("t");
+        let [message] = &*messages else { panic!("one was sent: {messages:?}") };
+        assert_eq!((&message["msg_id"], &message["topic"]), (&sent["msg_id"], &json!("t")));
+        assert_eq!((text(message, "idem_key"), text(message, "payload_b64")), ("k", &*base64("hello")));
+        assert_eq!((&message["attrs"], text(message, "corr_id")), (&attrs, corr_id));
+        assert_eq!((&message["attempt"], &message["sig"]), (&json!(1), &json!(null)));
+        let hash = "b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f";
+        assert_eq!(text(message, "payload_hash"), hash);
+        let chain = text(message, "hash_chain");
+        assert!(chain.starts_with("b3:") && chain.len() == 67, "{chain}");
+        assert!(moment(text(message, "visible_until")) - moment(text(message, "ts")) >= 60_000, "{message}");
+        assert_eq!(server.ack(text(message, "receipt")).ok(), json!({"ok": true}));
+        assert_eq!(server.recv("t"), NOTHING);
+    });
+}
+
+/// Replays R-T2.
+/// Holds: MBX-I-2, MBX-G-2.
+#[test]
+fn a_message_that_is_sent_again_is_one_delivery() {
+    on_every_store(&[], |server| {
+        let id = server.sent("t", "k");
+        for _ in 0..4 {
+            let again = server.send("t", "k", "k").ok();
+            assert_eq!((text(&again, "msg_id"), &again["duplicate"]), (&*id, &json!(true)));
+        }
+        assert_eq!(texts(&server.recv("t"), "msg_id"), [&id]);
+        assert_eq!(server.metric(r#"mailbox_enqueued_total{topic="t"}"#).as_deref(), Some("1"));
+        assert_eq!(server.metric(r#"mailbox_duplicates_total{topic="t"}"#).as_deref(), Some("4"));
+    });
+}
+
+/// Replays R-T22.
+/// Holds: RULE-08, MBX-C-10.
+#[test]
+fn a_repeat_is_a_conflict_if_the_sender_wants_it_so_and_another_payload_always_is() {
+    on_every_store(&[], |server| {
+        let id = server.sent("t", "k");
+        let body = json!({"topic": "t", "idem_key": "k", "payload_b64": base64("k")});
+        let again = Request::post("/v1/send", &body);
+        let conflict = server.call(&again.clone().header("x-idempotency-mode", "409-conflict"));
+        conflict.refused(409, "E_DUPLICATE");
+        let told = conflict.json();
+        assert_eq!((text(&told, "msg_id"), &told["duplicate"]), (&*id, &json!(true)));
+        let flag = server.call(&again.clone().header("x-idempotency-mode", "200-flag")).ok();
+        assert_eq!(flag["duplicate"], true);
+        server.call(&again.header("x-idempotency-mode", "neither")).refused(400, "E_SCHEMA");
+        let other = server.send("t", "k", "another payload");
+        other.refused(409, "E_DUPLICATE");
+        let told = other.json();
+        assert_eq!((text(&told, "msg_id"), &told["duplicate"]), (&*id, &json!(false)));
+        assert_eq!(texts(&server.recv("t"), "payload_b64"), [base64("k")]);
+    });
+}
+
+/// Replays R-T3.
+/// Holds: MBX-I-3, MBX-G-3.
+#[test]
+fn what_is_not_acknowledged_comes_again() {
+    on_every_store(&[], |server| {
+        let id = server.sent("t", "k");
+        let wish = json!({"topic": "t", "visibility_ms": 1_000, "wait_ms": 60_000});
+        let first = server.recv_as(&wish).remove(0);
+        let second = server.recv_as(&wish).remove(0);
+        assert_eq!((text(&second, "msg_id"), &second["attempt"]), (&*id, &json!(2)));
+        assert_eq!((&second["ts"], &second["hash_chain"]), (&first["ts"], &first["hash_chain"]));
+        let until = |message| moment(text(message, "visible_until"));
+        assert!(until(&second) - until(&first) >= 1_000, "hidden for a second: {first} {second}");
+        let redelivered = server.metric(r#"mailbox_redelivered_total{topic="t"}"#);
+        assert_eq!(redelivered.as_deref(), Some("1"));
+        server.ack(text(&first, "receipt")).refused(404, "E_LEASE_LOST");
+    });
+}
+
+/// Replays R-T4.
+/// Holds: RULE-17, RULE-06.
+#[test]
+fn an_acknowledgement_is_final_and_may_be_repeated() {
+    on_every_store(&[], |server| {
+        let id = server.sent("t", "k");
+        let message = server.recv_one("t");
+        for _ in 0..3 {
+            assert_eq!(server.ack(text(&message, "receipt")).ok(), json!({"ok": true}));
+        }
+        assert_eq!(server.ack(&id).ok(), json!({"ok": true}), "by its id it is the same delivery");
+        server.nack(text(&message, "receipt"), "too late").refused(404, "E_LEASE_LOST");
+        let counts = server.counts("t");
+        assert_eq!(
+            (&counts["ready"], &counts["waiting"], &counts["in_flight"]),
+            (&json!(0), &json!(0), &json!(0))
+        );
+    });
+}
+
+/// Replays R-T5.
+/// Holds: MBX-P-7.
+#[test]
+fn what_is_given_back_comes_again_after_a_while() {
+    on_every_store(&[], |server| {
+        let id = server.sent("t", "k");
+        let first = server.recv_one("t");
+        assert_eq!(server.nack(text(&first, "receipt"), "busy").ok(), json!({"ok": true}));
+        let waiting = server.get(&format!("/v1/messages/{id}")).ok();
+        assert_eq!((text(&waiting, "last_error"), &waiting["attempts"]), ("busy", &json!(1)));
+        let second = server.recv_one("t");
+        assert_eq!((text(&second, "msg_id"), &second["attempt"]), (&*id, &json!(2)));
+    });
+}
+
+/// Replays R-T6.
+/// Holds: MBX-I-4, MBX-C-4, MBX-P-5.
+#[test]
+fn five_failures_make_a_dead_letter_until_it_is_reprocessed() {
+    on_every_store(&["mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"], |server| {
+        let id = server.sent("t", "k");
+        server.fail("t", 5);
+        assert_eq!(server.recv("t"), NOTHING);
+        let page = server.get("/v1/dlq?topic=t").ok();
+        let letter = &page["messages"][0];
+        assert_eq!(
+            (text(letter, "msg_id"), text(letter, "state"), text(letter, "reason")),
+            (&*id, "dead", "exhausted")
+        );
+        assert_eq!((text(letter, "last_error"), &letter["attempts"]), ("it is poison", &json!(5)));
+        let series = r#"dlq_total{topic="t",reason="exhausted"}"#;
+        let counted = server.eventually(|| server.metric(series));
+        assert_eq!(counted, "1");
+        assert_eq!(server.metric(r#"mailbox_dlq_depth{topic="t"}"#).as_deref(), Some("1"));
+        let swept = server.post("/v1/dlq/reprocess", &json!({"topic": "t", "limit": 10})).ok();
+        assert_eq!(swept, json!({"matched": 1, "changed": 1, "dry_run": false, "more": false}));
+        let again = server.recv_one("t");
+        assert_eq!(text(&again, "msg_id"), id);
+        assert_eq!(server.ack(text(&again, "receipt")).ok(), json!({"ok": true}));
+    });
+}
+
+/// Replays R-T7.
+/// Holds: MBX-C-10.
+#[test]
+fn a_payload_that_was_damaged_on_its_way_is_not_taken_in() {
+    on_every_store(&[], |server| {
+        let hash = "b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f";
+        let send = |payload: &str| {
+            let payload = base64(payload);
+            let body = json!({"topic": "t", "idem_key": "k", "payload_b64": payload, "payload_hash": hash});
+            server.post("/v1/send", &body)
+        };
+        send("hellp").refused(422, "E_INTEGRITY");
+        assert_eq!(server.metric(r#"rejected_total{reason="integrity"}"#).as_deref(), Some("1"));
+        assert_eq!(server.recv("t"), NOTHING);
+        assert_eq!(send("hello").ok()["duplicate"], false, "the damaged one did not take the key");
+    });
+}
+
+/// Replays R-T8.
+/// Holds: MBX-I-13, MBX-G-8, RULE-03.
+#[test]
+fn a_key_is_free_again_after_the_replay_window_and_not_before() {
+    let set = ["mailbox.visibility_default=250ms", "mailbox.topics.short.replay_window=500ms"];
+    on_every_store(&set, |server| {
+        let long = server.sent("long", "k");
+        let first = server.send("short", "k", "k").ok();
+        let again = server.eventually(|| {
+            let sent = server.send("short", "k", "k").ok();
+            if sent["duplicate"] == true {
+                assert_eq!(sent["msg_id"], first["msg_id"]);
+                return None;
+            }
+            Some(sent)
+        });
+        assert_ne!(again["msg_id"], first["msg_id"]);
+        let until = |sent| moment(text(sent, "dedup_until"));
+        assert!(until(&again) - 500 >= until(&first), "taken in before the window ended: {first} {again}");
+        assert_eq!(text(&server.send("long", "k", "k").ok(), "msg_id"), long, "five minutes are not over");
+        assert_eq!(server.recv("short").len(), 2);
+    });
+}

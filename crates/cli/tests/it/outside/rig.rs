@@ -1,0 +1,206 @@
+//! A server of its own for each test: the real binary on a free port, with throwaway data, gone with the test.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::http::{Answer, Connection, PATIENCE, Request};
+use crate::rig::oncebox;
+
+/// Looks at a condition before it is given up; each takes as long as [`Server::pause`].
+const LOOKS_MAX: usize = 3_000;
+
+/// Where messages are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    Memory,
+    Embedded,
+}
+
+/// A directory that is gone with the test.
+pub(crate) type Home = Arc<TempDir>;
+
+pub(crate) fn home() -> Home {
+    Arc::new(TempDir::new().expect("a directory"))
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    child: Child,
+    home: Home,
+    pub(crate) address: String,
+    log: Arc<Mutex<String>>,
+    /// Tells of every new line in the log; ends with the process.
+    lines: Receiver<()>,
+}
+
+/// Runs a test on each kind of store; `set` is any settings, as in `mailbox.shards=1`.
+pub(crate) fn on_every_store(set: &[&str], test: impl Fn(Server)) {
+    for store in [Store::Memory, Store::Embedded] {
+        println!("on {store:?}");
+        test(Server::start(store, set));
+    }
+}
+
+impl Server {
+    pub(crate) fn start(store: Store, set: &[&str]) -> Self {
+        Self::start_in(home(), store, set)
+    }
+
+    /// On what is there from before.
+    pub(crate) fn start_in(home: Home, store: Store, set: &[&str]) -> Self {
+        let url = match store {
+            Store::Memory => "memory:".to_owned(),
+            Store::Embedded => format!("embedded:{}", home.path().join("data").display()),
+        };
+        Self::start_with(home, &["--store", &url], set)
+    }
+
+    pub(crate) fn start_with(home: Home, arguments: &[&str], set: &[&str]) -> Self {
+        let mut command = oncebox(&["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        let settings = std::env::vars_os().map(|(name, _)| name);
+        for name in settings.filter(|name| name.to_string_lossy().starts_with("ONCEBOX__")) {
+            command.env_remove(name);
+        }
+        let (work, temporary) = (home.path().join("work"), home.path().join("tmp"));
+        for directory in [&work, &temporary] {
+            std::fs::create_dir_all(directory).expect("a directory");
+        }
+        command.args(arguments).args(set.iter().flat_map(|set| ["--set", *set]));
+        command.current_dir(work).env("TMPDIR", temporary);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let (log, (sender, lines)) = (Arc::default(), channel());
+        let stderr = child.stderr.take().expect("a pipe");
+        let kept = Arc::clone(&log);
+        std::thread::spawn(move || keep(stderr, &kept, &sender));
+        let mut server = Self { child, home, address: String::new(), log, lines };
+        let listening = server.wait_for_line("http://127.0.0.1:");
+        server.address = listening["address"].as_str().expect("an address")["http://".len()..].to_owned();
+        server
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All that it logged.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("nobody panicked").clone()
+    }
+
+    /// Waits for a line of the log that contains a text.
+    pub(crate) fn wait_for_line(&self, text: &str) -> Value {
+        loop {
+            if let Some(line) = self.log().lines().find(|line| line.contains(text)) {
+                return serde_json::from_str(line).expect("a line is JSON");
+            }
+            let told = self.lines.recv_timeout(PATIENCE);
+            assert!(told.is_ok(), "no line says {text:?}:\n{}", self.log());
+        }
+    }
+
+    /// Ends it as `kill -9` does.
+    pub(crate) fn kill(mut self) -> Home {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ended");
+        Arc::clone(&self.home)
+    }
+
+    /// Tells it to stop as `kill` does.
+    pub(crate) fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn ended(mut self) -> (ExitStatus, Home) {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        (self.child.wait().expect("it ended"), Arc::clone(&self.home))
+    }
+
+    /// Stops it, which must go well.
+    pub(crate) fn stop(self) -> Home {
+        self.terminate();
+        let (status, home) = self.ended();
+        assert_eq!(status.code(), Some(0));
+        home
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::tcp(&self.address)
+    }
+
+    pub(crate) fn call(&self, request: &Request) -> Answer {
+        self.connect().call(request)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.call(&Request::get(path))
+    }
+
+    pub(crate) fn post(&self, path: &str, json: &Value) -> Answer {
+        self.call(&Request::post(path, json))
+    }
+
+    /// Waits a little, by asking the server for a message that never comes.
+    pub(crate) fn pause(&self) {
+        self.post("/v1/recv", &json!({"topic": "nobody-sends-here", "wait_ms": 20})).ok();
+    }
+
+    /// Looks again and again until there is something.
+    #[track_caller]
+    pub(crate) fn eventually<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        for _ in 0..LOOKS_MAX {
+            if let Some(found) = look() {
+                return found;
+            }
+            self.pause();
+        }
+        panic!("it never happens");
+    }
+
+    /// The value of a metric with exactly these labels, as it stands in the text; none if it is not there.
+    pub(crate) fn metric(&self, series: &str) -> Option<String> {
+        let answer = self.get("/metrics");
+        let mut values = answer.text().lines().filter_map(|line| line.rsplit_once(' '));
+        values.find(|(known, _)| *known == series).map(|(_, value)| value.to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            println!("the server's log:\n{}", self.log());
+        }
+    }
+}
+
+fn keep(stderr: ChildStderr, log: &Mutex<String>, lines: &Sender<()>) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        let mut log = log.lock().expect("nobody panicked");
+        log.push_str(&line);
+        log.push('\n');
+        drop(log);
+        // Nobody may wait for it.
+        let _ = lines.send(());
+    }
+}
