@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{ACCEPT, CONNECTION, HOST, ORIGIN};
+use axum::http::header::{ACCEPT, ALLOW, CONNECTION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use hyper::body::Incoming;
@@ -67,7 +67,12 @@ impl Gate {
         if let Some(refusal) = response.extensions_mut().remove::<Arc<Refusal>>() {
             self.app.meters.refused(refusal.code);
             tracing::debug!(corr_id = corr_id.as_str(), code = %refusal.code, "refused");
+            let allow = response.headers_mut().remove(ALLOW);
             response = refusal.render(corr_id.as_str(), shape);
+            // The router knows which methods there are.
+            if let Some(allow) = allow {
+                response.headers_mut().insert(ALLOW, allow);
+            }
         }
         response.headers_mut().insert(header::CORR_ID, corr_id.0);
         if self.app.stopping.is_cancelled() {
