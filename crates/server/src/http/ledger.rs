@@ -88,11 +88,10 @@ async fn mark_processed(State(app): State<App>, request: Request) -> Result<Resp
         app.ledger.mark_processed(&mark.key).await?;
         return body::answer(&Answer { status: Status::Processed });
     };
-    let status = match lease_id.parse::<LeaseToken>() {
-        Ok(lease) if app.ledger.finish(&mark.key, &lease).await? == ledger::Finished::Processed => {
+    let status = match lease(&app, &mark.key, &lease_id).await? {
+        Some(lease) if app.ledger.finish(&mark.key, &lease).await? == ledger::Finished::Processed => {
             Status::Processed
         }
-        // What is none of our leases is a foreign one.
         _ => Status::LeaseLost,
     };
     body::answer(&Answer { status })
@@ -110,8 +109,8 @@ async fn mark_processed(State(app): State<App>, request: Request) -> Result<Resp
 async fn release(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let release: Release = read(&app, &parts.headers, content).await?;
-    let status = match release.lease_id.parse::<LeaseToken>() {
-        Ok(lease) if app.ledger.release(&release.key, &lease).await? == Released::Released => {
+    let status = match lease(&app, &release.key, &release.lease_id).await? {
+        Some(lease) if app.ledger.release(&release.key, &lease).await? == Released::Released => {
             Status::Released
         }
         _ => Status::LeaseLost,
@@ -152,6 +151,15 @@ async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {
         last_seen: moment(found.last_seen),
         lease_until: moment(found.lease_until),
     })
+}
+
+/// The lease that a text names. What is none of our leases is a foreign one; what is no key is refused all the same.
+async fn lease(app: &App, key: &str, text: &str) -> Result<Option<LeaseToken>, Refusal> {
+    let lease = text.parse::<LeaseToken>().ok();
+    if lease.is_none() {
+        app.ledger.get(key).await?;
+    }
+    Ok(lease)
 }
 
 async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, content: Body) -> Result<T, Refusal> {
