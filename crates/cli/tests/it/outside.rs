@@ -6,5 +6,14 @@ mod talk;
 
 mod amnesia;
 mod bounds;
+mod bytes;
 mod delivery;
+mod gate;
+mod ledger;
+mod many;
+mod metrics;
+mod model;
+mod race;
+mod receipts;
 mod restart;
+mod slow;

@@ -37,7 +37,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     log: Arc<Mutex<String>>,
     /// Tells of every new line in the log; ends with the process.
-    lines: Receiver<()>,
+    lines: Mutex<Receiver<()>>,
 }
 
 /// Runs a test on each kind of store; `set` is any settings, as in `mailbox.shards=1`.
@@ -80,7 +80,7 @@ impl Server {
         let stderr = child.stderr.take().expect("a pipe");
         let kept = Arc::clone(&log);
         std::thread::spawn(move || keep(stderr, &kept, &sender));
-        let mut server = Self { child, home, address: String::new(), log, lines };
+        let mut server = Self { child, home, address: String::new(), log, lines: Mutex::new(lines) };
         let listening = server.wait_for_line("http://127.0.0.1:");
         server.address = listening["address"].as_str().expect("an address")["http://".len()..].to_owned();
         server
@@ -105,9 +105,13 @@ impl Server {
             if let Some(line) = self.log().lines().find(|line| line.contains(text)) {
                 return serde_json::from_str(line).expect("a line is JSON");
             }
-            let told = self.lines.recv_timeout(PATIENCE);
+            let told = self.next_line();
             assert!(told.is_ok(), "no line says {text:?}:\n{}", self.log());
         }
+    }
+
+    fn next_line(&self) -> Result<(), RecvTimeoutError> {
+        self.lines.lock().expect("nobody panicked").recv_timeout(PATIENCE)
     }
 
     /// Ends it as `kill -9` does.
@@ -125,7 +129,7 @@ impl Server {
     /// Waits until it has ended by itself.
     pub(crate) fn ended(mut self) -> (ExitStatus, Home) {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.next_line() {
                 Ok(()) => {}
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
                 Err(RecvTimeoutError::Disconnected) => break,

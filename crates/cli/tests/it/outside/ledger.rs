@@ -1,0 +1,210 @@
+//! The ledger's door: "was this key processed?", as clients of the design ask it.
+
+use serde_json::{Value, json};
+
+use super::http::Request;
+use super::rig::{Server, Store, on_every_store};
+use super::talk::{moment, text};
+
+fn begin(server: &Server, key: &str) -> Value {
+    server.post("/v1/inbox/try-begin", &json!({"key": key})).ok()
+}
+
+fn mark(server: &Server, key: &str, lease_id: &str) -> Value {
+    server.post("/v1/inbox/mark-processed", &json!({"key": key, "leaseId": lease_id})).ok()
+}
+
+fn release(server: &Server, key: &str, lease_id: &str) -> Value {
+    server.post("/v1/inbox/release", &json!({"key": key, "leaseId": lease_id})).ok()
+}
+
+fn names(json: &Value) -> Vec<&str> {
+    json.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+/// Holds: LDG-05, LDG-06, LDG-08, LDG-09, RULE-16.
+#[test]
+fn a_key_is_begun_processed_and_known_as_such() {
+    on_every_store(&[], |server| {
+        assert_eq!(server.get("/v1/inbox/k").ok(), json!({"status": "Unknown", "attempts": 0}));
+        let begun = begin(&server, "k");
+        assert_eq!(
+            (text(&begun, "status"), names(&begun)),
+            ("Acquired", vec!["expiresAt", "leaseId", "status"])
+        );
+        let entry = server.get("/v1/inbox/k").ok();
+        assert_eq!((text(&entry, "status"), &entry["attempts"]), ("Busy", &json!(1)));
+        assert_eq!(names(&entry), ["attempts", "firstSeen", "lastSeen", "leaseUntil", "status"]);
+        assert_eq!(entry["leaseUntil"], begun["expiresAt"]);
+        assert_eq!(mark(&server, "k", text(&begun, "leaseId")), json!({"status": "Processed"}));
+        assert_eq!(mark(&server, "k", text(&begun, "leaseId")), json!({"status": "Processed"}), "again");
+        assert_eq!(begin(&server, "k"), json!({"status": "Processed"}));
+        let entry = server.get("/v1/inbox/k").ok();
+        assert_eq!((text(&entry, "status"), &entry["leaseUntil"]), ("Processed", &json!(null)));
+    });
+}
+
+/// Holds: LDG-05, RULE-16.
+#[test]
+fn who_begins_again_finds_it_busy_even_under_the_same_name() {
+    on_every_store(&[], |server| {
+        let wish = json!({"key": "k", "owner": "ann"});
+        let begun = server.post("/v1/inbox/try-begin", &wish).ok();
+        for owner in ["ann", "bob", ""] {
+            let busy = server.post("/v1/inbox/try-begin", &json!({"key": "k", "owner": owner})).ok();
+            assert_eq!(busy, json!({"status": "Busy", "expiresAt": begun["expiresAt"]}), "{owner}");
+        }
+        assert_eq!(server.get("/v1/inbox/k").ok()["attempts"], 1, "Busy does not count");
+    });
+}
+
+/// Holds: LDG-07, LDG-08, LDG-09.
+#[test]
+fn what_is_released_can_be_begun_again() {
+    on_every_store(&[], |server| {
+        let first = begin(&server, "k");
+        assert_eq!(release(&server, "k", text(&first, "leaseId")), json!({"status": "Released"}));
+        assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Pending");
+        let second = begin(&server, "k");
+        assert_eq!(text(&second, "status"), "Acquired");
+        assert_eq!(server.get("/v1/inbox/k").ok()["attempts"], 2);
+        let late = text(&first, "leaseId");
+        assert_eq!(mark(&server, "k", late), json!({"status": "LeaseLost"}));
+        assert_eq!(release(&server, "k", late), json!({"status": "LeaseLost"}));
+        assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Busy", "the second lease still holds");
+    });
+}
+
+/// Holds: LDG-06, LDG-07, LDG-09.
+#[test]
+fn foreign_and_nonsense_leases_are_lost_and_change_nothing() {
+    on_every_store(&[], |server| {
+        let (mine, foreign) = (begin(&server, "mine"), begin(&server, "foreign"));
+        let foreign = text(&foreign, "leaseId");
+        for lease_id in [foreign, "", "nonsense", &"0".repeat(80), "ключ", &"x".repeat(5_000)] {
+            assert_eq!(mark(&server, "mine", lease_id), json!({"status": "LeaseLost"}), "{lease_id}");
+            assert_eq!(release(&server, "mine", lease_id), json!({"status": "LeaseLost"}), "{lease_id}");
+            assert_eq!(mark(&server, "nobody knows it", lease_id), json!({"status": "LeaseLost"}));
+        }
+        assert_eq!(text(&server.get("/v1/inbox/mine").ok(), "status"), "Busy");
+        assert_eq!(text(&server.get("/v1/inbox/foreign").ok(), "status"), "Busy");
+        assert_eq!(text(&server.get("/v1/inbox/nobody%20knows%20it").ok(), "status"), "Unknown");
+        assert_eq!(mark(&server, "mine", text(&mine, "leaseId")), json!({"status": "Processed"}));
+    });
+}
+
+/// Clients that exist send the key alone.
+/// Holds: LDG-06.
+#[test]
+fn without_a_lease_a_mark_counts_whoever_holds_the_key() {
+    on_every_store(&[], |server| {
+        let begun = begin(&server, "held");
+        for key in ["held", "never begun"] {
+            for lease in [json!({"key": key}), json!({"key": key, "leaseId": null})] {
+                let marked = server.post("/v1/inbox/mark-processed", &lease).ok();
+                assert_eq!(marked, json!({"status": "Processed"}), "{key}");
+            }
+            assert_eq!(begin(&server, key), json!({"status": "Processed"}), "{key}");
+        }
+        assert_eq!(release(&server, "held", text(&begun, "leaseId")), json!({"status": "LeaseLost"}));
+        assert_eq!(text(&server.get("/v1/inbox/held").ok(), "status"), "Processed");
+    });
+}
+
+/// Holds: LDG-09, RULE-16.
+#[test]
+fn names_in_any_case_are_understood_and_unknown_ones_ignored() {
+    on_every_store(&[], |server| {
+        let wish = json!({"KEY": "k", "Owner": "ann", "LEASESECONDS": 60, "extra": {"deep": [1]}});
+        let begun = server.post("/v1/inbox/try-begin", &wish).ok();
+        assert_eq!(text(&begun, "status"), "Acquired");
+        let mark = json!({"Key": "k", "leaseid": begun["leaseId"], "Unknown": null});
+        let foreign = json!({"Key": "k", "LeaseID": "nonsense"});
+        assert_eq!(server.post("/v1/inbox/mark-processed", &foreign).ok()["status"], "LeaseLost");
+        assert_eq!(server.post("/v1/inbox/mark-processed", &mark).ok()["status"], "Processed");
+    });
+}
+
+/// Holds: LDG-11, LDG-05.
+#[test]
+fn leases_are_brought_inside_30_to_120_seconds_and_the_answer_tells() {
+    on_every_store(&[], |server| {
+        let leases =
+            [(json!(1), 30), (json!(0), 30), (json!(75), 75), (json!(9_999), 120), (json!(null), 30)];
+        for (asked, given) in leases {
+            let key = format!("asked for {asked}");
+            let begun = server.post("/v1/inbox/try-begin", &json!({"key": key, "leaseSeconds": asked})).ok();
+            let entry = server.get(&format!("/v1/inbox/{}", key.replace(' ', "%20"))).ok();
+            let lasts = moment(text(&begun, "expiresAt")) - moment(text(&entry, "firstSeen"));
+            assert_eq!(lasts, given * 1_000, "{asked}: {begun} {entry}");
+        }
+        let wish = json!({"key": "k", "leaseSeconds": -1});
+        server.post("/v1/inbox/try-begin", &wish).refused(400, "E_SCHEMA");
+    });
+}
+
+/// Holds: LDG-08, LDG-02.
+#[test]
+fn a_key_is_one_part_of_the_path_however_it_is_spelt() {
+    on_every_store(&[], |server| {
+        let keys = [
+            ("bus:group:alias:id", "bus:group:alias:id"),
+            ("bus:group:alias:id two", "bus%3Agroup%3Aalias%3Aid%20two"),
+            ("a/b", "a%2Fb"),
+            ("a%2Fb", "a%252Fb"),
+            ("ключ?&#+", "%D0%BA%D0%BB%D1%8E%D1%87%3F%26%23%2B"),
+            ("a+b", "a+b"),
+            ("try-begin", "try-begin"),
+            ("mark-processed", "mark-processed"),
+            ("release", "release"),
+            ("..", "%2E%2E"),
+        ];
+        for (key, path) in keys {
+            assert_eq!(text(&server.get(&format!("/v1/inbox/{path}")).ok(), "status"), "Unknown", "{key}");
+            assert_eq!(text(&begin(&server, key), "status"), "Acquired", "{key}");
+            assert_eq!(text(&server.get(&format!("/v1/inbox/{path}")).ok(), "status"), "Busy", "{key}");
+        }
+    });
+}
+
+/// Holds: LDG-09.
+#[test]
+fn an_unknown_key_is_not_found_if_it_is_set_so() {
+    for store in [Store::Memory, Store::Embedded] {
+        let server = Server::start(store, &["ledger.unknown_key=not-found"]);
+        server.get("/v1/inbox/k").refused(404, "E_NOT_FOUND");
+        server.get("/v1/inbox/try-begin").refused(404, "E_NOT_FOUND");
+        server.post("/v1/inbox/mark-processed", &json!({"key": "k"})).ok();
+        assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Processed");
+    }
+}
+
+/// Holds: LDG-09, LDG-10.
+#[test]
+fn blank_keys_are_refused_and_no_proof_is_asked_for() {
+    on_every_store(&[], |server| {
+        for key in ["", " ", "\t \n"] {
+            for call in ["try-begin", "mark-processed", "release"] {
+                let wish = json!({"key": key, "leaseId": "x"});
+                server.post(&format!("/v1/inbox/{call}"), &wish).refused(400, "E_SCHEMA");
+            }
+        }
+        server.get("/v1/inbox/%20").refused(400, "E_SCHEMA");
+        server.post("/v1/inbox/release", &json!({"key": "k"})).refused(400, "E_SCHEMA");
+        let form = Request::new("POST", "/v1/inbox/mark-processed").body(r#"{"key":"k"}"#);
+        server.call(&form).refused(415, "E_SCHEMA");
+        assert_eq!(server.get("/v1/stats").ok()["auth"], "none");
+    });
+}
+
+/// Holds: LDG-06, LDG-11.
+#[test]
+fn processed_keys_and_leases_survive_a_crash() {
+    let server = Server::start(Store::Embedded, &[]);
+    server.post("/v1/inbox/mark-processed", &json!({"key": "done"})).ok();
+    let begun = begin(&server, "held");
+    let server = Server::start_in(server.kill(), Store::Embedded, &[]);
+    assert_eq!(begin(&server, "done"), json!({"status": "Processed"}));
+    assert_eq!(text(&begin(&server, "held"), "status"), "Busy");
+    assert_eq!(mark(&server, "held", text(&begun, "leaseId")), json!({"status": "Processed"}));
+}

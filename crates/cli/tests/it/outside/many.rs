@@ -1,0 +1,149 @@
+//! Many at once: batches, settlements, rounds of work, streams.
+
+use serde_json::{Value, json};
+
+use super::http::Request;
+use super::rig::on_every_store;
+use super::talk::{NOTHING, base64, text, texts};
+
+/// Holds: RULE-13.
+#[test]
+fn one_bad_message_does_not_keep_the_others_of_its_batch_out() {
+    on_every_store(&[], |server| {
+        let message = |idem_key: &str, payload: &str| json!({"topic": "t", "idem_key": idem_key, "payload_b64": base64(payload)});
+        let mut damaged = message("damaged", "x");
+        damaged["payload_hash"] = json!(format!("b3:{}", "0".repeat(64)));
+        let large = message("large", &"x".repeat(1024 * 1024 + 1));
+        let messages = json!([
+            message("1", "a"),
+            message("", "blank"),
+            damaged,
+            large,
+            message("1", "a"),
+            message("1", "b"),
+            message("2", "c")
+        ]);
+        let answer = server.post("/v1/send/batch", &json!({"messages": messages})).ok();
+        let results = answer["results"].as_array().unwrap();
+        let codes: Vec<_> = results.iter().map(|result| result["code"].as_str().unwrap_or("ok")).collect();
+        assert_eq!(codes, ["ok", "E_SCHEMA", "E_INTEGRITY", "E_FRAME_TOO_LARGE", "ok", "E_DUPLICATE", "ok"]);
+        let id = text(&results[0], "msg_id");
+        assert_eq!((text(&results[4], "msg_id"), &results[4]["duplicate"]), (id, &json!(true)));
+        assert_eq!((text(&results[5], "msg_id"), &results[5]["ok"]), (id, &json!(false)));
+        assert!(results.iter().all(|result| result["ok"] == json!(true) || result["message"].is_string()));
+        let mut received = server.recv("t");
+        received.sort_by_key(|message| text(message, "idem_key").to_owned());
+        assert_eq!(texts(&received, "idem_key"), ["1", "2"]);
+        assert_eq!(server.post("/v1/send/batch", &json!({"messages": []})).ok(), json!({"results": []}));
+        let many: Vec<_> = (0..1_001).map(|number| message(&number.to_string(), "")).collect();
+        let told = server.post("/v1/send/batch", &json!({"messages": many})).refused(400, "E_SCHEMA");
+        assert!(told.contains("1000"), "{told}");
+    });
+}
+
+/// What is asked of two deliveries and of three that do not exist.
+fn settlements(first: &str, second: &str) -> Value {
+    json!([
+        {"op": "ack", "delivery": first},
+        {"op": "ack", "delivery": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"},
+        {"op": "nack", "delivery": "nonsense", "reason": "no"},
+        {"op": "extend", "delivery": second},
+        {"op": "ack", "delivery": second, "reason": "odd"},
+        {"op": "extend", "delivery": second, "visibility_ms": 60_000},
+        {"op": "nack", "delivery": second, "reason": "busy"},
+        {"op": "ack", "delivery": first},
+    ])
+}
+
+#[track_caller]
+fn check(results: &Value) {
+    let results = results.as_array().unwrap();
+    let codes: Vec<_> = results.iter().map(|result| result["code"].as_str().unwrap_or("ok")).collect();
+    assert_eq!(codes[..5], ["ok", "E_LEASE_LOST", "E_SCHEMA", "E_SCHEMA", "E_SCHEMA"]);
+    assert_eq!((codes[6], codes[7]), ("ok", "ok"));
+}
+
+/// Holds: RULE-13, RULE-17.
+#[test]
+fn each_settlement_has_its_own_outcome() {
+    on_every_store(&["mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"], |server| {
+        server.sent("t", "1");
+        server.sent("t", "2");
+        let held = server.recv("t");
+        let (first, second) = (text(&held[0], "receipt"), text(&held[1], "receipt"));
+        let answer = server.post("/v1/settle", &json!({"settle": settlements(first, second)})).ok();
+        check(&answer["results"]);
+        assert_eq!(server.recv_one("t")["msg_id"], held[1]["msg_id"]);
+        assert_eq!(server.post("/v1/settle", &json!({"settle": []})).ok(), json!({"results": []}));
+        server
+            .post("/v1/settle", &json!({"settle": [{"op": "drop", "delivery": "x"}]}))
+            .refused(400, "E_SCHEMA");
+    });
+}
+
+/// Holds: RULE-13, RULE-17.
+#[test]
+fn a_round_of_work_settles_and_gives_the_next() {
+    on_every_store(&["mailbox.backoff_base=10s", "mailbox.shards=1"], |server| {
+        for idem_key in ["1", "2", "3"] {
+            server.sent("t", idem_key);
+        }
+        let recv = json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 2});
+        let round = server.post("/v1/work", &json!({"recv": recv})).ok();
+        let held = round["messages"].as_array().unwrap();
+        assert_eq!((&round["results"], texts(held, "idem_key")), (&json!([]), vec!["1", "2"]));
+        let (first, second) = (text(&held[0], "receipt"), text(&held[1], "receipt"));
+        let round =
+            server.post("/v1/work", &json!({"settle": settlements(first, second), "recv": recv})).ok();
+        check(&round["results"]);
+        let next = round["messages"].as_array().unwrap();
+        assert_eq!(texts(next, "idem_key"), ["3"]);
+        let bad = json!({"settle": [{"op": "ack", "delivery": next[0]["receipt"]}], "recv": {"topic": "t", "visibility_ms": 1}});
+        server.post("/v1/work", &bad).refused(400, "E_SCHEMA");
+        assert_eq!(server.counts("t")["in_flight"], 1, "a wish that is wrong settles nothing");
+    });
+}
+
+/// The wait is a minute: only a bell ends it before the client gives up.
+#[test]
+fn who_waits_for_work_is_woken_by_a_send() {
+    on_every_store(&[], |server| {
+        let recv = json!({"topic": "t", "visibility_ms": 60_000, "wait_ms": 60_000});
+        for (path, wish) in [("/v1/recv", recv.clone()), ("/v1/work", json!({"recv": recv}))] {
+            let mut waiting = server.connect();
+            waiting.write(&Request::post(path, &wish).to_bytes());
+            server.eventually(|| server.metric("http_connections").filter(|connections| connections == "2"));
+            let id = server.sent("t", path);
+            assert_eq!(text(&waiting.answer().ok()["messages"][0], "msg_id"), id);
+        }
+    });
+}
+
+/// Holds: MBX-C-1.
+#[test]
+fn a_stream_gives_lines_as_they_come_and_ends_when_nothing_does() {
+    on_every_store(&[], |server| {
+        let wish = json!({"topic": "t", "visibility_ms": 60_000, "wait_ms": 60_000});
+        let mut stream = server.connect();
+        stream.write(&Request::post("/v1/recv/stream", &wish).to_bytes());
+        let head = stream.head().unwrap();
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/x-ndjson"), "{head}");
+        for idem_key in ["1", "2", "3"] {
+            let id = server.sent("t", idem_key);
+            let line = stream.chunk().unwrap().expect("a line, while the stream goes on");
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            let message: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(text(&message, "msg_id"), id);
+            assert_eq!(server.ack(text(&message, "receipt")).ok(), json!({"ok": true}));
+        }
+        drop(stream);
+        server.sent("u", "4");
+        server.sent("u", "5");
+        let short = json!({"topic": "u", "visibility_ms": 60_000, "max_messages": 1, "wait_ms": 100});
+        let answer = server.post("/v1/recv/stream", &short);
+        let lines: Vec<Value> =
+            answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((answer.status, lines.len()), (200, 2), "{}", answer.text());
+        assert_eq!(server.recv("u"), NOTHING, "both are held");
+    });
+}

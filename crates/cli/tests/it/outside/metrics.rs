@@ -1,0 +1,147 @@
+//! Metrics and logs: the names that dashboards are built on, and nothing that is nobody's business.
+
+use serde_json::json;
+
+use super::http::Request;
+use super::rig::{Server, on_every_store};
+use super::talk::{base64, text};
+
+/// Every name, as it stands in dashboards.
+const GOLDEN: [(&str, &str); 20] = [
+    ("ack_latency_seconds", "histogram"),
+    ("dequeue_latency_seconds", "histogram"),
+    ("dlq_total", "counter"),
+    ("enqueue_latency_seconds", "histogram"),
+    ("http_connections", "gauge"),
+    ("http_requests_total", "counter"),
+    ("inflight", "gauge"),
+    ("mailbox_delivered_total", "counter"),
+    ("mailbox_dlq_depth", "gauge"),
+    ("mailbox_dlq_reprocess_total", "counter"),
+    ("mailbox_duplicates_total", "counter"),
+    ("mailbox_enqueued_total", "counter"),
+    ("mailbox_profile_info", "gauge"),
+    ("mailbox_redelivered_total", "counter"),
+    ("mailbox_settled_total", "counter"),
+    ("queue_depth", "gauge"),
+    ("rejected_total", "counter"),
+    ("request_latency_seconds", "histogram"),
+    ("saturation", "gauge"),
+    ("store_bound_used_ratio", "gauge"),
+];
+
+/// Something of everything.
+fn live(server: &Server) {
+    server.sent("t", "1");
+    server.send("t", "1", "1").ok();
+    server.sent("t", "2");
+    let held = server.recv("t");
+    server.ack(text(&held[0], "receipt")).ok();
+    server.nack(text(&held[1], "receipt"), "no").ok();
+    server.fail("t", 1);
+    server.eventually(|| server.metric(r#"dlq_total{topic="t",reason="exhausted"}"#));
+}
+
+/// Replays R-T21.
+/// Holds: MBX-I-10, MBX-G-5, MBX-C-5.
+#[test]
+fn the_golden_names_are_there_each_once() {
+    let set = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
+    on_every_store(&set, |server| {
+        live(&server);
+        let metrics = server.get("/metrics");
+        assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+        let types: Vec<_> = metrics.text().lines().filter(|line| line.starts_with("# TYPE ")).collect();
+        for (name, kind) in GOLDEN {
+            let line = format!("# TYPE {name} {kind}");
+            assert_eq!(types.iter().filter(|known| **known == line).count(), 1, "{line}: {types:#?}");
+        }
+        for series in [
+            r#"http_requests_total{route="/v1/send",method="POST",status="200"} 3"#,
+            r#"mailbox_enqueued_total{topic="t"} 2"#,
+            r#"mailbox_duplicates_total{topic="t"} 1"#,
+            r#"mailbox_delivered_total{topic="t"} 3"#,
+            r#"mailbox_redelivered_total{topic="t"} 1"#,
+            r#"mailbox_dlq_depth{topic="t"} 1"#,
+            r#"mailbox_settled_total{outcome="ack"} 1"#,
+            "enqueue_latency_seconds_count 3",
+        ] {
+            assert!(metrics.text().lines().any(|line| line == series), "{series}:\n{}", metrics.text());
+        }
+    });
+}
+
+/// Labels are bounded: topics beyond the number share one.
+/// Holds: RULE-22.
+#[test]
+fn topics_beyond_the_number_share_a_label() {
+    on_every_store(&["metrics.topics_max=2"], |server| {
+        for topic in ["a", "b", "c", "d"] {
+            server.sent(topic, "k");
+        }
+        let series = |topic: &str| server.metric(&format!("mailbox_enqueued_total{{topic=\"{topic}\"}}"));
+        assert_eq!((series("a").as_deref(), series("b").as_deref()), (Some("1"), Some("1")));
+        assert_eq!((series("c"), series("d"), series("other").as_deref()), (None, None, Some("2")));
+    });
+}
+
+/// Does everything that can go well or wrong with what nobody may read in a log; gives what that is.
+fn whisper(server: &Server) -> Vec<String> {
+    let (payload, idem_key) = ("payload-hush-51", "key-hush-52");
+    let body = json!({
+        "topic": "t", "idem_key": idem_key, "payload_b64": base64(payload),
+        "attrs": {"attr-hush-53": "value-hush-54"}, "partition": "partition-hush-55",
+    });
+    let id = text(&server.post("/v1/send", &body).ok(), "msg_id").to_owned();
+    server.post("/v1/send", &body).ok();
+    server.send("t", idem_key, "conflict-hush-56").refused(409, "E_DUPLICATE");
+    server.post("/v1/send", &json!({"topic": "t", "name-hush-57": "value-hush-58"})).refused(400, "E_SCHEMA");
+    server.post("/v1/recv", &json!({"topic": "t", "wait_ms": "value-hush-59"})).refused(400, "E_SCHEMA");
+    let broken = Request::new("POST", "/v1/send").header("content-type", "application/json");
+    server.call(&broken.body("body-hush-60")).refused(400, "E_SCHEMA");
+    server.get("/v1/messages?topic=query-hush-61&state=state-hush-62").refused(400, "E_SCHEMA");
+    let message = server.recv_one("t");
+    server.nack(text(&message, "receipt"), "reason-hush-63").ok();
+    server.ack(&id).refused(404, "E_LEASE_LOST");
+    server.fail("t", 1);
+    let shown = server.get(&format!("/v1/dlq/{id}?payload=true")).ok();
+    server.get(&format!("/v1/messages/by-key?source=t&id={idem_key}")).ok();
+    let begun =
+        server.post("/v1/inbox/try-begin", &json!({"key": "ledger-hush-64", "owner": "owner-hush-65"})).ok();
+    server
+        .post("/v1/inbox/mark-processed", &json!({"key": "ledger-hush-64", "leaseId": "lease-hush-66"}))
+        .ok();
+    server.get("/v1/inbox/ledger-hush-64").ok();
+    server.get("/path-hush-67").refused(404, "E_NOT_FOUND");
+    server.eventually(|| server.metric(r#"dlq_total{topic="t",reason="exhausted"}"#));
+    vec![
+        "hush".to_owned(),
+        base64(payload),
+        id,
+        text(&shown, "uid").to_owned(),
+        text(&begun, "leaseId").to_owned(),
+        text(&message, "receipt").to_owned(),
+    ]
+}
+
+/// Replays R-T21.
+/// Holds: RULE-22, LDG-10.
+#[test]
+fn neither_metrics_nor_logs_tell_payloads_keys_or_ids() {
+    let set =
+        ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms", "log.level=debug"];
+    on_every_store(&set, |server| {
+        let secrets = whisper(&server);
+        let metrics = server.get("/metrics");
+        server.terminate();
+        server.wait_for_line("\"stopped\"");
+        let log = server.log();
+        assert!(log.contains("refused") && log.contains("DEBUG"), "the log is on: {log}");
+        for secret in secrets {
+            for (place, told) in [("metrics", metrics.text()), ("log", &*log)] {
+                let line = told.lines().find(|line| line.contains(&secret));
+                assert_eq!(line, None, "{secret} is in the {place}");
+            }
+        }
+    });
+}

@@ -1,0 +1,117 @@
+//! Clients that are slow, stuck or many: each is bounded, and the others are served.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::http::{Connection, Request};
+use super::rig::{Server, Store, on_every_store};
+use super::talk::text;
+
+const HURRIED: [&str; 3] =
+    ["http.header_timeout=300ms", "http.body_timeout=300ms", "http.idle_timeout=300ms"];
+/// Together more than any buffers between the server and its client hold.
+const LARGE: (usize, usize) = (24, 600 * 1024);
+
+/// Holds: MBX-G-4.
+#[test]
+fn half_a_head_is_not_waited_for() {
+    on_every_store(&HURRIED, |server| {
+        for head in
+            ["P", "POST /v1/send HTTP/1.1\r\nhost: loc", "POST /v1/send HTTP/1.1\r\nhost: localhost\r\n"]
+        {
+            let mut connection = server.connect();
+            connection.write(head.as_bytes());
+            let rest = connection.rest();
+            assert!(
+                rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"),
+                "{}",
+                String::from_utf8_lossy(&rest)
+            );
+        }
+        assert_eq!(server.connect().rest(), b"", "nor for none at all");
+        let mut connection = server.connect();
+        connection.call(&Request::get("/healthz")).ok();
+        connection.write(b"GET /heal");
+        assert!(!connection.rest().starts_with(b"HTTP/1.1 200"), "nor for the second");
+        server.get("/healthz").ok();
+    });
+}
+
+/// Holds: MBX-G-4.
+#[test]
+fn half_a_body_is_not_waited_for() {
+    on_every_store(&HURRIED, |server| {
+        let request = Request::new("POST", "/v1/send").header("content-type", "application/json");
+        for sent in [&b""[..], br#"{"topic":"t","#] {
+            let mut connection = server.connect();
+            connection.write(&request.head(1_000));
+            connection.write(sent);
+            let answer = connection.answer();
+            answer.refused(408, "E_TIMEOUT");
+            assert!(answer.header("retry-after").is_some());
+            assert_eq!(connection.rest(), b"", "what follows could be anything");
+        }
+        server.get("/healthz").ok();
+    });
+}
+
+/// Holds: MBX-G-4.
+#[test]
+fn a_client_that_does_not_read_its_answer_is_cut() {
+    let server = Server::start(Store::Memory, &["http.write_timeout=300ms"]);
+    let (messages, bytes) = LARGE;
+    for number in 0..messages {
+        let send = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
+        let send = send.header("x-topic", "t").header("x-idem-key", &number.to_string());
+        server.call(&send.body(vec![b'x'; bytes])).ok();
+    }
+    let wish =
+        json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 256, "max_bytes": messages * bytes});
+    let mut deaf = server.connect();
+    deaf.write(&Request::post("/v1/recv", &wish).to_bytes());
+    server.eventually(|| server.metric("mailbox_delivered_total{topic=\"t\"}").filter(|count| count != "0"));
+    server.eventually(|| server.metric("http_connections").filter(|connections| connections == "1"));
+    let (answer, whole) = (deaf.rest(), messages * bytes * 4 / 3);
+    assert!(answer.len() < whole, "{} bytes came, of {whole}", answer.len());
+    assert_eq!(server.counts("t")["in_flight"], messages, "they come again when their visibility ends");
+}
+
+/// Those beyond the limit wait, and are served when somebody leaves.
+/// Holds: MBX-I-5.
+#[test]
+fn connections_beyond_the_limit_wait_for_their_turn() {
+    on_every_store(&["http.connections_max=2"], |server| {
+        let (mut one, mut two) = (server.connect(), server.connect());
+        one.call(&Request::get("/healthz")).ok();
+        two.call(&Request::get("/healthz")).ok();
+        let mut third = Connection::tcp_within(&server.address, Duration::from_millis(100));
+        third.write(&Request::get("/healthz").to_bytes());
+        let waits = third.try_answer().expect_err("it is not served yet");
+        assert!(matches!(waits.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{waits}");
+        one.call(&Request::get("/healthz")).ok();
+        drop(two);
+        // Whatever the machine does meanwhile, its turn comes.
+        let answered = (0..300).find_map(|_| third.try_answer().ok());
+        answered.expect("its turn").ok();
+    });
+}
+
+/// A client keeps its connection and asks again, also before the answer came.
+#[test]
+fn a_connection_is_kept_for_what_is_asked_next() {
+    on_every_store(&[], |server| {
+        let mut connection = server.connect();
+        for _ in 0..3 {
+            connection.call(&Request::get("/healthz")).ok();
+            connection.call(&Request::post("/v1/recv", &json!({}))).refused(400, "E_SCHEMA");
+        }
+        let send = Request::post("/v1/send", &json!({"topic": "t", "idem_key": "k", "payload_b64": ""}));
+        let twice = [send.to_bytes(), Request::get("/healthz").to_bytes()].concat();
+        connection.write(&twice);
+        let sent = connection.answer().ok();
+        assert_eq!(text(&connection.answer().ok(), "status"), "live");
+        assert_eq!(sent["duplicate"], false);
+    });
+}
