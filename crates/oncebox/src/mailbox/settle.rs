@@ -1,10 +1,11 @@
 //! Settling deliveries: handled, not handled, not yet.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use oncebox_core::{
-    Backoff, Error, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt, Timestamp,
-    Verdict,
+    Backoff, Error, Extended, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt,
+    Timestamp, Verdict,
 };
 use tracing::debug;
 
@@ -95,9 +96,9 @@ impl Mailbox {
     /// Settles many, in order, with one outcome each.
     pub async fn settle_all(&self, settles: Vec<Settle>) -> Result<Vec<Outcome>, Error> {
         let steps = self.steps(settles).await?;
-        let settlements = settlements(&steps);
-        let settled = self.shared.store.settle(&settlements).await?;
-        self.outcomes(steps, settled).await
+        let extended = self.extend_first(&steps).await?;
+        let settled = self.shared.store.settle(&settlements(&steps)).await?;
+        Ok(self.outcomes(steps, settled, extended))
     }
 
     /// One round of a worker that is elsewhere: settles what it is done with, then gives what is next, in one step of the
@@ -110,8 +111,9 @@ impl Mailbox {
         wish: Receive,
     ) -> Result<(Vec<Outcome>, Vec<Envelope>), Error> {
         let steps = self.steps(settles).await?;
+        let extended = self.extend_first(&steps).await?;
         let (settled, envelopes) = self.settle_and_receive(&settlements(&steps), wish).await?;
-        Ok((self.outcomes(steps, settled).await?, envelopes))
+        Ok((self.outcomes(steps, settled, extended), envelopes))
     }
 
     /// What to ask of the store. Only what cannot do without is looked up: a receipt is enough to acknowledge.
@@ -123,13 +125,23 @@ impl Mailbox {
             .map(|settle| settle.delivery.message())
             .collect();
         let mut found = self.shared.store.get(&lookups).await?.into_iter();
-        settles
-            .into_iter()
-            .map(|settle| {
-                let message = if settle.needs_lookup() { found.next().flatten() } else { None };
-                self.step(settle, message, &backoff)
-            })
-            .collect()
+        let steps = settles.into_iter().map(|settle| {
+            let message = if settle.needs_lookup() { found.next().flatten() } else { None };
+            self.step(settle, message, &backoff)
+        });
+        let mut steps = steps.collect::<Result<Vec<_>, Error>>()?;
+        refuse_what_is_settled(&mut steps);
+        Ok(steps)
+    }
+
+    /// Carries out the extensions. They come first, whatever their place: what is received may be waited for, and a
+    /// delivery that is settled earlier in the call is not among them.
+    async fn extend_first(&self, steps: &[Step]) -> Result<Vec<Extended>, Error> {
+        let extensions: Vec<_> = steps.iter().filter_map(Step::extension).collect();
+        if extensions.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.shared.store.extend(&extensions).await
     }
 
     fn step(&self, settle: Settle, found: Option<Snapshot>, backoff: &Backoff) -> Result<Step, Error> {
@@ -155,11 +167,9 @@ impl Mailbox {
         })
     }
 
-    /// Carries out the extensions, and puts all outcomes in order.
-    async fn outcomes(&self, steps: Vec<Step>, settled: Vec<Settled>) -> Result<Vec<Outcome>, Error> {
-        let extensions: Vec<_> = steps.iter().filter_map(Step::extension).collect();
-        let mut extended = self.shared.store.extend(&extensions).await?.into_iter();
-        let mut settled = settled.into_iter();
+    /// Puts all outcomes in order.
+    fn outcomes(&self, steps: Vec<Step>, settled: Vec<Settled>, extended: Vec<Extended>) -> Vec<Outcome> {
+        let (mut settled, mut extended) = (settled.into_iter(), extended.into_iter());
         let outcomes = steps.into_iter().map(|step| match step {
             Step::Refused(outcome) => outcome,
             Step::Settle(_) => match settled.next() {
@@ -168,13 +178,13 @@ impl Mailbox {
                 Some(_) => Outcome::Ok,
             },
             Step::Extend(..) => match extended.next() {
-                Some(oncebox_core::Extended::Until(until)) => Outcome::Until(until),
+                Some(Extended::Until(until)) => Outcome::Until(until),
                 _ => Outcome::LeaseLost,
             },
         });
         let outcomes: Vec<_> = outcomes.collect();
         debug!(store = %self.shared.name, count = outcomes.len(), "settled");
-        Ok(outcomes)
+        outcomes
     }
 }
 
@@ -190,6 +200,20 @@ impl Step {
         match self {
             Self::Extend(token, visibility) => Some(token.extend(*visibility)),
             Self::Settle(_) | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// A delivery that was settled is not held any more: who asks for more time later in the same call has lost it.
+fn refuse_what_is_settled(steps: &mut [Step]) {
+    let mut settled = HashSet::new();
+    for step in steps {
+        match step {
+            Step::Settle(Settlement { uid, owner, fence, .. }) => {
+                settled.insert(LeaseToken { uid: *uid, owner: *owner, fence: *fence });
+            }
+            Step::Extend(token, _) if settled.contains(token) => *step = Step::Refused(Outcome::LeaseLost),
+            Step::Extend(..) | Step::Refused(_) => {}
         }
     }
 }

@@ -114,6 +114,29 @@ fn a_message_id_is_enough_for_the_first_delivery_alone() {
     });
 }
 
+/// More time counts before the delivery is settled, and before more is waited for; not after.
+/// Holds: RULE-13.
+#[test]
+fn settlements_of_one_call_act_in_their_order() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let (minute, topic) = (Duration::from_secs(60), "t");
+        for before in [true, false] {
+            send(&mailbox, &before.to_string()).await;
+            let held = mailbox.receive(Receive::new(topic)).await.unwrap().remove(0);
+            let mut settles = vec![Settle::extend(held.receipt, minute), Settle::ack(held.receipt)];
+            if !before {
+                settles.reverse();
+            }
+            let (outcomes, _) = mailbox.work(settles, Receive::new(topic)).await.unwrap();
+            let expected = |outcome: &Outcome| matches!(outcome, Outcome::Until(_)) == before;
+            let (extended, acknowledged) = if before { (0, 1) } else { (1, 0) };
+            assert!(expected(&outcomes[extended]), "{outcomes:?}");
+            assert_eq!(outcomes[acknowledged], Outcome::Ok);
+        }
+    });
+}
+
 /// Replays R-T5, R-T6.
 /// Holds: MBX-I-4, MBX-P-7, MBX-C-4, RULE-10.
 #[test]
