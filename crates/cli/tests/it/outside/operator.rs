@@ -1,0 +1,169 @@
+//! The operator's door: look, count, redrive, purge.
+
+use serde_json::{Value, json};
+
+use super::http::Request;
+use super::rig::{Server, on_every_store};
+use super::talk::{NOTHING, base64, text, texts};
+
+const QUICK: [&str; 4] =
+    ["mailbox.shards=1", "mailbox.attempts_max=1", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
+
+/// Makes dead letters; gives their ids.
+fn dead(server: &Server, topic: &str, keys: &[&str]) -> Vec<String> {
+    let ids: Vec<_> = keys.iter().map(|idem_key| server.sent(topic, idem_key)).collect();
+    server.fail(topic, keys.len());
+    ids
+}
+
+fn list(server: &Server, path: &str) -> Vec<Value> {
+    server.get(path).ok()["messages"].as_array().expect("a list").clone()
+}
+
+/// Holds: MBX-C-4, MBX-P-5.
+#[test]
+fn dead_letters_are_listed_shown_and_reprocessed_by_topic() {
+    on_every_store(&QUICK, |server| {
+        let (a, b) = (dead(&server, "a", &["1", "2", "3"]), dead(&server, "b", &["4"]));
+        assert_eq!(texts(&list(&server, "/v1/dlq?topic=a"), "msg_id"), a);
+        assert_eq!(texts(&list(&server, "/v1/dlq?reason=exhausted&topic=b"), "msg_id"), b);
+        assert_eq!(list(&server, "/v1/dlq?reason=expired"), NOTHING);
+        let letter = server.get(&format!("/v1/dlq/{}", a[0])).ok();
+        assert_eq!((text(&letter, "id"), &letter["payload_b64"]), ("1", &json!(null)));
+        let whole = server.get(&format!("/v1/dlq/{}?payload=true", a[0])).ok();
+        assert_eq!(text(&whole, "payload_b64"), base64("1"));
+        let by_uuid = server.get(&format!("/v1/dlq/{}", text(&letter, "uid"))).ok();
+        assert_eq!(by_uuid, letter);
+        let reprocess = |wish: Value| server.post("/v1/dlq/reprocess", &wish).ok();
+        let dry = reprocess(json!({"topic": "a", "dry_run": true}));
+        assert_eq!(dry, json!({"matched": 3, "changed": 0, "dry_run": true, "more": false}));
+        assert_eq!(server.recv("a"), NOTHING, "it only looked");
+        let some = reprocess(json!({"topic": "a", "limit": 2}));
+        assert_eq!((&some["changed"], &some["more"]), (&json!(2), &json!(true)));
+        assert_eq!(reprocess(json!({"topic": "b", "reason": "failed"}))["changed"], 0);
+        assert_eq!(texts(&server.recv("a"), "msg_id"), a[..2], "the oldest first");
+        assert_eq!(server.metric("mailbox_dlq_reprocess_total").as_deref(), Some("2"));
+        server.get(&format!("/v1/dlq/{}", a[0])).refused(404, "E_NOT_FOUND");
+        assert_eq!(list(&server, "/v1/dlq").len(), 2);
+    });
+}
+
+/// Holds: MBX-C-4, RULE-11.
+#[test]
+fn dead_letters_are_reprocessed_by_their_ids() {
+    on_every_store(&QUICK, |server| {
+        let ids = dead(&server, "t", &["1", "2", "3"]);
+        let alive = server.sent("u", "4");
+        let wish = json!({"ids": [ids[0], ids[2], alive, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"]});
+        let mut dry = wish.clone();
+        dry["dry_run"] = json!(true);
+        let swept = server.post("/v1/dlq/reprocess", &dry).ok();
+        assert_eq!((&swept["matched"], &swept["changed"]), (&json!(2), &json!(0)));
+        let swept = server.post("/v1/dlq/reprocess", &wish).ok();
+        assert_eq!((&swept["matched"], &swept["changed"]), (&json!(2), &json!(2)));
+        let received = server.recv("t");
+        assert_eq!(texts(&received, "msg_id"), [&ids[0], &ids[2]]);
+        let shown = server.get(&format!("/v1/messages/{}", ids[0])).ok();
+        assert_eq!((&shown["attempts"], &shown["deliveries"]), (&json!(0), &json!(2)), "attempts count anew");
+        let both = json!({"ids": [ids[1]], "topic": "t"});
+        server.post("/v1/dlq/reprocess", &both).refused(400, "E_SCHEMA");
+        server.post("/v1/dlq/reprocess", &json!({"ids": ["nonsense"]})).refused(400, "E_SCHEMA");
+        server.post("/v1/dlq/reprocess", &json!({"limit": 10_001})).refused(400, "E_SCHEMA");
+        let actor = Request::post("/v1/messages/redrive", &json!({"ids": [ids[1]], "because": "fixed"}));
+        assert_eq!(server.call(&actor.header("x-actor", "ann")).ok()["changed"], 1);
+        let line = server.wait_for_line("\"actor\":\"ann\"");
+        assert_eq!(line["reason"], "fixed", "it stands in the audit log: {line}");
+    });
+}
+
+/// Walks through a list page by page.
+fn walk(server: &Server, path: &str) -> Vec<Value> {
+    let (mut messages, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("{path}{after}")).ok();
+        messages.extend(page["messages"].as_array().unwrap().clone());
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return messages,
+        }
+    }
+}
+
+#[test]
+fn messages_are_listed_page_by_page() {
+    on_every_store(&["mailbox.shards=1"], |server| {
+        let keys: Vec<_> = (0..7).map(|number| number.to_string()).collect();
+        let ids: Vec<_> = keys.iter().map(|idem_key| server.sent("t", idem_key)).collect();
+        server.sent("other", "x");
+        assert_eq!(texts(&walk(&server, "/v1/messages?topic=t&limit=3"), "msg_id"), ids);
+        let newest = walk(&server, "/v1/messages?topic=t&limit=2&sort=newest");
+        assert_eq!(texts(&newest, "msg_id"), ids.iter().rev().collect::<Vec<_>>());
+        assert_eq!(walk(&server, "/v1/messages?limit=1").len(), 8);
+        server.recv_one("t");
+        let held = list(&server, "/v1/messages?topic=t&limit=1&state=processing");
+        assert!(held[0]["lease"]["until"].is_string(), "{held:?}");
+        assert_eq!(list(&server, "/v1/messages?state=dead"), NOTHING);
+        assert_eq!(list(&server, "/v1/messages?namespace=inbox"), NOTHING);
+        for query in ["limit=0", "limit=1001", "state=odd", "after=nonsense", "namespace=odd", "sort=odd"] {
+            server.get(&format!("/v1/messages?{query}")).refused(400, "E_SCHEMA");
+        }
+    });
+}
+
+#[test]
+fn a_message_is_found_by_its_key_and_counted() {
+    on_every_store(&QUICK, |server| {
+        let id = server.sent("t/1", "k 1");
+        let found = server.get("/v1/messages/by-key?source=t%2F1&id=k%201").ok();
+        assert_eq!(
+            (text(&found, "msg_id"), text(&found, "state"), text(&found, "topic")),
+            (&*id, "processing", "t/1")
+        );
+        let whole = server.get("/v1/messages/by-key?source=t%2F1&id=k+1&payload=true").ok();
+        assert_eq!(text(&whole, "payload_b64"), base64("k 1"));
+        server.get("/v1/messages/by-key?source=t&id=k").refused(404, "E_NOT_FOUND");
+        server.get("/v1/messages/by-key?id=k").refused(400, "E_SCHEMA");
+        server.post("/v1/inbox/try-begin", &json!({"key": "ledger key"})).ok();
+        let entry = server.get("/v1/messages/by-key?namespace=ledger&id=ledger%20key").ok();
+        assert_eq!((text(&entry, "namespace"), text(&entry, "state")), ("ledger", "seen"));
+        dead(&server, "t", &["2"]);
+        server.sent("t", "3");
+        server.sent("t", "4");
+        server.recv_one("t");
+        let counts = server.counts("t");
+        let expected = json!({"seen": 0, "ready": 1, "waiting": 0, "in_flight": 1, "done": 0, "dead": 1, "estimated": false});
+        assert_eq!(counts, expected);
+        assert_eq!(server.get("/v1/counts?namespace=ledger").ok()["seen"], 1);
+        assert_eq!(server.get("/v1/counts?namespace=mailbox").ok()["ready"], 2);
+        let stats = server.get("/v1/stats").ok();
+        let mailbox =
+            stats["namespaces"].as_array().unwrap().iter().find(|face| face["namespace"] == "mailbox");
+        assert_eq!(mailbox.unwrap()["counts"]["dead"], 1, "{stats}");
+    });
+}
+
+#[test]
+fn a_redrive_takes_the_dead_and_a_purge_must_be_confirmed() {
+    on_every_store(&QUICK, |server| {
+        let ids = dead(&server, "t", &["1", "2", "3"]);
+        let alive = server.sent("u", "4");
+        let redrive = server.post("/v1/messages/redrive", &json!({"ids": [ids[0]]})).ok();
+        assert_eq!(redrive["changed"], 1);
+        server.post("/v1/messages/redrive", &json!({"state": "processing"})).refused(400, "E_SCHEMA");
+        let purge = |wish: Value| server.post("/v1/messages/purge", &wish);
+        let told = purge(json!({"topic": "t"})).refused(400, "E_SCHEMA");
+        assert!(told.contains("confirm"), "{told}");
+        purge(json!({"ids": [ids[1]]})).refused(400, "E_SCHEMA");
+        assert_eq!(purge(json!({"topic": "t", "dry_run": true})).ok()["matched"], 2);
+        assert_eq!(list(&server, "/v1/dlq").len(), 2, "nothing is gone yet");
+        assert_eq!(purge(json!({"ids": [ids[1]], "confirm": true})).ok()["changed"], 1);
+        assert_eq!(
+            purge(json!({"topic": "t", "confirm": true})).ok()["changed"],
+            1,
+            "Dead ones, if it does not say"
+        );
+        server.get(&format!("/v1/messages/{}", ids[1])).refused(404, "E_NOT_FOUND");
+        assert_eq!(server.send("t", "2", "2").ok()["duplicate"], false, "not even its key is known");
+        assert_eq!(text(&server.recv_one("u"), "msg_id"), alive);
+    });
+}
