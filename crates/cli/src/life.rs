@@ -17,20 +17,27 @@ pub(crate) fn of_its_own<T>(act: impl Future<Output = Result<T, Trouble>>) -> Re
     })
 }
 
-/// Ready when somebody wants this to end.
-pub(crate) async fn interrupted() {
+/// Ready when somebody wants this to end. Listens from this call on, not only once it is waited for.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+        async {
+            let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
+                // Without signals it runs to its end.
+                return pending().await;
+            };
             tokio::select! {
-                _ = terminate.recv() => return,
-                Ok(()) = tokio::signal::ctrl_c() => return,
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
             }
         }
     }
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Without signals it runs to its end.
-        pending::<()>().await;
+    #[cfg(not(unix))]
+    async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
     }
 }

@@ -28,47 +28,59 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Trouble> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Trouble::failed(format!("cannot start threads: {error}")))?;
     runtime.block_on(async {
+        // Whoever reads that the server listens may send a signal at once: nothing but us must answer it.
+        let shutdown = shutdown();
         let server = Server::start(loaded).await?;
-        let reloader = server.reloader();
+        let reloads = reload_on_hangup(&arguments.settings, server.reloader());
         tokio::select! {
-            ended = server.run(shutdown()) => Ok(ended?),
-            () = reload_on_hangup(&arguments.settings, &reloader) => Ok(()),
+            ended = server.run(shutdown) => Ok(ended?),
+            () = reloads => Ok(()),
         }
     })
 }
 
-/// Reads the settings again whenever somebody sends SIGHUP; never ends. Wrong ones change nothing.
-async fn reload_on_hangup(settings: &Settings, reloader: &Reloader) {
+/// Reads the settings again whenever somebody sends SIGHUP, from this call on; never ends. Wrong ones change nothing.
+fn reload_on_hangup(settings: &Settings, reloader: Reloader) -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let hangup = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut hangup) = signal(SignalKind::hangup()) {
+        signal(SignalKind::hangup())
+    };
+    async move {
+        #[cfg(unix)]
+        if let Ok(mut hangup) = hangup {
             while hangup.recv().await.is_some() {
-                let told = match settings.load() {
-                    // What waits for a restart is in the log.
-                    Ok(Ok(loaded)) => reloader.reload(loaded).err().map(|error| error.to_string()),
-                    Ok(Err(problems)) => {
-                        Some(format!("the settings are wrong, and those from before hold:\n{problems}"))
-                    }
-                    Err(trouble) => trouble.text().map(str::to_owned),
-                };
-                if let Some(told) = told {
-                    output::note(&told);
-                }
+                reload(settings, &reloader);
             }
         }
+        std::future::pending::<()>().await;
     }
-    std::future::pending::<()>().await;
 }
 
-/// Ready at the first signal. From then on, the next one ends the process.
-async fn shutdown() {
-    life::interrupted().await;
-    tokio::spawn(async {
-        life::interrupted().await;
-        output::note("stopped at once: what was not answered may or may not have happened");
-        std::process::exit(130);
-    });
+fn reload(settings: &Settings, reloader: &Reloader) {
+    let told = match settings.load() {
+        // What waits for a restart is in the log.
+        Ok(Ok(loaded)) => reloader.reload(loaded).err().map(|error| error.to_string()),
+        Ok(Err(problems)) => Some(format!("the settings are wrong, and those from before hold:\n{problems}")),
+        Err(trouble) => trouble.text().map(str::to_owned),
+    };
+    if let Some(told) = told {
+        output::note(&told);
+    }
+}
+
+/// Ready at the first signal from this call on. From then on, the next one ends the process.
+fn shutdown() -> impl Future<Output = ()> {
+    let first = life::interrupted();
+    async {
+        first.await;
+        let second = life::interrupted();
+        tokio::spawn(async {
+            second.await;
+            output::note("stopped at once: what was not answered may or may not have happened");
+            std::process::exit(130);
+        });
+    }
 }
 
 impl From<Error> for Trouble {
