@@ -17,6 +17,7 @@ mod operator;
 mod race;
 mod readme;
 mod receipts;
+mod reload;
 mod restart;
 mod slow;
 mod stopping;

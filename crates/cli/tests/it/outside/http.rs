@@ -119,14 +119,12 @@ pub(crate) struct Connection(BufReader<Box<dyn Stream>>);
 
 impl Connection {
     pub(crate) fn tcp(address: &str) -> Self {
-        Self::tcp_within(address, PATIENCE)
+        Self::over(TcpStream::connect(address).expect("somebody listens"))
     }
 
-    /// Reading is given up after a while.
-    pub(crate) fn tcp_within(address: &str, timeout: Duration) -> Self {
-        let stream = TcpStream::connect(address).expect("somebody listens");
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("an option");
-        stream.set_read_timeout(Some(timeout)).expect("an option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("an option");
         stream.set_write_timeout(Some(PATIENCE)).expect("an option");
         Self(BufReader::new(Box::new(stream)))
     }

@@ -72,7 +72,7 @@ fn dead_letters_are_reprocessed_by_their_ids() {
         let actor = Request::post("/v1/messages/redrive", &json!({"ids": [ids[1]], "because": "fixed"}));
         assert_eq!(server.call(&actor.header("x-actor", "ann")).ok()["changed"], 1);
         let line = server.wait_for_line("\"actor\":\"ann\"");
-        assert_eq!(line["reason"], "fixed", "it stands in the audit log: {line}");
+        assert!(line.contains(r#""reason":"fixed""#), "it stands in the audit log: {line}");
     });
 }
 

@@ -1,7 +1,6 @@
 //! A server of its own for each test: the real binary on a free port, with throwaway data, gone with the test.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -82,12 +81,9 @@ impl Server {
         std::thread::spawn(move || keep(stderr, &kept, &sender));
         let mut server = Self { child, home, address: String::new(), log, lines: Mutex::new(lines) };
         let listening = server.wait_for_line("http://127.0.0.1:");
+        let listening: Value = serde_json::from_str(&listening).expect("a line is JSON");
         server.address = listening["address"].as_str().expect("an address")["http://".len()..].to_owned();
         server
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -100,10 +96,10 @@ impl Server {
     }
 
     /// Waits for a line of the log that contains a text.
-    pub(crate) fn wait_for_line(&self, text: &str) -> Value {
+    pub(crate) fn wait_for_line(&self, text: &str) -> String {
         loop {
             if let Some(line) = self.log().lines().find(|line| line.contains(text)) {
-                return serde_json::from_str(line).expect("a line is JSON");
+                return line.to_owned();
             }
             let told = self.next_line();
             assert!(told.is_ok(), "no line says {text:?}:\n{}", self.log());
@@ -123,7 +119,11 @@ impl Server {
 
     /// Tells it to stop as `kill` does.
     pub(crate) fn terminate(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
     /// Waits until it has ended by itself.

@@ -1,6 +1,7 @@
 //! Clients that are slow, stuck or many: each is bounded, and the others are served.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::json;
@@ -86,15 +87,14 @@ fn connections_beyond_the_limit_wait_for_their_turn() {
         let (mut one, mut two) = (server.connect(), server.connect());
         one.call(&Request::get("/healthz")).ok();
         two.call(&Request::get("/healthz")).ok();
-        let mut third = Connection::tcp_within(&server.address, Duration::from_millis(100));
-        third.write(&Request::get("/healthz").to_bytes());
-        let waits = third.try_answer().expect_err("it is not served yet");
+        let mut third = TcpStream::connect(&server.address).unwrap();
+        third.write_all(&Request::get("/healthz").to_bytes()).unwrap();
+        third.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let waits = third.read(&mut [0]).expect_err("it is not served yet");
         assert!(matches!(waits.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{waits}");
         one.call(&Request::get("/healthz")).ok();
         drop(two);
-        // Whatever the machine does meanwhile, its turn comes.
-        let answered = (0..300).find_map(|_| third.try_answer().ok());
-        answered.expect("its turn").ok();
+        Connection::over(third).answer().ok();
     });
 }
 

@@ -11,6 +11,11 @@ use super::talk::{base64, text, texts};
 /// Whoever is slow in these tests must not be cut.
 const PATIENT: [&str; 3] = ["shutdown.drain=60s", "http.body_timeout=60s", "mailbox.shards=1"];
 
+/// A request whose body is to follow.
+fn json(path: &str) -> Request {
+    Request::new("POST", path).header("content-type", "application/json")
+}
+
 /// Sends a head and waits until the server asks for the body.
 fn begin(server: &Server, request: &Request, length: usize) -> Connection {
     let mut connection = server.connect();
@@ -25,10 +30,12 @@ fn begin(server: &Server, request: &Request, length: usize) -> Connection {
 fn who_waits_for_messages_is_answered_when_the_server_stops() {
     on_every_store(&["shutdown.drain=20s"], |server| {
         let wish = json!({"topic": "t", "wait_ms": 60_000});
-        let (mut recv, mut stream) = (server.connect(), server.connect());
+        let mut stream = server.connect();
         stream.write(&Request::post("/v1/recv/stream", &wish).to_bytes());
         assert!(stream.head().unwrap().starts_with("HTTP/1.1 200"));
-        recv.write(&Request::post("/v1/recv", &wish).to_bytes());
+        let body = wish.to_string();
+        let mut recv = begin(&server, &json("/v1/recv"), body.len());
+        recv.write(body.as_bytes());
         server.eventually(|| server.metric("http_connections").filter(|connections| connections == "3"));
         server.terminate();
         assert_eq!(recv.answer().ok(), json!({"messages": []}));
@@ -47,7 +54,6 @@ fn requests_under_way_are_answered_and_sends_refused() {
         let send = json!({"topic": "t", "idem_key": "2", "payload_b64": base64("x")}).to_string();
         let batch = json!({"messages": []}).to_string();
         let nack = json!({"reason": "stopping"}).to_string();
-        let json = |path: &str| Request::new("POST", path).header("content-type", "application/json");
         let nacked = format!("/v1/nack/{}", text(&held, "receipt"));
         let mut sending = begin(&server, &json("/v1/send"), send.len());
         let mut batching = begin(&server, &json("/v1/send/batch"), batch.len());
@@ -86,12 +92,19 @@ fn everything_is_there_after_a_stop() {
 #[test]
 fn who_does_not_finish_is_cut() {
     on_every_store(&["shutdown.drain=1s", "http.body_timeout=60s"], |server| {
-        let json = Request::new("POST", "/v1/send").header("content-type", "application/json");
-        let mut stuck = begin(&server, &json, 1_000);
+        let mut stuck = begin(&server, &json("/v1/send"), 1_000);
         server.terminate();
         let (status, _) = server.ended();
         assert_eq!((status.code(), &*stuck.rest()), (Some(0), &b""[..]));
     });
+}
+
+/// Whoever started the server may stop it as soon as it says that it listens.
+#[test]
+fn a_signal_right_after_the_start_stops_it_well() {
+    for _ in 0..10 {
+        Server::start(Store::Memory, &[]).stop();
+    }
 }
 
 /// Holds: RULE-21.
