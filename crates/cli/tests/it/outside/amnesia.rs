@@ -9,11 +9,13 @@ use super::talk::{NOTHING, text};
 
 const QUICK: [&str; 3] = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
 
+const NO_FILES: [PathBuf; 0] = [];
+
 /// All files below a directory.
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
         if path.is_dir() {
             found.extend(files_below(&path));
         } else {
@@ -25,15 +27,15 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
 
 /// The regular files that a process has open for writing.
 fn written_files(pid: u32) -> Vec<PathBuf> {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives");
     let mut found = Vec::new();
-    for entry in descriptors.map(Result::unwrap) {
+    for entry in descriptors.map(|entry| entry.expect("an entry")) {
         // It may have been closed in the meantime.
         let Ok(metadata) = std::fs::metadata(entry.path()) else { continue };
-        let number = entry.file_name().into_string().unwrap();
+        let number = entry.file_name().into_string().expect("a number");
         let Ok(about) = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")) else { continue };
-        let flags = about.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
-        let writes = u32::from_str_radix(flags, 8).unwrap() & 0o3 != 0;
+        let flags = about.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags").trim();
+        let writes = u32::from_str_radix(flags, 8).expect("a number") & 0o3 != 0;
         if metadata.is_file() && writes {
             found.push(std::fs::read_link(entry.path()).unwrap_or_default());
         }
@@ -67,14 +69,14 @@ fn with_amnesia_nothing_is_written() {
         let home = home();
         let server = Server::start_with(home.clone(), arguments, &QUICK);
         soak(&server);
-        assert_eq!(files_below(home.path()), [PathBuf::new(); 0]);
-        assert_eq!(written_files(server.pid()), [PathBuf::new(); 0]);
+        assert_eq!(files_below(home.path()), NO_FILES);
+        assert_eq!(written_files(server.pid()), NO_FILES);
         let stats = server.get("/v1/stats").ok();
         assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(true), "ephemeral"));
         let told = server.metric(r#"mailbox_profile_info{dlq_profile="ephemeral"}"#);
         assert_eq!(told.as_deref(), Some("1"));
         server.stop();
-        assert_eq!(files_below(home.path()), [PathBuf::new(); 0], "nor at the end");
+        assert_eq!(files_below(home.path()), NO_FILES, "nor at the end");
         let server = Server::start_with(home, arguments, &QUICK);
         assert_eq!(server.get("/v1/dlq").ok()["messages"], json!(NOTHING));
     }
@@ -85,7 +87,7 @@ fn with_amnesia_nothing_is_written() {
 #[test]
 fn without_amnesia_dead_letters_survive_a_restart() {
     let server = Server::start(Store::Embedded, &QUICK);
-    assert_ne!(written_files(server.pid()), [PathBuf::new(); 0], "the test above would see a journal");
+    assert_ne!(written_files(server.pid()), NO_FILES, "the test above would see a journal");
     soak(&server);
     let letters = server.get("/v1/dlq").ok();
     let stats = server.get("/v1/stats").ok();

@@ -181,12 +181,12 @@ fn a_key_is_free_again_after_the_replay_window_and_not_before() {
         let long = server.sent("long", "k");
         let first = server.send("short", "k", "k").ok();
         let again = server.eventually(|| {
-            let sent = server.send("short", "k", "k").ok();
-            if sent["duplicate"] == true {
-                assert_eq!(sent["msg_id"], first["msg_id"]);
+            let answer = server.send("short", "k", "k").ok();
+            if answer["duplicate"] == true {
+                assert_eq!(answer["msg_id"], first["msg_id"]);
                 return None;
             }
-            Some(sent)
+            Some(answer)
         });
         assert_ne!(again["msg_id"], first["msg_id"]);
         let until = |sent| moment(text(sent, "dedup_until"));

@@ -88,7 +88,7 @@ impl Pair<'_> {
                 assert_eq!((&sent["duplicate"], text(&sent, "msg_id")), (&json!(true), &*message.id));
             }
             // The model knows one payload per key.
-            None if conflict => self.forget(&text(&answer.ok(), "msg_id").to_owned()),
+            None if conflict => self.forget(text(&answer.ok(), "msg_id")),
             None => {
                 let sent = answer.ok();
                 assert_eq!(sent["duplicate"], false);
@@ -115,7 +115,7 @@ impl Pair<'_> {
         let received = self.server.recv_one("t");
         let key = text(&received, "idem_key");
         assert!(queued.iter().any(|queued| queued == key), "{key} is not queued: {queued:?}");
-        let message = self.messages.get_mut(key).unwrap();
+        let message = self.messages.get_mut(key).expect("the model knows it");
         message.deliveries += 1;
         assert_eq!(
             (text(&received, "msg_id"), &received["attempt"]),
@@ -135,14 +135,14 @@ impl Pair<'_> {
     fn acknowledge(&mut self) {
         let Some((key, receipt)) = self.held() else { return };
         assert_eq!(self.server.ack(&receipt).ok(), json!({"ok": true}));
-        let message = self.messages.get_mut(&key).unwrap();
+        let message = self.messages.get_mut(&key).expect("the model knows it");
         (message.stand, message.last) = (Stand::Done, Some(receipt));
     }
 
     fn give_back(&mut self) {
         let Some((key, receipt)) = self.held() else { return };
         assert_eq!(self.server.nack(&receipt, "no").ok(), json!({"ok": true}));
-        let message = self.messages.get_mut(&key).unwrap();
+        let message = self.messages.get_mut(&key).expect("the model knows it");
         message.attempts += 1;
         message.stand = if message.attempts >= ATTEMPTS_MAX { Stand::Dead } else { Stand::Queued };
         message.stale.push(receipt);
@@ -166,7 +166,7 @@ impl Pair<'_> {
         let swept = self.server.post("/v1/dlq/reprocess", &json!({"topic": "t"})).ok();
         assert_eq!(swept["changed"], dead.len());
         for key in dead {
-            let message = self.messages.get_mut(&key).unwrap();
+            let message = self.messages.get_mut(&key).expect("the model knows it");
             (message.stand, message.attempts) = (Stand::Queued, 0);
         }
     }
@@ -174,7 +174,7 @@ impl Pair<'_> {
     fn compare(&self) {
         // What is done has no topic any more.
         let counts = self.server.get("/v1/counts").ok();
-        let count = |name: &str| counts[name].as_u64().unwrap();
+        let count = |name: &str| counts[name].as_u64().expect("a number");
         let expected = |stands: fn(&Stand) -> bool| {
             self.messages.values().filter(|message| stands(&message.stand)).count() as u64
         };

@@ -81,7 +81,7 @@ fn walk(server: &Server, path: &str) -> Vec<Value> {
     let (mut messages, mut after) = (Vec::new(), String::new());
     loop {
         let page = server.get(&format!("{path}{after}")).ok();
-        messages.extend(page["messages"].as_array().unwrap().clone());
+        messages.extend(page["messages"].as_array().expect("a list").clone());
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
             None => return messages,

@@ -10,7 +10,7 @@ use super::talk::{base64, moment, text};
 
 fn write(home: &Home, settings: &str) -> String {
     let file = home.path().join("oncebox.toml");
-    fs::write(&file, settings).unwrap();
+    fs::write(&file, settings).expect("a file");
     file.display().to_string()
 }
 

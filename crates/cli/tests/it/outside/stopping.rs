@@ -20,7 +20,7 @@ fn json(path: &str) -> Request {
 fn begin(server: &Server, request: &Request, length: usize) -> Connection {
     let mut connection = server.connect();
     connection.write(&request.clone().header("expect", "100-continue").head(length));
-    let head = connection.head().unwrap();
+    let head = connection.head().expect("a head");
     assert!(head.starts_with("HTTP/1.1 100"), "{head}");
     connection
 }
