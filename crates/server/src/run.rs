@@ -97,8 +97,8 @@ impl Server {
         let upkeep = tokio::spawn(upkeep.run(stopping.clone().cancelled_owned()));
         let metrics = tokio::spawn(collect(app.metrics.clone(), stopping.clone()));
         shutdown.await;
-        info!("stopping: nothing more is taken in");
         stopping.cancel();
+        info!("stopping: nothing more is taken in");
         acceptors.join_all().await;
         connections.drain(app.live().config.shutdown.drain).await;
         let _ = tokio::join!(upkeep, metrics);
