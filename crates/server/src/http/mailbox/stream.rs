@@ -9,11 +9,13 @@ use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
 use oncebox::Kind;
 use oncebox::mailbox::{Envelope, Receive};
 use oncebox_wire::mailbox::Recv;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::super::app::App;
 use super::super::body;
@@ -46,13 +48,20 @@ pub(super) async fn recv_stream(State(app): State<App>, request: Request) -> Res
     // What is wrong with the wish is told before the stream begins.
     let first = app.live().mailbox.receive(wish.clone()).await?;
     let (sender, channel) = Channel::<Bytes, io::Error>::new(PIECES_MAX);
-    tokio::spawn(give(app, recv.topic, wish, wait, first, sender));
-    let mut response = Response::new(Body::new(channel));
+    let left = CancellationToken::new();
+    let guard = left.clone().drop_guard();
+    tokio::spawn(left.run_until_cancelled_owned(give(app, recv.topic, wish, wait, first, sender)));
+    // The body is dropped when the receiver leaves: then nothing more is taken for nobody.
+    let body = channel.map_frame(move |frame| {
+        let _ = &guard;
+        frame
+    });
+    let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
 }
 
-/// Gives out until nothing came for a while. Ends by itself when the receiver leaves, for nobody takes the next piece.
+/// Gives out until nothing came for a while.
 async fn give(
     app: App,
     topic: String,
