@@ -123,6 +123,25 @@ fn who_waits_for_work_is_woken_by_a_send() {
     });
 }
 
+/// What is given to nobody would be hidden from everybody until its visibility ends.
+#[test]
+fn who_left_is_given_nothing() {
+    on_every_store(&[], |server| {
+        let wish = json!({"topic": "t", "visibility_ms": 3_600_000, "wait_ms": 60_000});
+        for path in ["/v1/recv", "/v1/recv/stream"] {
+            let mut waiting = server.connect();
+            waiting.write(&Request::post(path, &wish).to_bytes());
+            server.eventually(|| server.metric("http_connections").filter(|connections| connections == "2"));
+            drop(waiting);
+            server.eventually(|| server.metric("http_connections").filter(|connections| connections == "1"));
+            server.sent("t", path);
+            let message = server.recv_one("t");
+            assert_eq!((text(&message, "idem_key"), &message["attempt"]), (path, &json!(1)));
+            server.ack(text(&message, "receipt")).ok();
+        }
+    });
+}
+
 /// Holds: MBX-C-1.
 #[test]
 fn a_stream_gives_lines_as_they_come_and_ends_when_nothing_does() {
