@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod deaf;
 mod demo;
+#[cfg(unix)]
 mod outside;
 mod rig;
 mod served;

@@ -4,6 +4,8 @@ mod http;
 mod rig;
 mod talk;
 
+// It looks into /proc.
+#[cfg(target_os = "linux")]
 mod amnesia;
 mod bounds;
 mod bytes;
