@@ -143,7 +143,7 @@ fn leases_are_brought_inside_30_to_120_seconds_and_the_answer_tells() {
     });
 }
 
-/// Holds: LDG-08, LDG-02.
+/// Holds: LDG-08.
 #[test]
 fn a_key_is_one_part_of_the_path_however_it_is_spelt() {
     on_every_store(&[], |server| {
@@ -197,7 +197,7 @@ fn blank_keys_are_refused_and_no_proof_is_asked_for() {
     });
 }
 
-/// Holds: LDG-06, LDG-11.
+/// Holds: LDG-06.
 #[test]
 fn processed_keys_and_leases_survive_a_crash() {
     let server = Server::start(Store::Embedded, &[]);

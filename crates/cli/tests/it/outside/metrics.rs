@@ -43,7 +43,7 @@ fn live(server: &Server) {
 }
 
 /// Replays R-T21.
-/// Holds: MBX-I-10, MBX-G-5, MBX-C-5.
+/// Holds: MBX-I-10.
 #[test]
 fn the_golden_names_are_there_each_once() {
     let set = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];

@@ -80,7 +80,6 @@ fn a_client_that_does_not_read_its_answer_is_cut() {
 }
 
 /// Those beyond the limit wait, and are served when somebody leaves.
-/// Holds: MBX-I-5.
 #[test]
 fn connections_beyond_the_limit_wait_for_their_turn() {
     on_every_store(&["http.connections_max=2"], |server| {

@@ -45,7 +45,6 @@ fn who_waits_for_messages_is_answered_when_the_server_stops() {
     });
 }
 
-/// Holds: MBX-I-1.
 #[test]
 fn requests_under_way_are_answered_and_sends_refused() {
     on_every_store(&PATIENT, |server| {
