@@ -39,6 +39,9 @@ use output::Output;
 use remote::Global;
 use trouble::{EXIT_CODES, Trouble};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A durable, idempotent inbox: it takes in each message once, and gets it handled.
 #[derive(Parser)]
 #[command(name = "oncebox", version)]

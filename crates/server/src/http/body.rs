@@ -25,6 +25,9 @@ const SMALL_BYTES: usize = 64 * 1024;
 /// The unit that room is counted in.
 const UNIT_BYTES: usize = 1024;
 
+/// What most answers fit in.
+const ANSWER_BYTES: usize = 256;
+
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -184,7 +187,17 @@ pub(super) fn answer(value: &impl Serialize) -> Result<Response, Refusal> {
 
 /// Answers with JSON and a status.
 pub(super) fn answer_as(status: StatusCode, value: &impl Serialize) -> Result<Response, Refusal> {
-    let json = serde_json::to_vec(value)
+    write(status, value, ANSWER_BYTES)
+}
+
+/// Answers with JSON that takes so many bytes, about.
+pub(super) fn answer_large(value: &impl Serialize, bytes: usize) -> Result<Response, Refusal> {
+    write(StatusCode::OK, value, bytes + ANSWER_BYTES)
+}
+
+fn write(status: StatusCode, value: &impl Serialize, bytes: usize) -> Result<Response, Refusal> {
+    let mut json = Vec::with_capacity(bytes);
+    serde_json::to_writer(&mut json, value)
         .map_err(|_| Refusal::new(Code::Unavailable, "the answer could not be written"))?;
     let mut response = Response::new(Body::from(json));
     *response.status_mut() = status;

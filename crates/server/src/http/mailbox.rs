@@ -2,6 +2,7 @@
 
 mod binary;
 mod convert;
+mod outgoing;
 mod receive;
 mod send;
 mod settle;

@@ -17,7 +17,7 @@ use super::super::app::App;
 use super::super::body;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
-use super::{TAG, binary, convert, settle};
+use super::{TAG, binary, convert, outgoing, settle};
 
 /// Visibilities are not longer than this: half a day.
 pub(super) const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
@@ -43,14 +43,13 @@ pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Res
         return Err(Refusal::schema("as bytes, one message is given at a time: leave max_messages out"));
     }
     let (_, envelopes) = take(&app, Vec::new(), &wish).await?;
-    let mut envelopes = envelopes.into_iter().map(convert::envelope);
     if as_bytes {
-        return match envelopes.next() {
-            Some(envelope) => binary::answer(envelope),
+        return match envelopes.into_iter().next() {
+            Some(envelope) => binary::answer(convert::envelope(envelope)),
             None => Ok(StatusCode::NO_CONTENT.into_response()),
         };
     }
-    body::answer(&Received { messages: envelopes.collect() })
+    body::answer_large(&outgoing::Received::new(&envelopes), outgoing::bytes(&envelopes))
 }
 
 /// One round of a remote worker: settles what it is done with, then gives what is next, in one step.
@@ -66,9 +65,9 @@ pub(super) async fn work(State(app): State<App>, request: Request) -> Result<Res
     let (work, _room): (wire::mailbox::Work, _) =
         body::read_json(&app, &parts.headers, content, app.live().many()).await?;
     let plan = settle::Plan::new(&app, work.settle)?;
-    let (outcomes, envelopes) = take(&app, plan.settles.clone(), &work.recv).await?;
-    let results = plan.results(&app, outcomes);
-    body::answer(&Worked { results, messages: envelopes.into_iter().map(convert::envelope).collect() })
+    let (outcomes, envelopes) = take(&app, plan.settles, &work.recv).await?;
+    let results = settle::results(&app, plan.items, outcomes);
+    body::answer_large(&outgoing::Worked::new(&results, &envelopes), outgoing::bytes(&envelopes))
 }
 
 fn wants_bytes(headers: &HeaderMap) -> bool {

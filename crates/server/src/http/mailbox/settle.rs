@@ -84,16 +84,16 @@ pub(super) async fn settle(State(app): State<App>, request: Request) -> Result<R
         body::read_json(&app, &parts.headers, content, app.live().many()).await?;
     let plan = Plan::new(&app, batch.settle)?;
     let began = Instant::now();
-    let outcomes = app.live().mailbox.settle_all(plan.settles.clone()).await?;
+    let outcomes = app.live().mailbox.settle_all(plan.settles).await?;
     app.meters.ack.record(began.elapsed());
-    body::answer(&SettledBatch { results: plan.results(&app, outcomes) })
+    body::answer(&SettledBatch { results: results(&app, plan.items, outcomes) })
 }
 
 /// Deliveries to be settled, and those that cannot be.
 pub(super) struct Plan {
     pub(super) settles: Vec<Settle>,
     /// One per delivery: what is asked of it, or why it cannot be.
-    items: Vec<Result<Op, Refusal>>,
+    pub(super) items: Vec<Result<Op, Refusal>>,
 }
 
 impl Plan {
@@ -113,22 +113,20 @@ impl Plan {
         let items = items.collect();
         Ok(Self { settles, items })
     }
+}
 
-    pub(super) fn results(self, app: &App, outcomes: Vec<Outcome>) -> Vec<Settled> {
-        let mut outcomes = outcomes.into_iter();
-        let results = self.items.into_iter().map(|item| {
-            let settled = item.and_then(|op| {
-                let lost = Outcome::LeaseLost;
-                answer(app, outcomes.next().unwrap_or(lost), op)
-            });
-            settled.unwrap_or_else(|refusal| {
-                app.meters.refused(refusal.code);
-                let (code, message) = (Some(refusal.code), Some(refusal.message));
-                Settled { ok: false, code, message, visible_until: None }
-            })
-        });
-        results.collect()
-    }
+/// One answer per delivery, in order.
+pub(super) fn results(app: &App, items: Vec<Result<Op, Refusal>>, outcomes: Vec<Outcome>) -> Vec<Settled> {
+    let mut outcomes = outcomes.into_iter();
+    let results = items.into_iter().map(|item| {
+        let settled = item.and_then(|op| answer(app, outcomes.next().unwrap_or(Outcome::LeaseLost), op));
+        settled.unwrap_or_else(|refusal| {
+            app.meters.refused(refusal.code);
+            let (code, message) = (Some(refusal.code), Some(refusal.message));
+            Settled { ok: false, code, message, visible_until: None }
+        })
+    });
+    results.collect()
 }
 
 fn settle_of(app: &App, item: &SettleItem) -> Result<Settle, Refusal> {

@@ -21,7 +21,7 @@ use super::super::app::App;
 use super::super::body;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
-use super::{TAG, convert, receive};
+use super::{TAG, outgoing, receive};
 
 /// Pieces of the answer that wait to be written, at most: what is given out ahead of a slow reader is little.
 const PIECES_MAX: usize = 1;
@@ -75,8 +75,8 @@ async fn give(
     loop {
         if !envelopes.is_empty() {
             receive::delivered(&app, &topic, &envelopes);
-            let Ok(piece) = lines(std::mem::take(&mut envelopes)) else { return };
-            if sender.send_data(piece).await.is_err() {
+            let Ok(piece) = outgoing::lines(&std::mem::take(&mut envelopes)) else { return };
+            if sender.send_data(piece.into()).await.is_err() {
                 return;
             }
             until = Instant::now() + wait;
@@ -99,13 +99,4 @@ async fn give(
             }
         };
     }
-}
-
-fn lines(envelopes: Vec<Envelope>) -> Result<Bytes, serde_json::Error> {
-    let mut lines = Vec::new();
-    for envelope in envelopes {
-        serde_json::to_writer(&mut lines, &convert::envelope(envelope))?;
-        lines.push(b'\n');
-    }
-    Ok(lines.into())
 }
