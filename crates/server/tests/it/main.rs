@@ -3,4 +3,8 @@
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod fuzzed;
+#[cfg(test)]
 mod openapi;
+#[cfg(test)]
+mod rig;
