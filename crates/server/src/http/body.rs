@@ -165,7 +165,7 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     Ok((json::parse(&bytes)?, permit))
 }
 
-/// The same, where no body at all means the default.
+/// The same, where no body at all, or `null`, means the default.
 pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
     app: &App,
     headers: &HeaderMap,
@@ -177,7 +177,8 @@ pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
         return Ok(T::default());
     }
     expect_json(headers)?;
-    json::parse(&bytes)
+    let parsed: Option<T> = json::parse(&bytes)?;
+    Ok(parsed.unwrap_or_default())
 }
 
 /// Answers with JSON.

@@ -38,3 +38,14 @@ async fn a_wrong_method_is_answered_with_the_right_ones() {
         assert!(answer.contains(&format!("\r\nallow: {allowed}\r\n")), "{answer}");
     }
 }
+
+/// The document says that the reason of a nack may be left out as a whole, in either way.
+#[tokio::test]
+async fn a_nack_needs_no_body() {
+    let server = start().await;
+    for body in ["", "null", "{}"] {
+        let path = "/v1/nack/01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        let answer = ask(&server, "POST", path, body).await;
+        assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("E_LEASE_LOST"), "{body}: {answer}");
+    }
+}
