@@ -59,12 +59,15 @@ mod schema {
 
     use super::Base64;
 
+    /// The last digit before the padding has no bits to spare: one text per content.
+    const PATTERN: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+
     impl PartialSchema for Base64 {
         fn schema() -> RefOr<Schema> {
             let object: Object = ObjectBuilder::new()
                 .schema_type(SchemaType::new(Type::String))
                 .content_encoding("base64")
-                .pattern(Some("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"))
+                .pattern(Some(PATTERN))
                 .description(Some("Bytes in base64: the standard alphabet, padded."))
                 .build();
             RefOr::T(Schema::Object(object))
@@ -87,5 +90,6 @@ mod tests {
         assert_eq!(format!("{bytes:?}"), "4 bytes");
         let error = serde_json::from_str::<Base64>(r#""A P""#).unwrap_err().to_string();
         assert!(error.starts_with("is not base64"), "{error}");
+        serde_json::from_str::<Base64>(r#""AB==""#).unwrap_err();
     }
 }

@@ -21,6 +21,7 @@ pub struct Send {
     pub payload_b64: Base64,
     /// `b3:` and 64 hex digits; checked if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^b3:[0-9A-Fa-f]{64}$"))]
     pub payload_hash: Option<String>,
     /// Names and values beside the payload: up to 64, of 16 KiB together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

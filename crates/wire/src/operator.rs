@@ -92,11 +92,11 @@ pub struct List {
     pub reason: Option<Reason>,
     /// Of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
     /// From this source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub source: Option<String>,
     /// The oldest first, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,7 +123,7 @@ pub struct ListDead {
     pub reason: Option<Reason>,
     /// Of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
     /// So many at most: 1 to 1,000, 100 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,10 +157,10 @@ pub struct ByKey {
     pub namespace: Option<Namespace>,
     /// Its source; in the mailbox, its topic; in the ledger, not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub source: Option<String>,
     /// Its id; in the mailbox, its idempotency key; in the ledger, its key.
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub id: String,
     /// With its payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,7 +284,7 @@ pub struct Reprocess {
     pub ids: Vec<String>,
     /// Only of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
     /// Only Dead for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -318,11 +318,11 @@ pub struct Sweep {
     pub reason: Option<Reason>,
     /// Only of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
     /// Only from this source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub source: Option<String>,
     /// So many at most: 10,000 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -365,7 +365,7 @@ pub struct Count {
     pub namespace: Option<Namespace>,
     /// Of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
 }
 

@@ -41,7 +41,7 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     path = "/v1/dlq/{msg_id}",
     operation_id = "show_dead_letter",
     tag = TAG,
-    params(("msg_id" = String, Path, description = "A ULID or a UUID."), Show),
+    params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), Show),
     responses((status = 200, description = "The dead letter.", body = Message), Refusals),
 )]
 async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, Refusal> {

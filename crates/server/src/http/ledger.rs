@@ -124,7 +124,7 @@ async fn release(State(app): State<App>, request: Request) -> Result<Response, R
     path = "/v1/inbox/{key}",
     operation_id = "get_key",
     tag = TAG,
-    params(("key" = String, Path, description = "The key, percent-encoded as a whole.")),
+    params(("key" = String, Path, description = "The key, percent-encoded as a whole.", min_length = 1, max_length = 1024, pattern = r"^[^\x00]*\S[^\x00]*$")),
     responses((status = 200, description = "What is known.", body = Entry), Refusals),
 )]
 async fn get(State(app): State<App>, Path(key): Path<String>) -> Result<Response, Refusal> {

@@ -77,7 +77,7 @@ pub(super) async fn page(app: &App, list: List) -> Result<Response, Refusal> {
     path = "/v1/messages/{id}",
     operation_id = "show_message",
     tag = TAG,
-    params(("id" = String, Path, description = "A ULID or a UUID."), Show),
+    params(("id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), Show),
     responses((status = 200, description = "The message.", body = Message), Refusals),
 )]
 async fn show(State(app): State<App>, Path(id): Path<String>, uri: Uri) -> Result<Response, Refusal> {

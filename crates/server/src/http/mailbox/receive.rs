@@ -32,7 +32,11 @@ const PIECE: Duration = Duration::from_secs(1);
     path = "/v1/recv",
     tag = TAG,
     request_body = Recv,
-    responses((status = 200, description = "What was ready; none is no error.", body = Received), Refusals),
+    responses(
+        (status = 200, description = "What was ready; none is no error.", content((Received = "application/json"), (Vec<u8> = "application/octet-stream"))),
+        (status = 204, description = "As bytes: nothing was ready."),
+        Refusals,
+    ),
 )]
 pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();

@@ -26,7 +26,7 @@ use super::{TAG, binary, convert};
     post,
     path = "/v1/send",
     tag = TAG,
-    params(("x-idempotency-mode" = inline(Option<IdempotencyMode>), Header, description = "`200-flag`, the usual way, or `409-conflict`: a duplicate is answered 409.", example = "200-flag")),
+    params(SendHeaders),
     request_body(content((wire::mailbox::Send = "application/json"))),
     responses((status = 200, description = "It is taken in, now or before.", body = wire::mailbox::Sent), Refusals),
 )]
@@ -150,6 +150,17 @@ fn answers_409(headers: &HeaderMap) -> Result<bool, Refusal> {
         Some(_) => Err(Refusal::schema("X-Idempotency-Mode is neither `200-flag` nor `409-conflict`")
             .with_status(StatusCode::BAD_REQUEST)),
     }
+}
+
+/// The headers, as the document says them.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "headers are read as text")]
+struct SendHeaders {
+    /// `200-flag`, the usual way, or `409-conflict`: a duplicate is answered 409.
+    // An `Option` here would be described as one that may say `null`.
+    #[param(inline, required = false, rename = "x-idempotency-mode", example = "200-flag")]
+    idempotency_mode: IdempotencyMode,
 }
 
 /// How a duplicate is answered, as the document says it.
