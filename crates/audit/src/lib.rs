@@ -11,6 +11,7 @@ pub mod line;
 pub mod powercut;
 mod random;
 mod rig;
+pub mod server;
 mod standing;
 mod world;
 
