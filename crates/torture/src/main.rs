@@ -1,5 +1,5 @@
-//! The process under test of the kill and power-cut campaigns, and the campaigns themselves. `cargo xtask kill` and
-//! `cargo xtask powercut` run it.
+//! The process under test of the kill and power-cut campaigns, and the campaigns themselves. `cargo xtask kill`,
+//! `cargo xtask kill-server` and `cargo xtask powercut` run it.
 
 mod arguments;
 mod caller;
@@ -8,6 +8,7 @@ mod held;
 mod listing;
 mod load;
 mod say;
+mod server;
 
 use std::env;
 use std::path::PathBuf;
@@ -40,6 +41,18 @@ fn run(mode: Mode) -> Result<(), Failure> {
         Mode::Kill { cycles, seed } => {
             let (program, directory) = (env::current_exe()?, scratch("kill"));
             let closing = kill::run(&kill::Campaign { program, directory, cycles, seed })?;
+            println!("{closing}");
+            Ok(())
+        }
+        Mode::KillServer { rounds, seed, memory } => {
+            // Both are built into one folder.
+            let (program, directory) =
+                (env::current_exe()?.with_file_name("oncebox"), scratch("kill-server"));
+            let store =
+                if memory { "memory:".to_owned() } else { format!("embedded:{}", directory.display()) };
+            let closing = server::run(&server::Campaign { program, store, rounds, seed })
+                .map_err(|failure| format!("{failure}\nthe store is left in {}", directory.display()))?;
+            let _ = std::fs::remove_dir_all(&directory);
             println!("{closing}");
             Ok(())
         }
