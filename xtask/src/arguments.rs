@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, and how it is spelled.
 
+use crate::api_fuzz::ApiFuzz;
 use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, Kind, SIM};
 use crate::torture::Torture;
 
@@ -17,11 +18,23 @@ usage: cargo xtask <command>
   crash --points N [--seed S]        crashes the embedded store at N moments, and damages N journals
   sim --seeds N [--seed S]           runs the library in N simulated worlds and audits each
   kill --cycles N [--seed S]         kills a process with an embedded store N times and audits what is left
+  kill-server [--rounds N] [--seed S]
+                                     kills a server under load N times (25) and judges it by its answers
+  api-fuzz [--requests N] [--seed S]
+                                     sends a server N requests (5000) that schemathesis makes from its description
   powercut --cuts N [--seed S]       cuts the power under an embedded store N times; needs root and loop devices";
+
+/// How often a server is killed, if nobody says.
+const ROUNDS_DEFAULT: u64 = 25;
+/// How many requests a server is sent, if nobody says.
+const REQUESTS_DEFAULT: u64 = 5_000;
+/// The seed of the requests, if nobody says.
+const SEED_DEFAULT: u64 = 1;
 
 /// A command line that makes sense.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
+    ApiFuzz(ApiFuzz),
     Campaign(Campaign),
     Ci,
     Guards(String),
@@ -48,6 +61,8 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
         ["sim", options @ ..] => campaign(&SIM, options),
         ["kill", options @ ..] => torture("kill", "--cycles", options),
+        ["kill-server", options @ ..] => kill_server(options),
+        ["api-fuzz", options @ ..] => api_fuzz(options),
         ["powercut", options @ ..] => torture("powercut", "--cuts", options),
         [name @ ("ci" | "guards" | "spec" | "test" | "tidy"), rest @ ..] => {
             Err(format!("`{name}` does not take `{}`", rest.join(" ")))
@@ -66,9 +81,32 @@ fn torture(name: &'static str, unit: &'static str, options: &[&str]) -> Result<C
     Ok(Command::Torture(Torture { name, unit, count, seed }))
 }
 
+fn kill_server(options: &[&str]) -> Result<Command, String> {
+    let (name, unit) = ("kill-server", "--rounds");
+    let (count, seed) = counted_or(name, unit, options, Some(ROUNDS_DEFAULT))?;
+    Ok(Command::Torture(Torture { name, unit, count, seed }))
+}
+
+fn api_fuzz(options: &[&str]) -> Result<Command, String> {
+    let (requests, seed) = counted_or("api-fuzz", "--requests", options, Some(REQUESTS_DEFAULT))?;
+    let number = |seed: String| seed.parse().map_err(|_| "`--seed` of `api-fuzz` needs a whole number");
+    let seed = seed.map_or(Ok(SEED_DEFAULT), number)?;
+    Ok(Command::ApiFuzz(ApiFuzz { requests, seed }))
+}
+
 /// How often, and from which seed.
 fn counted(name: &str, unit: &str, options: &[&str]) -> Result<(u64, Option<String>), String> {
-    let (mut count, mut seed) = (None, None);
+    counted_or(name, unit, options, None)
+}
+
+/// The same; there may be a default.
+fn counted_or(
+    name: &str,
+    unit: &str,
+    options: &[&str],
+    default: Option<u64>,
+) -> Result<(u64, Option<String>), String> {
+    let (mut count, mut seed) = (default, None);
     for option in options.chunks(2) {
         match *option {
             [given, value] if given == unit => count = value.parse::<u64>().ok().filter(|count| *count > 0),
@@ -119,6 +157,17 @@ mod tests {
         assert_eq!(parsed("kill --cycles 9"), torture("kill", "--cycles", 9));
         assert_eq!(parsed("powercut --cuts 9"), torture("powercut", "--cuts", 9));
         parsed("kill --cuts 9").unwrap_err();
+        assert_eq!(parsed("kill-server --rounds 9"), torture("kill-server", "--rounds", 9));
+        assert_eq!(parsed("kill-server"), torture("kill-server", "--rounds", ROUNDS_DEFAULT));
+        parsed("kill-server --rounds none").unwrap_err();
+    }
+
+    #[test]
+    fn a_server_is_fuzzed_from_a_seed() {
+        let fuzz = |requests, seed| Ok(Command::ApiFuzz(ApiFuzz { requests, seed }));
+        assert_eq!(parsed("api-fuzz"), fuzz(REQUESTS_DEFAULT, SEED_DEFAULT));
+        assert_eq!(parsed("api-fuzz --requests 9 --seed 7"), fuzz(9, 7));
+        parsed("api-fuzz --seed seven").unwrap_err();
     }
 
     #[test]

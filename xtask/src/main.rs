@@ -1,5 +1,6 @@
 //! The project's own commands, run as `cargo xtask <command>`: arguments in, exit code out.
 
+mod api_fuzz;
 mod arguments;
 mod campaign;
 mod cargo;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<String> {
     let workspace = Workspace::locate()?;
     match command {
+        Command::ApiFuzz(fuzz) => api_fuzz::run(&workspace, &fuzz),
         Command::Campaign(campaign) => campaign::run(&workspace, &campaign),
         Command::Ci => ci::run(&workspace),
         Command::Guards(part) => guards::run(&workspace, &part),

@@ -1,4 +1,5 @@
-//! `cargo xtask kill` and `cargo xtask powercut`: the campaigns of `crates/torture`, built for speed.
+//! `cargo xtask kill`, `cargo xtask powercut` and `cargo xtask kill-server`: the campaigns of `crates/torture`, the first
+//! two built for speed.
 
 use crate::cargo::Call;
 use crate::failure::Result;
@@ -14,10 +15,18 @@ pub(crate) struct Torture {
 }
 
 const ARGUMENTS: [&str; 6] = ["run", "--release", "-q", "-p", "oncebox-torture", "--"];
+/// A server is not hurried: it runs with its assertions.
+const WITH_ASSERTIONS: [&str; 5] = ["run", "-q", "-p", "oncebox-torture", "--"];
+/// The server, which the campaign expects beside itself.
+const SERVER: [&str; 4] = ["build", "-q", "-p", "oncebox-cli"];
 
 pub(crate) fn run(workspace: &Workspace, torture: &Torture) -> Result<String> {
     let count = torture.count.to_string();
     let mut arguments = ARGUMENTS.to_vec();
+    if torture.name == "kill-server" {
+        Call { environment: &[], arguments: &SERVER }.run(workspace)?;
+        arguments = WITH_ASSERTIONS.to_vec();
+    }
     arguments.extend([torture.name, torture.unit, &count]);
     if let Some(seed) = &torture.seed {
         arguments.extend(["--seed", seed]);

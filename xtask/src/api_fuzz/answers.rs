@@ -1,0 +1,72 @@
+//! What the operations answered: counted by the hooks, summed here.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use crate::failure::{Failure, Result};
+
+/// How often each operation answered each status.
+#[derive(Debug, Default)]
+pub(super) struct Answers(BTreeMap<String, BTreeMap<u16, u64>>);
+
+impl Answers {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).ok();
+        text.as_deref()
+            .and_then(Self::parse)
+            .ok_or_else(|| Failure::new("the hooks counted nothing: see what schemathesis says above"))
+    }
+
+    /// Lines of operation, status and count, with tabs between; the same one may come several times.
+    fn parse(text: &str) -> Option<Self> {
+        let mut answers = Self::default();
+        for line in text.lines() {
+            let [operation, status, count] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
+            let statuses = answers.0.entry(operation.to_owned()).or_default();
+            *statuses.entry(status.parse().ok()?).or_default() += count.parse::<u64>().ok()?;
+        }
+        Some(answers)
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.0.values().flat_map(BTreeMap::values).sum()
+    }
+
+    pub(super) fn operations(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The operations that never did what they are for.
+    pub(super) fn without_success(&self) -> Vec<&str> {
+        let shallow = self.0.iter().filter(|(_, statuses)| !statuses.contains_key(&200));
+        shallow.map(|(operation, _)| operation.as_str()).collect()
+    }
+
+    pub(super) fn table(&self) -> String {
+        let mut table = String::new();
+        for (operation, statuses) in &self.0 {
+            let _ = write!(table, "  {operation:32}");
+            for (status, count) in statuses {
+                let _ = write!(table, "  {status}: {count}");
+            }
+            table.push('\n');
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Answers;
+
+    #[test]
+    fn rounds_are_summed_and_shallow_operations_named() {
+        let answers = Answers::parse("GET /a\t200\t2\nGET /b\t400\t3\nGET /a\t200\t1\n").unwrap();
+        assert_eq!((answers.requests(), answers.operations()), (6, 2));
+        assert_eq!(answers.without_success(), ["GET /b"]);
+        assert!(answers.table().contains("200: 3"));
+        assert!(Answers::parse("nonsense").is_none());
+    }
+}
