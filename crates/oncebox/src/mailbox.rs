@@ -7,6 +7,7 @@ mod parcel;
 mod receive;
 mod settings;
 mod settle;
+mod turns;
 
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use tracing::warn;
 
 use crate::operator::Operator;
 use crate::shared::Shared;
+
+use turns::Turns;
 
 pub use crate::lease_token::LeaseToken;
 pub use envelope::Envelope;
@@ -51,6 +54,8 @@ pub use settle::{Outcome, Settle};
 pub struct Mailbox {
     shared: Arc<Shared>,
     settings: Arc<MailboxSettings>,
+    /// Of those who wait for messages.
+    turns: Arc<Turns>,
 }
 
 /// What a sender gets for a parcel.
@@ -85,7 +90,7 @@ pub enum Sent {
 impl Mailbox {
     pub(crate) fn new(shared: Arc<Shared>, settings: MailboxSettings) -> Result<Self, Error> {
         settings.check()?;
-        Ok(Self { shared, settings: Arc::new(settings) })
+        Ok(Self { shared, settings: Arc::new(settings), turns: Arc::default() })
     }
 
     /// What it is set to.

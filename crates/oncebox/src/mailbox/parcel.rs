@@ -131,7 +131,7 @@ mod tests {
 
     use super::shard;
 
-    /// Holds: MBX-P-6.
+    /// Holds: MBX-P-1, MBX-P-6.
     #[test]
     fn a_shard_is_stable_and_partitions_spread_a_topic() {
         assert_eq!(shard("orders", None, 8), shard("orders", None, 8));

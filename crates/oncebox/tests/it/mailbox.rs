@@ -279,6 +279,38 @@ fn a_receiver_waits_for_what_is_sent() {
     });
 }
 
+/// Many wait for one topic: each message is given to one of them, whether they come one by one or in a bunch, and also when
+/// some who waited have left.
+#[test]
+fn everybody_who_waits_gets_a_message() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let wait = || {
+            let mailbox = mailbox.clone();
+            let wish = Receive::new("t").messages(1).wait(Duration::from_secs(3_600));
+            tokio::spawn(async move { mailbox.receive(wish).await.unwrap().remove(0).idem_key })
+        };
+        let leaving: Vec<_> = (0..3).map(|_| wait()).collect();
+        let waiting: Vec<_> = (0..8).map(|_| wait()).collect();
+        // Let all of them get as far as they can.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        leaving.iter().for_each(tokio::task::JoinHandle::abort);
+        for one_by_one in ["0", "1", "2"] {
+            send(&mailbox, one_by_one).await;
+        }
+        let bunch = (3..8).map(|number| Parcel::new("t", number.to_string()).bytes("x"));
+        mailbox.send_all(bunch).await.unwrap();
+        let mut received = Vec::new();
+        for receiver in waiting {
+            received.push(receiver.await.unwrap());
+        }
+        received.sort();
+        assert_eq!(received, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    });
+}
+
 /// A store whose disk flips a bit of what is delivered.
 struct Flipping {
     store: Arc<dyn Store>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -25,6 +25,9 @@ const SMALL_BYTES: usize = 64 * 1024;
 /// The unit that room is counted in.
 const UNIT_BYTES: usize = 1024;
 
+/// What is refused is taken in up to this size, and for this long.
+const DISCARD_BYTES_MAX: usize = 32 * 1024 * 1024;
+const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
 /// What most answers fit in.
 const ANSWER_BYTES: usize = 256;
 
@@ -74,16 +77,19 @@ impl Room {
             headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         let expected = announced.unwrap_or(limit.bytes_max);
         if expected > limit.bytes_max {
-            return Err(limit.exceeded());
+            return Err(discard(headers, body, limit.exceeded()).await);
         }
-        let permit = self.reserve(expected)?;
+        let permit = match self.reserve(expected) {
+            Ok(permit) => permit,
+            Err(refusal) => return Err(discard(headers, body, refusal).await),
+        };
         let until = Instant::now() + limit.within;
         let mut body = body;
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while let Some(data) = next(&mut body, until).await? {
             if first.len() + rest.len() + data.len() > limit.bytes_max {
-                return Err(limit.exceeded());
+                return Err(discard(headers, body, limit.exceeded()).await);
             }
             // Most bodies come in one piece, and need not be copied.
             if first.is_empty() && rest.is_empty() {
@@ -112,6 +118,24 @@ impl Room {
             )
         })
     }
+}
+
+/// Takes in what a client sends that will be refused, as far as that is little: one that is cut off while it writes would not
+/// see why. One that asks first, by `Expect: 100-continue`, has not begun.
+pub(super) async fn discard(headers: &HeaderMap, mut body: Body, refusal: Refusal) -> Refusal {
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if headers.contains_key(EXPECT) || announced.is_some_and(|bytes| bytes > DISCARD_BYTES_MAX) {
+        return refusal;
+    }
+    let until = Instant::now() + DISCARD_TIME_MAX;
+    let mut discarded = 0;
+    while discarded <= DISCARD_BYTES_MAX
+        && let Ok(Some(data)) = next(&mut body, until).await
+    {
+        discarded += data.len();
+    }
+    refusal
 }
 
 /// The next piece of a body that has data; none at its end.
@@ -160,7 +184,9 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     body: Body,
     limit: Limit,
 ) -> Result<(T, Permit), Refusal> {
-    expect_json(headers)?;
+    if let Err(refusal) = expect_json(headers) {
+        return Err(discard(headers, body, refusal).await);
+    }
     let (bytes, permit) = app.room.read(headers, body, limit).await?;
     Ok((json::parse(&bytes)?, permit))
 }

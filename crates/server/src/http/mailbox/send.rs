@@ -37,7 +37,10 @@ pub(super) async fn send(
 ) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let answer_409 = answers_409(&parts.headers)?;
-    let kind = body::kind(&parts.headers)?;
+    let kind = match body::kind(&parts.headers) {
+        Ok(kind) => kind,
+        Err(refusal) => return Err(body::discard(&parts.headers, content, refusal).await),
+    };
     let live = app.live();
     let (bytes, _room) = app.room.read(&parts.headers, content, live.one()).await?;
     let message = match kind {
