@@ -7,6 +7,7 @@ mod cargo;
 mod ci;
 mod failure;
 mod guards;
+mod programs;
 mod spec;
 mod test;
 mod text;

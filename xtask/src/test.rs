@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
+use crate::programs;
 use crate::workspace::Workspace;
 
 /// Without target flags cargo tests libraries, binaries and integration tests, builds the examples, and then
@@ -21,6 +22,7 @@ pub(crate) struct Totals {
 }
 
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
+    programs::provide()?;
     totals(workspace, &CALL).map(|totals| totals.to_string())
 }
 
