@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// As many as any load leaves behind. The usual limits of the mailbox are those of a queue, not of a benchmark.
 const ROOM: [&str; 2] = ["mailbox.shard_capacity=10000000", "mailbox.global_in_flight=10000000"];
 
+/// The same for the store: what is finished is remembered for ten minutes, and at full load that is more than its usual bounds.
+const BOUNDS: &str = "messages_max=10000000&keys_max=50000000&live_bytes_max=17179869184";
+
 /// A peer that runs until this is dropped.
 pub(super) struct Server {
     pub(super) peer: Peer,
@@ -134,7 +137,7 @@ fn arguments(peer: Peer, port: u16, directory: &Path) -> Vec<String> {
     let words = match peer {
         Peer::Oncebox => {
             let room = ROOM.map(|setting| format!(" --set {setting}")).concat();
-            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}{room}")
+            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}?{BOUNDS}{room}")
         }
         Peer::Bare => format!("bare {port}"),
         Peer::Beanstalkd => format!("-l 127.0.0.1 -p {port} -b {directory} -f 0"),
