@@ -6,10 +6,10 @@ use super::rig::on_every_store;
 
 const README: &str = include_str!("../../../../../README.md");
 
-/// The blocks of shell that call `curl`.
+/// The blocks of shell that call the server.
 fn blocks() -> Vec<&'static str> {
     let blocks = README.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.filter(|block| block.contains("curl")).collect()
+    blocks.filter(|block| block.contains("localhost:7420")).collect()
 }
 
 #[test]
