@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use oncebox_core::{
-    Backoff, Error, Extended, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt,
+    Backoff, Error, Extended, Kind, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt,
     Timestamp, Verdict,
 };
 use tracing::debug;
@@ -112,7 +112,11 @@ impl Mailbox {
     ) -> Result<(Vec<Outcome>, Vec<Envelope>), Error> {
         let steps = self.steps(settles).await?;
         let extended = self.extend_first(&steps).await?;
-        let (settled, envelopes) = self.settle_and_receive(&settlements(&steps), wish).await?;
+        let (settled, envelopes) = match self.settle_and_receive(&settlements(&steps), wish).await {
+            // What was extended must be answered: the next wish tells that too much is in flight.
+            Err(error) if !extended.is_empty() && error.kind() == Kind::Saturated => (Vec::new(), Vec::new()),
+            taken => taken?,
+        };
         Ok((self.outcomes(steps, settled, extended), envelopes))
     }
 

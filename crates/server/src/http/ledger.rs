@@ -5,7 +5,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
-use axum::http::StatusCode;
 use axum::response::Response;
 use oncebox::Timestamp;
 use oncebox::ledger::{self, LeaseToken, Released};
@@ -140,8 +139,7 @@ async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {
         _ => Status::Unknown,
     };
     if status == Status::Unknown && app.live().config.ledger.unknown_key == UnknownKey::NotFound {
-        return Err(Refusal::new(Code::NotFound, "the key never came, or was forgotten")
-            .with_status(StatusCode::NOT_FOUND));
+        return Err(Refusal::new(Code::NotFound, "the key never came, or was forgotten"));
     }
     let moment = |at: Option<Timestamp>| at.map(|at| at.to_string());
     body::answer(&Entry {

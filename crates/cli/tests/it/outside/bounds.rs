@@ -114,6 +114,22 @@ fn too_much_in_flight_pushes_receivers_back() {
         saturated(&server.post("/v1/recv", &json!({"topic": "b"})));
         saturated(&server.post("/v1/recv", &json!({"topic": "b", "wait_ms": 1_000})));
         saturated(&server.post("/v1/recv/stream", &json!({"topic": "b"})));
+        // A round of work that settled something tells what became of it all the same.
+        let receipt = text(&held[0], "receipt");
+        let foreign = format!("{}f", &receipt[..receipt.len() - 1]);
+        for (item, ok) in [
+            (json!({"op": "extend", "delivery": receipt, "visibility_ms": 60_000}), true),
+            (json!({"op": "ack", "delivery": foreign}), false),
+        ] {
+            let worked = server
+                .post("/v1/work", &json!({"settle": [item], "recv": {"topic": "b", "wait_ms": 300}}))
+                .ok();
+            assert_eq!(
+                (&worked["results"][0]["ok"], &worked["messages"]),
+                (&json!(ok), &json!([])),
+                "{worked}"
+            );
+        }
         server.ack(text(&held[0], "receipt")).ok();
         assert_eq!(texts(&server.recv("b"), "idem_key"), ["3"]);
     });

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use oncebox::Kind;
 use oncebox::mailbox::{Envelope, Outcome, Receive, Settle};
 use oncebox_core::Uid;
 use oncebox_wire as wire;
@@ -22,7 +23,7 @@ use super::{TAG, binary, convert, outgoing, settle};
 /// Visibilities are not longer than this: half a day.
 pub(super) const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 /// Waits are cut into pieces of this length, so that a server that stops does not wait for its receivers.
-const PIECE: Duration = Duration::from_secs(1);
+pub(super) const PIECE: Duration = Duration::from_secs(1);
 
 /// Gives messages out: hidden from others until they are acknowledged or their visibility ends.
 ///
@@ -132,7 +133,11 @@ async fn take(
         if now >= until {
             break;
         }
-        envelopes = mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await?;
+        envelopes = match mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await {
+            // What was settled must be answered: the next wish tells that too much is in flight.
+            Err(error) if !outcomes.is_empty() && error.kind() == Kind::Saturated => break,
+            taken => taken?,
+        };
     }
     delivered(app, &recv.topic, &envelopes);
     Ok((outcomes, envelopes))

@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use oncebox::mailbox::Parcel;
 use oncebox_wire as wire;
@@ -150,8 +150,7 @@ fn answers_409(headers: &HeaderMap) -> Result<bool, Refusal> {
     match headers.get(header::IDEMPOTENCY_MODE).map(|mode| mode.to_str().unwrap_or_default()) {
         None | Some(header::FLAG_200) => Ok(false),
         Some(header::CONFLICT_409) => Ok(true),
-        Some(_) => Err(Refusal::schema("X-Idempotency-Mode is neither `200-flag` nor `409-conflict`")
-            .with_status(StatusCode::BAD_REQUEST)),
+        Some(_) => Err(Refusal::schema("X-Idempotency-Mode is neither `200-flag` nor `409-conflict`")),
     }
 }
 

@@ -21,12 +21,11 @@ use super::super::app::App;
 use super::super::body;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
+use super::receive::PIECE;
 use super::{TAG, outgoing, receive};
 
 /// Pieces of the answer that wait to be written, at most: what is given out ahead of a slow reader is little.
 const PIECES_MAX: usize = 1;
-/// Waits are cut into pieces of this length, so that a server that stops does not wait for its receivers.
-const PIECE: Duration = Duration::from_secs(1);
 
 /// Gives messages out as a stream, one JSON object per line. It goes on until nothing came for `wait_ms`, or the receiver
 /// leaves. Deliveries are settled by the other calls.
