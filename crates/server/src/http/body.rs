@@ -214,20 +214,17 @@ pub(super) fn answer(value: &impl Serialize) -> Result<Response, Refusal> {
 
 /// Answers with JSON and a status.
 pub(super) fn answer_as(status: StatusCode, value: &impl Serialize) -> Result<Response, Refusal> {
-    write(status, value, ANSWER_BYTES)
-}
-
-/// Answers with JSON that takes so many bytes, about.
-pub(super) fn answer_large(value: &impl Serialize, bytes: usize) -> Result<Response, Refusal> {
-    write(StatusCode::OK, value, bytes + ANSWER_BYTES)
-}
-
-fn write(status: StatusCode, value: &impl Serialize, bytes: usize) -> Result<Response, Refusal> {
-    let mut json = Vec::with_capacity(bytes);
-    serde_json::to_writer(&mut json, value)
-        .map_err(|_| Refusal::new(Code::Unavailable, "the answer could not be written"))?;
-    let mut response = Response::new(Body::from(json));
+    let mut json = Vec::with_capacity(ANSWER_BYTES);
+    let written = serde_json::to_writer(&mut json, value).map(|()| json);
+    let mut response = answer_written(written.map_err(Into::into))?;
     *response.status_mut() = status;
+    Ok(response)
+}
+
+/// Answers with JSON that is written already.
+pub(super) fn answer_written(json: std::io::Result<Vec<u8>>) -> Result<Response, Refusal> {
+    let json = json.map_err(|_| Refusal::new(Code::Unavailable, "the answer could not be written"))?;
+    let mut response = Response::new(Body::from(json));
     response.headers_mut().insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/json"));
     Ok(response)
 }

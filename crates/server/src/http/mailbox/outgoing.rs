@@ -1,99 +1,113 @@
-//! Envelopes on their way out, written without a copy of their parts: most of an answer is made of them.
+//! Envelopes on their way out. Most of an answer is made of them, so they are written straight into it: no copy of their
+//! parts, and no search for what must be escaped where nothing can be.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 
-use base64::display::Base64Display;
+use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use oncebox::mailbox::Envelope;
 use oncebox_wire::mailbox::Settled;
-use serde::ser::{SerializeStruct, Serializer};
-use serde::{Serialize, ser};
 
 /// The bytes that an envelope takes beside its payload and what its sender called it, about.
 const ENVELOPE_BYTES: usize = 640;
 
-/// An envelope as `oncebox_wire::mailbox::Envelope` shapes it.
-pub(super) struct Outgoing<'a>(&'a Envelope);
-
-/// As `oncebox_wire::mailbox::Received`.
-#[derive(Serialize)]
-pub(super) struct Received<'a> {
-    messages: Vec<Outgoing<'a>>,
+/// Writes envelopes as `oncebox_wire::mailbox::Received` shapes them.
+pub(super) fn received(envelopes: &[Envelope]) -> io::Result<Vec<u8>> {
+    let mut answer = Answer::for_envelopes(envelopes);
+    answer.0.extend_from_slice(b"{\"messages\":");
+    answer.list(envelopes)?;
+    answer.0.push(b'}');
+    Ok(answer.0)
 }
 
-/// As `oncebox_wire::mailbox::Worked`.
-#[derive(Serialize)]
-pub(super) struct Worked<'a> {
-    results: &'a [Settled],
-    messages: Vec<Outgoing<'a>>,
-}
-
-impl<'a> Received<'a> {
-    pub(super) fn new(envelopes: &'a [Envelope]) -> Self {
-        Self { messages: envelopes.iter().map(Outgoing).collect() }
-    }
-}
-
-impl<'a> Worked<'a> {
-    pub(super) fn new(results: &'a [Settled], envelopes: &'a [Envelope]) -> Self {
-        Self { results, messages: envelopes.iter().map(Outgoing).collect() }
-    }
+/// Writes outcomes and envelopes as `oncebox_wire::mailbox::Worked` shapes them.
+pub(super) fn worked(results: &[Settled], envelopes: &[Envelope]) -> io::Result<Vec<u8>> {
+    let mut answer = Answer::for_envelopes(envelopes);
+    answer.0.extend_from_slice(b"{\"results\":");
+    serde_json::to_writer(&mut answer.0, results)?;
+    answer.0.extend_from_slice(b",\"messages\":");
+    answer.list(envelopes)?;
+    answer.0.push(b'}');
+    Ok(answer.0)
 }
 
 /// Writes envelopes as lines.
-pub(super) fn lines(envelopes: &[Envelope]) -> Result<Vec<u8>, serde_json::Error> {
-    let mut lines = Vec::with_capacity(bytes(envelopes));
+pub(super) fn lines(envelopes: &[Envelope]) -> io::Result<Vec<u8>> {
+    let mut answer = Answer::for_envelopes(envelopes);
     for envelope in envelopes {
-        serde_json::to_writer(&mut lines, &Outgoing(envelope))?;
-        lines.push(b'\n');
+        answer.envelope(envelope)?;
+        answer.0.push(b'\n');
     }
-    Ok(lines)
+    Ok(answer.0)
 }
 
-/// How many bytes envelopes take, about.
-pub(super) fn bytes(envelopes: &[Envelope]) -> usize {
-    let one =
-        |envelope: &Envelope| envelope.payload.len() / 3 * 4 + envelope.attributes.bytes() + ENVELOPE_BYTES;
-    envelopes.iter().map(one).sum()
-}
+/// What is being written.
+struct Answer(Vec<u8>);
 
-/// Written as text.
-struct Shown<T>(T);
-
-impl<T: Display> Serialize for Shown<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
+impl Answer {
+    fn for_envelopes(envelopes: &[Envelope]) -> Self {
+        let one = |envelope: &Envelope| {
+            envelope.payload.len() / 3 * 4 + envelope.attributes.bytes() + ENVELOPE_BYTES
+        };
+        Self(Vec::with_capacity(ENVELOPE_BYTES + envelopes.iter().map(one).sum::<usize>()))
     }
-}
 
-/// Names and values.
-struct Pairs<'a>(&'a oncebox::Attributes);
-
-impl Serialize for Pairs<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter())
+    fn list(&mut self, envelopes: &[Envelope]) -> io::Result<()> {
+        self.0.push(b'[');
+        for (place, envelope) in envelopes.iter().enumerate() {
+            if place > 0 {
+                self.0.push(b',');
+            }
+            self.envelope(envelope)?;
+        }
+        self.0.push(b']');
+        Ok(())
     }
-}
 
-impl ser::Serialize for Outgoing<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(envelope) = self;
-        let mut fields = serializer.serialize_struct("Envelope", 14)?;
-        fields.serialize_field("msg_id", &Shown(envelope.msg_id))?;
-        fields.serialize_field("topic", &envelope.topic)?;
-        fields.serialize_field("ts", &Shown(envelope.ts))?;
-        fields.serialize_field("idem_key", &envelope.idem_key)?;
-        fields.serialize_field("payload_b64", &Shown(Base64Display::new(&envelope.payload, &STANDARD)))?;
-        fields.serialize_field("payload_hash", &Shown(envelope.payload_hash))?;
-        fields.serialize_field("attrs", &Pairs(&envelope.attributes))?;
-        fields.serialize_field("corr_id", &envelope.corr_id)?;
-        fields.serialize_field("shard", &envelope.shard)?;
-        fields.serialize_field("attempt", &envelope.attempt)?;
-        fields.serialize_field("hash_chain", &Shown(envelope.hash_chain))?;
-        fields.serialize_field("sig", &None::<()>)?;
-        fields.serialize_field("receipt", &Shown(envelope.receipt))?;
-        fields.serialize_field("visible_until", &Shown(envelope.visible_until))?;
-        fields.end()
+    /// As `oncebox_wire::mailbox::Envelope` shapes it.
+    fn envelope(&mut self, envelope: &Envelope) -> io::Result<()> {
+        self.plain("{\"msg_id\":", &envelope.msg_id)?;
+        self.text(",\"topic\":", &envelope.topic)?;
+        self.plain(",\"ts\":", &envelope.ts)?;
+        self.text(",\"idem_key\":", &envelope.idem_key)?;
+        self.bytes(",\"payload_b64\":", &envelope.payload)?;
+        self.plain(",\"payload_hash\":", &envelope.payload_hash)?;
+        self.0.extend_from_slice(b",\"attrs\":{");
+        for (place, (name, value)) in envelope.attributes.iter().enumerate() {
+            self.text(if place == 0 { "" } else { "," }, name)?;
+            self.text(":", value)?;
+        }
+        self.0.push(b'}');
+        self.text(",\"corr_id\":", &envelope.corr_id)?;
+        write!(self.0, ",\"shard\":{},\"attempt\":{}", envelope.shard, envelope.attempt)?;
+        self.plain(",\"hash_chain\":", &envelope.hash_chain)?;
+        self.0.extend_from_slice(b",\"sig\":null");
+        self.plain(",\"receipt\":", &envelope.receipt)?;
+        self.plain(",\"visible_until\":", &envelope.visible_until)?;
+        self.0.push(b'}');
+        Ok(())
+    }
+
+    /// What somebody else wrote.
+    fn text(&mut self, before: &str, text: &str) -> io::Result<()> {
+        self.0.extend_from_slice(before.as_bytes());
+        Ok(serde_json::to_writer(&mut self.0, text)?)
+    }
+
+    /// What we write ourselves: digits, letters, colons, never anything that JSON would have escaped.
+    fn plain(&mut self, before: &str, value: &impl Display) -> io::Result<()> {
+        write!(self.0, "{before}\"{value}\"")
+    }
+
+    fn bytes(&mut self, before: &str, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend_from_slice(before.as_bytes());
+        self.0.push(b'"');
+        let start = self.0.len();
+        self.0.resize(start + bytes.len().div_ceil(3) * 4, 0);
+        STANDARD.encode_slice(bytes, &mut self.0[start..]).map_err(io::Error::other)?;
+        self.0.push(b'"');
+        Ok(())
     }
 }
 
@@ -101,21 +115,34 @@ impl ser::Serialize for Outgoing<'_> {
 mod tests {
     use oncebox::Oncebox;
     use oncebox::mailbox::{MailboxSettings, Parcel, Receive};
+    use oncebox_wire::mailbox::{Received, Settled, Worked};
 
     use super::super::convert;
-    use super::{Outgoing, lines};
+    use super::{lines, received, worked};
 
     /// Both ways to write an envelope write the same.
     #[tokio::test]
     async fn an_envelope_travels_as_it_is_described() {
         let oncebox = Oncebox::open("memory:").await.unwrap();
         let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
-        let parcel =
-            Parcel::new("größe", "k\"1").bytes(vec![0, 255, 7]).attributes([("b", "2\n"), ("a", "1")]);
-        mailbox.send(parcel).await.unwrap();
-        let received = mailbox.receive(Receive::new("größe")).await.unwrap();
-        let described = serde_json::to_string(&convert::envelope(received[0].clone())).unwrap();
-        assert_eq!(serde_json::to_string(&Outgoing(&received[0])).unwrap(), described);
-        assert_eq!(lines(&received).unwrap(), format!("{described}\n").into_bytes());
+        for (key, bytes) in
+            [("k\"1", vec![0, 255, 7]), ("k2", vec![]), ("k3", vec![9; 400]), ("k\u{1}4", vec![1])]
+        {
+            let parcel = Parcel::new("größe", key).bytes(bytes).attributes([("b", "2\n"), ("a", "\\1")]);
+            mailbox.send(parcel).await.unwrap();
+        }
+        mailbox.send(Parcel::new("größe", "bare").bytes(vec![0; 2])).await.unwrap();
+        let envelopes = mailbox.receive(Receive::new("größe").messages(8)).await.unwrap();
+        assert_eq!(envelopes.len(), 5);
+        let described: Vec<_> = envelopes.iter().cloned().map(convert::envelope).collect();
+        let text = |value: String| value.into_bytes();
+        let one_by_one = described.iter().map(|one| serde_json::to_string(one).unwrap() + "\n");
+        assert_eq!(lines(&envelopes).unwrap(), text(one_by_one.collect()));
+        let whole = Received { messages: described.clone() };
+        assert_eq!(received(&envelopes).unwrap(), text(serde_json::to_string(&whole).unwrap()));
+        let results = vec![Settled { ok: true, ..Settled::default() }];
+        let whole = Worked { results: results.clone(), messages: described };
+        assert_eq!(worked(&results, &envelopes).unwrap(), text(serde_json::to_string(&whole).unwrap()));
+        assert_eq!(received(&[]).unwrap(), br#"{"messages":[]}"#);
     }
 }

@@ -54,7 +54,7 @@ pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Res
             None => Ok(StatusCode::NO_CONTENT.into_response()),
         };
     }
-    body::answer_large(&outgoing::Received::new(&envelopes), outgoing::bytes(&envelopes))
+    body::answer_written(outgoing::received(&envelopes))
 }
 
 /// One round of a remote worker: settles what it is done with, then gives what is next, in one step.
@@ -72,7 +72,7 @@ pub(super) async fn work(State(app): State<App>, request: Request) -> Result<Res
     let plan = settle::Plan::new(&app, work.settle)?;
     let (outcomes, envelopes) = take(&app, plan.settles, &work.recv).await?;
     let results = settle::results(&app, plan.items, outcomes);
-    body::answer_large(&outgoing::Worked::new(&results, &envelopes), outgoing::bytes(&envelopes))
+    body::answer_written(outgoing::worked(&results, &envelopes))
 }
 
 fn wants_bytes(headers: &HeaderMap) -> bool {

@@ -47,6 +47,8 @@ pub(super) async fn send(
         Kind::Json => json::parse(&bytes)?,
         Kind::Bytes => binary::message(&parts.headers, &bytes)?,
     };
+    // While it is held, the connection cannot use its buffer again.
+    drop(bytes);
     let topic = message.topic.clone();
     let parcel = convert::parcel(message, corr_id.as_str())?;
     refuse_while_stopping(&app)?;
