@@ -175,6 +175,11 @@ impl<P: PayloadHandle> Machine<P> {
         Number(self.number_next)
     }
 
+    /// Gives out no number below this from now on.
+    pub fn number_from(&mut self, floor: Number) {
+        self.number_next = self.number_next.max(floor.0);
+    }
+
     fn next_fence(&self) -> Fence {
         Fence::new(self.fence_next).expect("fences start at one")
     }

@@ -35,7 +35,7 @@ impl Clock for SystemClock {
 
 /// The wall clock; a moment before 1970 counts as 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-fn wall() -> Timestamp {
+pub fn wall() -> Timestamp {
     timestamp(SystemTime::now())
 }
 

@@ -1,0 +1,31 @@
+-- Takes in messages whose keys and uids are free; says which. What is not told was not touched.
+-- $1 the time (null: the server's), then one array per column. Waits at most 50 ms for somebody else's uncommitted key.
+-- Plan: no scan but of the arrays; per row one insert into message_pkey, message_key, message_number, message_lane.
+with clock as materialized (
+  select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now,
+         {schema}.next_ticket() * 16384 as ticket,
+         set_config('lock_timeout', '50', true) as lock_timeout
+), given as (
+  select * from unnest($2::uuid[], $3::smallint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::bytea[],
+                       $11::text[], $12::bigint[], $13::bigint[], $14::bytea[], $15::text[], $16::bytea[], $17::text[], $18::text[], $19::text[],
+                       $20::integer[], $21::bigint[], $22::bigint[], $23::smallint[], $24::boolean[]) with ordinality
+    as given (uid, namespace, key_hash, source, id, topic, shard, partition, payload,
+              attributes, due, expires, fingerprint, hash_name, hash, correlation, causation, tenant,
+              attempts_max, window_ms, keep_ms, divergence, keep_finished, place)
+), inserted as (
+  insert into {schema}.message as m
+    (uid, number, accepted_at, last_seen_at, due, expires, window_ms, keep_ms, attempts_max, shard, namespace, state, divergence,
+     shelf, shelf_at, keyed, keep_finished, ready, key_hash, source, id, topic, partition,
+     correlation, causation, tenant, hash_name, hash, fingerprint, attributes, payload)
+  select given.uid, clock.ticket + given.place, clock.now, clock.now, given.due, given.expires, given.window_ms, given.keep_ms,
+         given.attempts_max, given.shard, given.namespace, 1, given.divergence,
+         case when given.due > clock.now or given.expires is not null then 1 end,
+         case when given.due > clock.now then least(given.due, given.expires) else given.expires end,
+         true, given.keep_finished, coalesce(given.due <= clock.now, true), given.key_hash, given.source, given.id, given.topic, given.partition,
+         given.correlation, given.causation, given.tenant, given.hash_name, given.hash, given.fingerprint, given.attributes::jsonb, given.payload
+    from clock, given
+   order by given.namespace, given.key_hash
+  on conflict do nothing
+  returning m.uid
+)
+select clock.now, clock.ticket, inserted.uid from clock left join inserted on true

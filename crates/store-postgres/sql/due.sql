@@ -1,0 +1,13 @@
+-- Locks messages that time has something in store for: leases that have ended, and what waits on shelf 1. $1 the time (null: the server's), $2 at most.
+-- Who is locked is passed over: somebody else sees to it. Plan: lease_check and message_shelf, then message_pkey.
+with clock as materialized (
+  select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
+), due as (
+  (select l.uid from {schema}.lease l, clock where l.check_at <= clock.now order by l.check_at limit $2)
+  union
+  (select m.uid from {schema}.message m, clock where m.shelf = 1 and m.shelf_at <= clock.now order by m.shelf_at limit $2)
+)
+select {columns}
+  from {schema}.message m
+ where m.uid in (select uid from due)
+   for update of m skip locked

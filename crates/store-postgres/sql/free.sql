@@ -1,0 +1,8 @@
+-- Moves what need not be kept any longer from a bound shelf ($2) to its free one, by since when its retention counts. $1 the time, $3 at most.
+-- Plan: message_shelf, then message_pkey.
+update {schema}.message m
+   set shelf = $2 + 10, shelf_at = case when m.state = 0 then m.accepted_at else m.finished_at end
+ where m.uid in (
+   select b.uid from {schema}.message b
+    where b.shelf = $2 and b.shelf_at <= coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
+    order by b.shelf_at limit $3 for update skip locked)

@@ -1,0 +1,20 @@
+-- The lanes of namespace $2 after ($3 topic, $4 shard) that have something ready, $5 at most; and whether time has brought something. $1 the time.
+-- Plan: one probe of message_lane per lane, however many messages they hold; lease_check and message_shelf once.
+with recursive clock as materialized (
+  select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
+), lane as (
+  (select m.topic, m.shard from {schema}.message m
+    where m.namespace = $2 and (m.topic, m.shard) > ($3, $4) and m.ready order by m.topic, m.shard limit 1)
+  union all
+  select next.topic, next.shard
+    from lane
+   cross join lateral (
+     select m.topic, m.shard from {schema}.message m
+      where m.namespace = $2 and (m.topic, m.shard) > (lane.topic, lane.shard) and m.ready order by m.topic, m.shard limit 1) next
+), found as (
+  select topic, shard from lane limit $5
+)
+select exists (select from {schema}.lease, clock where check_at <= clock.now)
+         or exists (select from {schema}.message, clock where shelf = 1 and shelf_at <= clock.now) as pending,
+       found.topic, found.shard
+  from clock left join found on true

@@ -1,0 +1,11 @@
+-- Locks messages by uid ($1) and by key ($2 namespaces, $3 hashes).
+-- Plan: message_key once per key, message_pkey once per message.
+select {columns}
+  from {schema}.message m
+ where m.uid in (
+   select unnest($1::uuid[])
+   union all
+   select k.uid from unnest($2::smallint[], $3::uuid[]) as given (namespace, key_hash)
+     join {schema}.message k on k.namespace = given.namespace and k.key_hash = given.key_hash and k.keyed)
+ order by m.uid
+   for update of m

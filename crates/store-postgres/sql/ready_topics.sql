@@ -1,0 +1,16 @@
+-- Topics of namespace $2 after $3 that have something claimable, in byte order, $4 at most. $1 the time.
+-- Plan: one probe of message_lane per topic, and as many messages as are leased at its head.
+with recursive clock as materialized (
+  select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
+), topic as (
+  (select m.topic as name from {schema}.message m where m.namespace = $2 and m.topic > $3 and m.ready order by m.topic limit 1)
+  union all
+  select next.topic
+    from topic
+   cross join lateral (
+     select m.topic from {schema}.message m where m.namespace = $2 and m.topic > topic.name and m.ready order by m.topic limit 1) next
+)
+select topic.name
+  from topic, clock
+ where exists (select from {schema}.message m where m.namespace = $2 and m.topic = topic.name and {claimable})
+ limit $4

@@ -1,0 +1,101 @@
+-- Version 1 of the schema. `{schema}` is the schema's quoted name.
+-- Instants and durations are milliseconds; 9223372036854775807 stands for "never". Texts are compared byte by byte.
+
+create table {schema}.meta (
+  name  text collate "C" primary key,
+  value text collate "C" not null
+);
+
+-- One ticket per statement: a number, and likewise a fence, is ticket * 16384 + its place in the statement.
+create sequence {schema}.ticket as bigint;
+
+-- Lends the sequence to roles that may only read and write tables.
+create function {schema}.next_ticket() returns bigint
+  language sql volatile security definer set search_path = pg_catalog, pg_temp
+  as $$ select nextval('{schema}.ticket') $$;
+
+-- Every message and every key that is remembered.
+create table {schema}.message (
+  uid           uuid     not null,
+  number        bigint   not null,
+  accepted_at   bigint   not null,
+  last_seen_at  bigint   not null,
+  finished_at   bigint,
+  retry_at      bigint,                         -- of no meaning while it is leased
+  due           bigint,
+  expires       bigint,
+  window_ms     bigint   not null,
+  keep_ms       bigint,
+  shelf_at      bigint,
+  end_fence     bigint   not null default 0,    -- `end_…`: the newest lease that has ended
+  end_until     bigint,
+  end_limit     bigint,
+  end_retry_at  bigint,
+  attempts      integer  not null default 0,
+  deliveries    integer  not null default 0,    -- that have ended; a row in `lease` is one more
+  attempts_max  integer,
+  shard         integer,
+  namespace     smallint not null,              -- 0 inbox, 1 commands, 2 ledger, 3 mailbox
+  state         smallint not null,              -- 0 seen, 1 processing, 2 done, 3 dead
+  dead          smallint,                       -- 0 failed, 1 exhausted, 2 expired, 3 cancelled, 4 integrity, 5 unhandled, 6 undecodable
+  divergence    smallint not null,              -- 0 replace, 1 keep the first, 2 conflict
+  shelf         smallint,                       -- 1 waits for time; bound: 2 done, 3 dead, 4 dead letter, 5 seen; free: 13, 14, 15
+  end_kind      smallint,                       -- null lost, 0 ack, 1 abandon, 2 fail, 3 release
+  end_outcome   smallint,                       -- 0 done, 1 superseded, 2 retrying, 3 released, 4 dead
+  end_dead      smallint,
+  keyed         boolean  not null,              -- no later message has taken its key
+  keep_finished boolean  not null,
+  ready         boolean  not null,              -- processing, with content, due, and past its retry time; leased or not
+  superseded    boolean  not null default false, -- its content was replaced under the lease that it has now
+  end_superseded boolean not null default false,
+  key_hash      uuid     not null,              -- of namespace, source and id
+  end_owner     uuid,
+  end_request   uuid,
+  source        text collate "C" not null,
+  id            text collate "C" not null,
+  topic         text collate "C",               -- null: it has no content
+  partition     text collate "C",
+  end_partition text collate "C",
+  correlation   text collate "C",
+  causation     text collate "C",
+  tenant        text collate "C",
+  hash_name     text collate "C",
+  last_error    text collate "C",
+  hash          bytea,
+  fingerprint   bytea,
+  attributes    jsonb,
+  payload       bytea,
+  constraint message_pkey primary key (uid)
+) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
+
+-- Who has a key. An entry may outlive its hold.
+create unique index message_key on {schema}.message (namespace, key_hash) where keyed;
+-- Listings and counts.
+create index message_number on {schema}.message (namespace, state, number);
+-- Lanes: what is finished is not in it, however much that is.
+create index message_lane on {schema}.message (namespace, topic, shard, number) where ready;
+-- The rest of a lane: not due yet, or to be retried.
+create index message_waiting on {schema}.message (namespace, topic, shard) where state = 1 and not ready;
+-- Who is first in a partition.
+create index message_partition on {schema}.message (namespace, partition, number) where partition is not null and state = 1;
+-- What time changes next, and what upkeep forgets.
+create index message_shelf on {schema}.message (shelf, shelf_at) where shelf is not null;
+
+-- Who holds what. A row is a lease that nobody has ended yet; it is current before `until`.
+create table {schema}.lease (
+  uid        uuid     not null,
+  owner      uuid     not null,
+  request    uuid,
+  fence      bigint   not null,
+  until      bigint   not null,                 -- moved by heartbeats, so in no index
+  extend_max bigint   not null,
+  check_at   bigint   not null,                 -- not after `until`; upkeep moves it on
+  namespace  smallint not null,
+  in_flight  boolean  not null,                 -- on a message; else on a bare key
+  partition  text collate "C",                  -- busy while this row is there
+  constraint lease_pkey primary key (uid)
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+
+create index lease_check on {schema}.lease (check_at);
+create index lease_request on {schema}.lease (request, owner) where request is not null;
+create unique index lease_partition on {schema}.lease (namespace, partition) where partition is not null;

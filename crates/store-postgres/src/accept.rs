@@ -1,0 +1,260 @@
+//! Taking in: fresh keys with one statement, everything else at the desk.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use oncebox_core::{Accepted, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid};
+use sqlx::Row;
+use uuid::Uuid;
+
+use crate::codes::{DIVERGENCES, code, key_hash, millis, moment, namespace, stamp};
+use crate::desk::Wanted;
+use crate::fault;
+use crate::image::{attributes, small};
+use crate::sql::Statement;
+use crate::store::PostgresStore;
+
+/// One array per column, borrowed from the messages.
+#[derive(Default)]
+struct Columns<'a> {
+    uid: Vec<Uuid>,
+    namespace: Vec<i16>,
+    key_hash: Vec<Uuid>,
+    source: Vec<&'a str>,
+    id: Vec<&'a str>,
+    topic: Vec<&'a str>,
+    shard: Vec<i32>,
+    partition: Vec<Option<&'a str>>,
+    payload: Vec<&'a [u8]>,
+    attributes: Vec<Option<String>>,
+    due: Vec<Option<i64>>,
+    expires: Vec<Option<i64>>,
+    fingerprint: Vec<&'a [u8]>,
+    hash_name: Vec<Option<&'a str>>,
+    hash: Vec<Option<&'a [u8]>>,
+    correlation: Vec<Option<&'a str>>,
+    causation: Vec<Option<&'a str>>,
+    tenant: Vec<Option<&'a str>>,
+    attempts_max: Vec<Option<i32>>,
+    window_ms: Vec<i64>,
+    keep_ms: Vec<Option<i64>>,
+    divergence: Vec<i16>,
+    keep_finished: Vec<bool>,
+}
+
+/// What the statement took in.
+struct Inserted {
+    at: Timestamp,
+    ticket: i64,
+    uids: Vec<Uuid>,
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, message: &'a NewMessage, uid: Uid) {
+        let NewMessage { key, content, fingerprint, hash, trace, policy, .. } = message;
+        self.uid.push(Uuid::from_u128(uid.as_u128()));
+        self.namespace.push(namespace(key.namespace));
+        self.key_hash.push(key_hash(key));
+        self.source.push(key.source.as_str());
+        self.id.push(key.id.as_str());
+        self.topic.push(content.topic.as_str());
+        self.shard.push(i32::from(content.shard.0));
+        self.partition.push(content.partition.as_ref().map(|partition| partition.as_str()));
+        self.payload.push(content.payload.as_bytes());
+        self.attributes.push(attributes(&content.attributes));
+        self.due.push(content.due.map(stamp));
+        self.expires.push(content.expires.map(stamp));
+        self.fingerprint.push(fingerprint.as_bytes());
+        self.hash_name.push(hash.as_ref().map(|hash| hash.algorithm()));
+        self.hash.push(hash.as_ref().map(|hash| hash.as_bytes()));
+        self.correlation.push(trace.correlation());
+        self.causation.push(trace.causation());
+        self.tenant.push(trace.tenant());
+        self.attempts_max.push(policy.attempts_max.map(|max| small(max.get())));
+        self.window_ms.push(millis(policy.hold.window));
+        self.keep_ms.push(policy.hold.keep.map(millis));
+        self.divergence.push(code(&DIVERGENCES, policy.divergence));
+        self.keep_finished.push(policy.keep_finished);
+    }
+
+    async fn insert(
+        &self,
+        statement: &Statement,
+        now: Option<i64>,
+        connection: &mut sqlx::PgConnection,
+    ) -> Result<Inserted, sqlx::Error> {
+        let rows = statement
+            .query()
+            .bind(now)
+            .bind(&self.uid)
+            .bind(&self.namespace)
+            .bind(&self.key_hash)
+            .bind(&self.source)
+            .bind(&self.id)
+            .bind(&self.topic)
+            .bind(&self.shard)
+            .bind(&self.partition)
+            .bind(&self.payload)
+            .bind(&self.attributes)
+            .bind(&self.due)
+            .bind(&self.expires)
+            .bind(&self.fingerprint)
+            .bind(&self.hash_name)
+            .bind(&self.hash)
+            .bind(&self.correlation)
+            .bind(&self.causation)
+            .bind(&self.tenant)
+            .bind(&self.attempts_max)
+            .bind(&self.window_ms)
+            .bind(&self.keep_ms)
+            .bind(&self.divergence)
+            .bind(&self.keep_finished)
+            .fetch_all(connection)
+            .await?;
+        let mut inserted = Inserted { at: Timestamp::EPOCH, ticket: 0, uids: Vec::with_capacity(rows.len()) };
+        for row in rows {
+            (inserted.at, inserted.ticket) = (moment(row.try_get(0)?), row.try_get(1)?);
+            inserted.uids.extend(row.try_get::<Option<Uuid>, _>(2)?);
+        }
+        Ok(inserted)
+    }
+}
+
+impl PostgresStore {
+    pub(crate) async fn take_in(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        let mut outcomes = Vec::with_capacity(messages.len());
+        // What is new makes its lane fuller for those that come after it, so a run of items with room and a run without are
+        // decided one after the other.
+        while outcomes.len() < messages.len() {
+            let rest = &messages[outcomes.len()..];
+            let full = self.room.full(self, rest).await?;
+            let run = full.iter().take_while(|place| **place == full[0]).count();
+            if full[0] {
+                let places: Vec<_> = (0..run).collect();
+                outcomes.extend(self.consider(rest, &places, None, Room::Full).await?);
+            } else {
+                outcomes.extend(self.take_in_run(&rest[..run]).await?);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn take_in_run(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        let mut outcomes: Vec<Option<Accepted>> = vec![None; messages.len()];
+        let ticket = self.insert_fresh(messages, &mut outcomes).await?;
+        let rest: Vec<usize> = (0..messages.len()).filter(|place| outcomes[*place].is_none()).collect();
+        if !rest.is_empty() {
+            let considered = self.consider(messages, &rest, ticket, Room::Enough).await?;
+            for (place, outcome) in rest.into_iter().zip(considered) {
+                outcomes[place] = Some(outcome);
+            }
+        }
+        for (message, outcome) in messages.iter().zip(&outcomes) {
+            if let Some(Accepted::New { .. }) = outcome {
+                self.room.note(message);
+            }
+        }
+        Ok(outcomes.into_iter().map(|outcome| outcome.expect("every item is considered")).collect())
+    }
+
+    /// Takes in what is new with one statement; what is not stays without an outcome. Answers the ticket that the numbers of
+    /// this call come from.
+    async fn insert_fresh(
+        &self,
+        messages: &[NewMessage],
+        outcomes: &mut [Option<Accepted>],
+    ) -> Result<Option<i64>, Error> {
+        let mut columns = Columns::default();
+        let mut by_uid = HashMap::with_capacity(messages.len());
+        for (place, message) in messages.iter().enumerate() {
+            let uid = message.uid.unwrap_or_else(|| self.next_uid());
+            columns.push(message, uid);
+            // Of two with the same uid the first one is new, if any.
+            by_uid.entry(uid.as_u128()).or_insert(place);
+        }
+        let mut connection = self.connection().await?;
+        let inserted = columns.insert(&self.sql.accept, self.time(), &mut connection).await;
+        let inserted = match inserted {
+            Ok(inserted) => inserted,
+            // Somebody's transaction has one of the keys: the desk waits for it, and everybody else does not.
+            Err(error) if fault::is_locked(&error) || fault::is_collision(&error) => return Ok(None),
+            Err(error) => return Err(fault::told(error)),
+        };
+        for uid in inserted.uids {
+            let Some(place) = by_uid.get(&uid.as_u128()) else { continue };
+            let message = &messages[*place];
+            outcomes[*place] = Some(new(message, Uid::from_u128(uid.as_u128()), inserted.at));
+            self.note_ready(message, inserted.at);
+        }
+        Ok(Some(inserted.ticket))
+    }
+
+    /// Decides about some items of a call, in order. Their numbers come from the call's ticket, by their places in it.
+    async fn consider(
+        &self,
+        messages: &[NewMessage],
+        places: &[usize],
+        ticket: Option<i64>,
+        room: Room,
+    ) -> Result<Vec<Accepted>, Error> {
+        let mut wanted = Wanted::default();
+        for place in places {
+            wanted.add_key(&messages[*place].key);
+            if let Some(uid) = messages[*place].uid {
+                wanted.add_uid(uid);
+            }
+        }
+        let considered = self.sit(&wanted, |machine, turn| {
+            let decide = |place: &usize| {
+                let message = &messages[*place];
+                if room == Room::Full && is_free(machine, turn, message) {
+                    return Accepted::Saturated { retry_after: RETRY_AFTER };
+                }
+                if let Some(ticket) = ticket {
+                    let number = u64::try_from(ticket).unwrap_or_default() + *place as u64 + 1;
+                    machine.number_from(Number(number));
+                }
+                // Its lane has been looked at already; the machine knows only what lies before it.
+                machine.accept(turn, &NewMessage { lane_max: None, ..message.clone() })
+            };
+            places.iter().map(decide).collect::<Vec<_>>()
+        });
+        considered.await
+    }
+}
+
+/// Whether the lanes of items have room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    Full,
+}
+
+/// When to come again if a lane is full.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether neither its key nor its uid is known: then its lane decides.
+fn is_free(
+    machine: &mut oncebox_core::machine::Machine,
+    turn: &mut oncebox_core::machine::Turn<'_>,
+    message: &NewMessage,
+) -> bool {
+    let by_key = machine.get(turn, &Ref::Key(message.key.clone()));
+    let by_uid = message.uid.and_then(|uid| machine.get(turn, &Ref::Uid(uid)));
+    by_key.is_none() && by_uid.is_none()
+}
+
+fn new(message: &NewMessage, uid: Uid, at: Timestamp) -> Accepted {
+    let dedup_until = message.policy.hold.until(at, None);
+    let trace = message.trace.clone();
+    let receipt = Receipt { uid, accepted_at: at, dedup_until, state: State::Processing, trace };
+    Accepted::New { receipt, diverged: false }
+}
+
+/// A lane, whatever its namespace.
+pub(crate) type LaneOf = (Namespace, oncebox_core::Topic, i32);
+
+pub(crate) fn lane_of(message: &NewMessage) -> LaneOf {
+    let content = &message.content;
+    (message.key.namespace, content.topic.clone(), i32::from(content.shard.0))
+}

@@ -1,0 +1,59 @@
+//! What the database says, as our errors: never with what was bound to a statement.
+
+use oncebox_core::{Error, Kind};
+
+/// SQLSTATEs after which the same transaction may work: a deadlock, and a serialization failure.
+const AGAIN: [&str; 2] = ["40P01", "40001"];
+/// Somebody else holds what we would have to wait for.
+const LOCKED: &str = "55P03";
+
+fn state(error: &sqlx::Error) -> Option<String> {
+    error.as_database_error()?.code().map(|code| code.into_owned())
+}
+
+/// Whether the same statements may simply be tried again.
+pub(crate) fn is_collision(error: &sqlx::Error) -> bool {
+    state(error).is_some_and(|state| AGAIN.contains(&state.as_str()))
+}
+
+/// Whether somebody else held what was needed for too long.
+pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
+    state(error).is_some_and(|state| state == LOCKED)
+}
+
+/// As an error of the port. The text of a database error may repeat values: only its code is told.
+pub(crate) fn told(error: sqlx::Error) -> Error {
+    let (kind, text) = match &error {
+        sqlx::Error::Database(database) => {
+            let code = database.code().unwrap_or_default();
+            match code.get(..2).unwrap_or_default() {
+                "42" | "3F" => (
+                    Kind::Unavailable,
+                    format!(
+                        "the tables are not as they should be (SQLSTATE {code}): run `oncebox schema validate`"
+                    ),
+                ),
+                "53" => (Kind::Unavailable, format!("the database has no room (SQLSTATE {code}): free some")),
+                _ => (Kind::Unavailable, format!("the database refused (SQLSTATE {code}): try again later")),
+            }
+        }
+        sqlx::Error::PoolTimedOut => (
+            Kind::Unavailable,
+            "no connection to the database became free in time: try again later".to_owned(),
+        ),
+        sqlx::Error::PoolClosed => (Kind::Closed, "the store is closed: open it again".to_owned()),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+            (Kind::Corrupt, "a row of the store cannot be read: it was changed by hand".to_owned())
+        }
+        _ => (
+            Kind::Unavailable,
+            "the database cannot be reached, the outcome is unknown: repeat the call".to_owned(),
+        ),
+    };
+    let told = Error::new(kind, text);
+    match error {
+        // What these say may hold values.
+        sqlx::Error::Database(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => told,
+        other => told.with_source(other),
+    }
+}

@@ -1,0 +1,44 @@
+//! The store for many processes and many machines, on PostgreSQL.
+//!
+//! Two tables: `message` has every message and every key that is remembered, `lease` has who holds what. The frequent and
+//! simple things (taking in what is new, acknowledging, claiming, extending) are one statement each; everything else is
+//! decided by the machine of the core, on rows that are locked meanwhile ([`desk`]). Time is the server's.
+
+mod accept;
+mod claim;
+mod codes;
+mod desk;
+mod fault;
+mod image;
+mod lanes;
+mod read;
+mod room;
+mod row;
+mod schema;
+mod sql;
+mod store;
+mod upkeep;
+
+use std::sync::Arc;
+
+use oncebox_core::Clock;
+
+pub use schema::Schema;
+pub use store::PostgresStore;
+
+/// How a PostgreSQL store is set up.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// The schema that its tables are in.
+    pub schema: String,
+    /// Another clock than the server's: for tests.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for Options {
+    /// The schema `oncebox`, on the server's clock.
+    fn default() -> Self {
+        Self { schema: "oncebox".to_owned(), clock: None }
+    }
+}

@@ -1,0 +1,161 @@
+//! Reading: messages, listings, counts, topics that have work.
+
+use oncebox_core::machine::Turn;
+use oncebox_core::{
+    Counts, Cursor, Direction, Error, Number, Omitted, Page, Query, ReadyTopics, Ref, Scope, Snapshot, State,
+    Timestamp, Topic,
+};
+use sqlx::postgres::PgRow;
+
+use crate::codes::{REASONS, STATES, code, count, counted, moment, namespace};
+use crate::desk::{Wanted, machine};
+use crate::fault;
+use crate::row::{Cell, Cells, LeaseRow, Message};
+use crate::store::PostgresStore;
+
+/// Messages of one state that one page looks at, at most: a listing with a rare filter must not take for ever.
+const PAGE_LOOKS_MAX: i64 = 10_000;
+/// A cell is counted up to this, and estimated beyond.
+const COUNT_MAX: i64 = 10_000;
+
+/// A message with its lease, as a statement joined them.
+fn snapshot<P: Cell>(cells: &mut Cells<'_>) -> Result<Snapshot<P>, Error> {
+    let message = Message::read(cells)?;
+    Ok(message.with(LeaseRow::read(cells)?))
+}
+
+impl PostgresStore {
+    pub(crate) async fn find(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+        let mut wanted = Wanted::default();
+        for target in refs {
+            wanted.add(target);
+        }
+        let mut connection = self.connection().await?;
+        let rows = self
+            .sql
+            .get
+            .query()
+            .bind(self.time())
+            .bind(&wanted.uids)
+            .bind(&wanted.namespaces)
+            .bind(&wanted.hashes)
+            .fetch_all(&mut *connection);
+        let rows = rows.await.map_err(fault::told)?;
+        let (now, messages) = joined(&rows)?;
+        // What time has brought shows in what is read, whether or not anybody has written it down.
+        let mut machine = machine(&messages, now, 1)?;
+        let mut ids = oncebox_system::SystemRng::default();
+        let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
+        Ok(refs.iter().map(|target| machine.get(&mut turn, target)).collect())
+    }
+
+    pub(crate) async fn list(&self, query: &Query) -> Result<Page, Error> {
+        self.catch_up().await?;
+        let upwards = query.direction == Direction::OldestFirst;
+        let statement = if upwards { &self.sql.page_up } else { &self.sql.page_down };
+        let start = if upwards { 0 } else { i64::MAX };
+        let wanted = match (query.state, query.dead) {
+            (Some(state), _) => vec![code(&STATES, state)],
+            (None, Some(_)) => vec![code(&STATES, State::Dead)],
+            (None, None) => STATES.iter().map(|state| code(&STATES, *state)).collect(),
+        };
+        let mut connection = self.connection().await?;
+        let rows = statement
+            .query()
+            .bind(self.time())
+            .bind(namespace(query.namespace))
+            .bind(&wanted)
+            .bind(query.after.map_or(start, |Cursor(number)| count(number.0)))
+            .bind(i64::from(query.size.get()))
+            .bind(query.dead.map(|dead| code(&REASONS, dead)))
+            .bind(query.topic.as_ref().map(|topic| topic.as_str().to_owned()))
+            .bind(query.source.as_ref().map(|source| source.as_str().to_owned()))
+            .bind(PAGE_LOOKS_MAX)
+            .fetch_all(&mut *connection);
+        let rows = rows.await.map_err(fault::told)?;
+        let mut page = Page::default();
+        let mut edge = None;
+        let mut now = Timestamp::EPOCH;
+        let mut messages: Vec<Snapshot<Omitted>> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let mut cells = Cells::new(row);
+            let stopped: i64 = cells.next()?;
+            edge = (stopped != if upwards { i64::MAX } else { 0 }).then_some(stopped);
+            now = moment(cells.next()?);
+            if !cells.is_empty() {
+                messages.push(snapshot(&mut cells)?);
+            }
+        }
+        let full = messages.len() == query.size.get() as usize;
+        page.next = match messages.last().filter(|_| full) {
+            Some(last) => Some(Cursor(last.number)),
+            None => edge.map(|edge| Ok::<_, Error>(Cursor(Number(counted(edge)?)))).transpose()?,
+        };
+        let uids: Vec<_> = messages.iter().map(|message| Ref::Uid(message.uid)).collect();
+        let mut machine = machine(&messages, now, 1)?;
+        let mut ids = oncebox_system::SystemRng::default();
+        let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
+        let seen = uids.iter().filter_map(|uid| machine.get(&mut turn, uid));
+        page.messages = seen.filter(|message| query.matches(message)).collect();
+        Ok(page)
+    }
+
+    pub(crate) async fn count(&self, scope: &Scope) -> Result<Counts, Error> {
+        self.catch_up().await?;
+        let mut connection = self.connection().await?;
+        let row = self
+            .sql
+            .counts
+            .query()
+            .bind(self.time())
+            .bind(namespace(scope.namespace))
+            .bind(scope.topic.as_ref().map(|topic| topic.as_str().to_owned()))
+            .bind(scope.shard.map(|shard| i32::from(shard.0)))
+            .bind(COUNT_MAX + 1)
+            .fetch_one(&mut *connection);
+        let row = row.await.map_err(fault::told)?;
+        let mut cells = Cells::new(&row);
+        let mut estimated = false;
+        let mut next = || {
+            let counted: i64 = cells.next()?;
+            estimated |= counted > COUNT_MAX;
+            Ok::<_, Error>(u64::try_from(counted).unwrap_or_default())
+        };
+        let (seen, processing, done, dead) = (next()?, next()?, next()?, next()?);
+        let (ready, leased) = (next()?, next()?);
+        let mut counts = Counts::default();
+        (counts.seen, counts.done, counts.dead) = (seen, done, dead);
+        (counts.ready, counts.leased) = (ready, leased);
+        counts.waiting = processing.saturating_sub(ready + leased);
+        counts.estimated = estimated;
+        Ok(counts)
+    }
+
+    pub(crate) async fn topics_with_work(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        self.catch_up().await?;
+        let mut connection = self.connection().await?;
+        let rows = self
+            .sql
+            .ready_topics
+            .query()
+            .bind(self.time())
+            .bind(namespace(query.namespace))
+            .bind(query.after.as_ref().map_or("", |topic| topic.as_str()).to_owned())
+            .bind(i64::from(query.limit.get()))
+            .fetch_all(&mut *connection);
+        let rows = rows.await.map_err(fault::told)?;
+        rows.iter().map(|row| Ok(Topic::new(Cells::new(row).next::<String>()?)?)).collect()
+    }
+}
+
+/// Rows of `get.sql`: the time, and messages with their leases.
+fn joined(rows: &[PgRow]) -> Result<(Timestamp, Vec<Snapshot>), Error> {
+    let mut now = Timestamp::EPOCH;
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in rows {
+        let mut cells = Cells::new(row);
+        now = moment(cells.next()?);
+        messages.push(snapshot(&mut cells)?);
+    }
+    Ok((now, messages))
+}

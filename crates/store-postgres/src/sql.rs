@@ -1,0 +1,95 @@
+//! The statements, each from its file, with the names of the schema in them.
+
+use std::sync::Arc;
+
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres};
+
+/// A message's columns, in the order in which `row.rs` reads them; the payload is last.
+const COLUMNS: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.finished_at, m.retry_at, m.due, m.expires, m.window_ms, m.keep_ms, \
+     m.end_fence, m.end_until, m.end_limit, m.end_retry_at, m.attempts, m.deliveries, m.attempts_max, m.shard, \
+     m.namespace, m.state, m.dead, m.divergence, m.end_kind, m.end_outcome, m.end_dead, \
+     m.keyed, m.keep_finished, m.superseded, m.end_superseded, m.end_owner, m.end_request, \
+     m.source, m.id, m.topic, m.partition, m.end_partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
+     m.hash, m.fingerprint, m.attributes::text as attributes";
+
+macro_rules! statements {
+    ($($name:ident),* $(,)?) => {
+        /// Every statement, ready to be prepared.
+        pub(crate) struct Sql {
+            $(pub(crate) $name: Statement,)*
+        }
+
+        impl Sql {
+            /// The statements for a schema, whose name is quoted already.
+            pub(crate) fn new(schema: &str) -> Self {
+                Self { $($name: Statement::new(include_str!(concat!("../sql/", stringify!($name), ".sql")), schema),)* }
+            }
+        }
+    };
+}
+
+statements!(
+    accept,
+    work,
+    replay,
+    lanes,
+    lanes_of,
+    extend,
+    lock,
+    lock_leases,
+    clock,
+    get,
+    update,
+    insert,
+    unkey,
+    message_drop,
+    lease_put,
+    lease_drop,
+    due,
+    next_due,
+    free,
+    forget,
+    page_up,
+    page_down,
+    counts,
+    ready_topics,
+    lane_counts,
+    in_flight,
+    pick,
+    grant,
+);
+
+/// A statement as it is sent.
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    fn new(text: &str, schema: &str) -> Self {
+        Self(render(text, schema).into())
+    }
+
+    /// To be bound and run. Nothing in its text comes from a caller but the quoted name of the schema.
+    pub(crate) fn query<'q>(&self) -> Query<'q, Postgres, PgArguments> {
+        sqlx::query(AssertSqlSafe(Arc::clone(&self.0)))
+    }
+}
+
+pub(crate) fn render(text: &str, schema: &str) -> String {
+    let text = statement(text);
+    let text = text.replace("{claimable}", &statement(include_str!("../sql/claimable.sql")));
+    text.replace("{columns_without_payload}", &format!("{COLUMNS}, octet_length(m.payload) as payload"))
+        .replace("{columns}", &format!("{COLUMNS}, m.payload"))
+        .replace("{schema}", schema)
+}
+
+/// What the comments say is not sent with every call.
+fn statement(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A name as PostgreSQL takes it literally.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,290 @@
+//! The port on PostgreSQL.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use oncebox_core::limits::{check_call, check_work};
+use oncebox_core::machine::{Machine, Turn};
+use oncebox_core::{
+    Accepted, Begin, Begun, Bell, Budget, Capabilities, Claim, Clock, Counts, Error, Extended, Extension,
+    IdSource, Interest, Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope,
+    Settlement, Sighting, Snapshot, Store, Timestamp, Topic, Uid, Upkept, Usage, Wakeups, Worked,
+};
+use oncebox_system::SystemRng;
+use sqlx::pool::PoolConnection;
+use sqlx::{PgPool, Postgres};
+
+use crate::Options;
+use crate::codes::{millis, moment, stamp};
+use crate::desk::{Desk, Sitting, TRIES, Trouble, Wanted};
+use crate::fault;
+use crate::lanes::Lanes;
+use crate::room::Room;
+use crate::row::Cells;
+use crate::sql::{Sql, quoted};
+use crate::upkeep::Ended;
+
+/// A store in a PostgreSQL database, shared by as many processes as open it.
+pub struct PostgresStore {
+    pub(crate) pool: PgPool,
+    pub(crate) sql: Sql,
+    clock: Option<Arc<dyn Clock>>,
+    ids: Mutex<SystemRng>,
+    bell: Bell,
+    pub(crate) lanes: Lanes,
+    pub(crate) room: Room,
+    pub(crate) ended: Ended,
+}
+
+impl PostgresStore {
+    /// A store on a pool of connections. The tables have to be there; see [`crate::Schema`].
+    pub fn new(pool: PgPool, options: &Options) -> Self {
+        Self {
+            pool,
+            sql: Sql::new(&quoted(&options.schema)),
+            clock: options.clock.clone(),
+            ids: Mutex::default(),
+            bell: Bell::default(),
+            lanes: Lanes::default(),
+            room: Room::default(),
+            ended: Ended::default(),
+        }
+    }
+
+    pub(crate) async fn connection(&self) -> Result<PoolConnection<Postgres>, Error> {
+        self.pool.acquire().await.map_err(fault::told)
+    }
+
+    /// The time, if it is not the server's.
+    pub(crate) fn time(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| stamp(clock.now()))
+    }
+
+    pub(crate) fn next_uid(&self) -> Uid {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.as_ref().map_or_else(oncebox_system::wall, |clock| clock.now());
+        ids.next_uid(now)
+    }
+
+    /// Rings for a message that has been taken in, and remembers its lane.
+    pub(crate) fn note_ready(&self, message: &NewMessage, at: Timestamp) {
+        let (namespace, content) = (message.key.namespace, &message.content);
+        if content.due.is_none_or(|due| due <= at) {
+            self.lanes.add(namespace, [(content.topic.clone(), i32::from(content.shard.0))]);
+            self.bell.ring(namespace, &content.topic);
+        }
+    }
+
+    /// Locks, decides and writes, again if others did the same at the same time.
+    pub(crate) async fn sit<T>(
+        &self,
+        wanted: &Wanted,
+        mut decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
+    ) -> Result<T, Error> {
+        for _ in 1..TRIES {
+            match self.try_sit(wanted, &mut decide).await {
+                Ok(sitting) => return Ok(self.heard(sitting)),
+                Err(Trouble::Collision) => {}
+                Err(trouble) => return Err(trouble.told()),
+            }
+        }
+        self.try_sit(wanted, &mut decide).await.map(|sitting| self.heard(sitting)).map_err(Trouble::told)
+    }
+
+    async fn try_sit<T>(
+        &self,
+        wanted: &Wanted,
+        decide: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T,
+    ) -> Result<Sitting<T>, Trouble> {
+        let mut connection = self.connection().await?;
+        let desk = Desk { sql: &self.sql, now: self.time() };
+        desk.sit(&mut connection, wanted, decide).await
+    }
+
+    pub(crate) async fn try_tick(&self, items_max: u32) -> Result<Sitting<usize>, Trouble> {
+        let mut connection = self.connection().await?;
+        let desk = Desk { sql: &self.sql, now: self.time() };
+        desk.tick(&mut connection, items_max).await
+    }
+
+    /// Once, and as well as can be: who collides with others leaves it to them.
+    pub(crate) async fn settle_down(
+        &self,
+        ticked: impl Future<Output = Result<Sitting<usize>, Trouble>>,
+    ) -> Result<usize, Error> {
+        match ticked.await {
+            Ok(sitting) => Ok(self.heard(sitting)),
+            Err(Trouble::Collision) => Ok(0),
+            Err(trouble) => Err(trouble.told()),
+        }
+    }
+
+    /// Rings for what became claimable, and notes what ended.
+    fn heard<T>(&self, sitting: Sitting<T>) -> T {
+        for (namespace, topic) in &sitting.woken {
+            self.bell.ring(*namespace, topic);
+        }
+        self.ended.add(sitting.upkept);
+        sitting.answer
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if self.pool.is_closed() {
+            return Err(Error::new(Kind::Closed, "the store is closed: open it again"));
+        }
+        Ok(())
+    }
+
+    fn check_items(&self, items: usize) -> Result<(), Error> {
+        self.check_open()?;
+        check_call(items)
+    }
+
+    /// Extends leases of different messages.
+    async fn extend_all(&self, extensions: &[&Extension]) -> Result<Vec<Extended>, Error> {
+        let uid = |extension: &&Extension| uuid::Uuid::from_u128(extension.uid.as_u128());
+        let uids: Vec<_> = extensions.iter().map(uid).collect();
+        let owners: Vec<_> =
+            extensions.iter().map(|one| uuid::Uuid::from_u128(one.owner.as_u128())).collect();
+        let fences: Vec<_> = extensions.iter().map(|one| crate::codes::count(one.fence.get())).collect();
+        let leases: Vec<_> = extensions.iter().map(|one| millis(one.lease.get())).collect();
+        let mut connection = self.connection().await?;
+        let rows = self
+            .sql
+            .extend
+            .query()
+            .bind(self.time())
+            .bind(&uids)
+            .bind(&owners)
+            .bind(&fences)
+            .bind(&leases)
+            .fetch_all(&mut *connection);
+        let rows = rows.await.map_err(fault::told)?;
+        let mut until = std::collections::HashMap::new();
+        for row in &rows {
+            let mut cells = Cells::new(row);
+            until.insert(cells.next::<uuid::Uuid>()?, moment(cells.next()?));
+        }
+        Ok(uids
+            .iter()
+            .map(|uid| until.get(uid).map_or(Extended::LeaseLost, |at| Extended::Until(*at)))
+            .collect())
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Store for PostgresStore {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::NONE;
+        (capabilities.durable, capabilities.shared) = (true, true);
+        capabilities
+    }
+
+    fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
+        self.bell.listen(interest)
+    }
+
+    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
+        self.check_items(sightings.len())?;
+        if sightings.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut wanted = Wanted::default();
+        for sighting in sightings {
+            wanted.add_key(&sighting.key);
+        }
+        self.sit(&wanted, |machine, turn| sightings.iter().map(|item| machine.observe(turn, item)).collect())
+            .await
+    }
+
+    async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        self.check_items(messages.len())?;
+        self.take_in(messages).await
+    }
+
+    async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
+        self.check_items(begins.len())?;
+        if begins.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut wanted = Wanted::default();
+        for begin in begins {
+            wanted.add_key(&begin.key);
+        }
+        self.sit(&wanted, |machine, turn| begins.iter().map(|item| machine.begin(turn, item)).collect()).await
+    }
+
+    async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
+        self.check_open()?;
+        check_work(settlements.len(), claims)?;
+        self.work_on(settlements, claims).await
+    }
+
+    async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
+        self.check_items(extensions.len())?;
+        let mut extended = Vec::with_capacity(extensions.len());
+        let mut rest: Vec<&Extension> = extensions.iter().collect();
+        // Each message once per statement; the order of a message's own items stays.
+        while !rest.is_empty() {
+            let mut seen = std::collections::HashSet::new();
+            let run = rest.iter().take_while(|item| seen.insert(item.uid)).count();
+            let later = rest.split_off(run);
+            extended.extend(self.extend_all(&rest).await?);
+            rest = later;
+        }
+        Ok(extended)
+    }
+
+    async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
+        self.check_items(orders.len())?;
+        if orders.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut wanted = Wanted::default();
+        for order in orders {
+            wanted.add(&order.target);
+        }
+        self.sit(&wanted, |machine, turn| orders.iter().map(|item| machine.operate(turn, item)).collect())
+            .await
+    }
+
+    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+        self.check_items(refs.len())?;
+        if refs.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.find(refs).await
+    }
+
+    async fn page(&self, query: &Query) -> Result<Page, Error> {
+        self.check_open()?;
+        self.list(query).await
+    }
+
+    async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
+        self.check_open()?;
+        self.count(scope).await
+    }
+
+    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        self.check_open()?;
+        self.topics_with_work(query).await
+    }
+
+    async fn usage(&self) -> Result<Usage, Error> {
+        self.check_open()?;
+        Ok(Usage::default())
+    }
+
+    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
+        self.check_open()?;
+        self.keep_up(budget).await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.bell.close();
+        self.pool.close().await;
+        Ok(())
+    }
+}

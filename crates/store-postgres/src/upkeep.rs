@@ -1,0 +1,138 @@
+//! Upkeep: what time has brought, and what is forgotten, in bounded pieces.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use oncebox_core::{Budget, Error, Timestamp, Upkept};
+
+use crate::codes::{millis, moment};
+use crate::fault;
+use crate::image::shelf;
+use crate::row::Cells;
+use crate::store::PostgresStore;
+
+/// Messages that time happens to before a reading, at most.
+const CATCH_UP_ITEMS: u32 = 1_000;
+
+/// What has ended since it was last told.
+#[derive(Default)]
+pub(crate) struct Ended(Mutex<Upkept>);
+
+impl Ended {
+    fn lock(&self) -> MutexGuard<'_, Upkept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, more: Upkept) {
+        let mut ended = self.lock();
+        ended.lapsed += more.lapsed;
+        ended.expired += more.expired;
+        for deaths in more.died {
+            let same = |known: &&mut oncebox_core::Deaths| {
+                known.namespace == deaths.namespace
+                    && known.topic == deaths.topic
+                    && known.reason == deaths.reason
+            };
+            match ended.died.iter_mut().find(same) {
+                Some(known) => known.count += deaths.count,
+                None => ended.died.push(deaths),
+            }
+        }
+    }
+
+    fn take(&self) -> Upkept {
+        std::mem::take(&mut *self.lock())
+    }
+}
+
+impl PostgresStore {
+    /// Lets time happen to some messages; answers how many they were.
+    pub(crate) async fn tick(&self, items_max: u32) -> Result<usize, Error> {
+        self.settle_down(self.try_tick(items_max)).await
+    }
+
+    /// Before a reading that shows what time has brought.
+    pub(crate) async fn catch_up(&self) -> Result<(), Error> {
+        self.tick(CATCH_UP_ITEMS).await.map(drop)
+    }
+
+    pub(crate) async fn keep_up(&self, budget: Budget) -> Result<Upkept, Error> {
+        let ticked = self.tick(budget.items_max).await?;
+        let mut forgotten = 0;
+        if ticked < budget.items_max as usize {
+            forgotten = self.forget(budget).await?;
+        }
+        let mut upkept = self.ended.take();
+        upkept.died.sort_by(|one, other| {
+            (one.namespace, &one.topic, one.reason).cmp(&(other.namespace, &other.topic, other.reason))
+        });
+        upkept.forgotten = forgotten;
+        upkept.next_due = self.next_due(budget).await?;
+        Ok(upkept)
+    }
+
+    async fn forget(&self, budget: Budget) -> Result<u64, Error> {
+        let mut forgotten = 0;
+        for (name, keep) in retentions(budget) {
+            let mut from = name;
+            if name != shelf::DONE {
+                self.free(name, budget.items_max).await?;
+                from = name + shelf::FREE;
+            }
+            let Some(keep) = keep else { continue };
+            let left = u64::from(budget.items_max).saturating_sub(forgotten);
+            if left == 0 {
+                break;
+            }
+            let mut connection = self.connection().await?;
+            let done = self
+                .sql
+                .forget
+                .query()
+                .bind(self.time())
+                .bind(from)
+                .bind(millis(keep))
+                .bind(i64::try_from(left).unwrap_or(i64::MAX))
+                .execute(&mut *connection);
+            forgotten += done.await.map_err(fault::told)?.rows_affected();
+        }
+        Ok(forgotten)
+    }
+
+    async fn free(&self, name: i16, items_max: u32) -> Result<(), Error> {
+        let mut connection = self.connection().await?;
+        let freed = self.sql.free.query().bind(self.time()).bind(name).bind(i64::from(items_max));
+        freed.execute(&mut *connection).await.map_err(fault::told)?;
+        Ok(())
+    }
+
+    /// When something is to be done next.
+    async fn next_due(&self, budget: Budget) -> Result<Option<Timestamp>, Error> {
+        let mut connection = self.connection().await?;
+        let rows = self.sql.next_due.query().fetch_all(&mut *connection).await.map_err(fault::told)?;
+        let retentions = retentions(budget);
+        let keep_of =
+            |name: i16| retentions.iter().find(|(shelf, _)| *shelf == name).and_then(|(_, keep)| *keep);
+        let mut next = None;
+        for row in &rows {
+            let mut cells = Cells::new(row);
+            let lease: Option<i64> = cells.next()?;
+            let name: i16 = cells.next()?;
+            let at: Option<i64> = cells.next()?;
+            let due = at.map(moment).and_then(|at| match name {
+                shelf::WAITING => Some(at),
+                shelf::DONE..=shelf::SEEN => keep_of(name).map(|_| at),
+                _ => keep_of(name - shelf::FREE).map(|keep| at.after(keep)),
+            });
+            next = next.into_iter().chain(due).chain(lease.map(moment)).min();
+        }
+        Ok(next.filter(|at| *at != Timestamp::NEVER))
+    }
+}
+
+/// What is forgotten, and how long after it need not be kept.
+fn retentions(budget: Budget) -> [(i16, Option<Duration>); 4] {
+    let Budget { seen_keep, dead_keep, dlq_keep, .. } = budget;
+    let done = (shelf::DONE, Some(Duration::ZERO));
+    [done, (shelf::DEAD, dead_keep), (shelf::DEAD_LETTER, dlq_keep), (shelf::SEEN, seen_keep)]
+}
