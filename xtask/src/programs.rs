@@ -1,57 +1,89 @@
 //! Programs that the tests call: looked for, and installed from Debian's packages where they are missing.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::{Failure, Result};
 
 /// What the tests call, and the package that brings it.
-const PROGRAMS: [(&str, &str); 3] = [("curl", "curl"), ("ps", "procps"), ("kill", "procps")];
+const PROGRAMS: [(&str, &str); 6] = [
+    ("curl", "curl"),
+    ("ps", "procps"),
+    ("kill", "procps"),
+    ("setpriv", "util-linux"),
+    ("postgres", "postgresql"),
+    ("pgbouncer", "pgbouncer"),
+];
+
+/// Servers lie where a path that is not root's does not lead.
+const SYSTEM: &str = "/usr/sbin";
+/// PostgreSQL has a directory for each of its versions, with `bin` in it.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// Installs the packages that are its arguments. Debian starts the servers that it installs, unless a policy forbids it:
+/// the tests start their own.
+const INSTALL: &str = r#"
+[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 1
+policy=/usr/sbin/policy-rc.d
+if ! [ -e "$policy" ]; then
+    trap 'exit 1' HUP INT TERM
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" || exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+install() { apt-get install --yes --no-install-recommends "$@"; }
+# The list of packages may be missing or old.
+install "$@" || { apt-get update && install "$@"; }
+"#;
 
 /// Makes sure that all are there.
 pub(crate) fn provide() -> Result<()> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let missing = PROGRAMS.iter().filter(|(program, _)| !is_in(&path, program));
+    let places = places();
+    let missing = PROGRAMS.iter().filter(|(program, _)| !is_in(&places, program));
     let mut packages: Vec<_> = missing.map(|(_, package)| *package).collect();
     packages.dedup();
     if packages.is_empty() || install(&packages) {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "the tests need programs that are not here, and installing them failed: apt-get install --no-install-recommends {}",
+        "the tests need programs that are not here, and installing them failed. Have somebody who may do so run \
+         `apt-get install --no-install-recommends {}`, or install them in another way and put them on the path; \
+         no server needs to run, the tests start their own",
         packages.join(" ")
     )))
 }
 
-fn is_in(path: &std::ffi::OsStr, program: &str) -> bool {
-    std::env::split_paths(path).any(|directory| directory.join(program).is_file())
+fn places() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = Path::new(VERSIONS).read_dir().into_iter().flatten().flatten();
+    let versions = versions.map(|version| version.path().join("bin"));
+    std::env::split_paths(&path).chain([SYSTEM.into()]).chain(versions).collect()
 }
 
-fn install(packages: &[&str]) -> bool {
-    println!("test: installing {} …", packages.join(" "));
-    let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
-    // The list of packages may be missing or old.
-    apt_get(&install) || (apt_get(&["update"]) && apt_get(&install))
+fn is_in(places: &[PathBuf], program: &str) -> bool {
+    places.iter().any(|place| place.join(program).is_file())
 }
 
 /// As root, by itself or by a `sudo` that does not ask.
-fn apt_get(arguments: &[&str]) -> bool {
+fn install(packages: &[&str]) -> bool {
+    println!("test: installing {} …", packages.join(" "));
     let run = |program: &str, before: &[&str]| {
         let mut command = Command::new(program);
-        command.args(before).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        command.args(before).args(["-c", INSTALL, "install"]).args(packages);
         command.status().is_ok_and(|status| status.success())
     };
-    run("apt-get", &[]) || run("sudo", &["-n", "apt-get"])
+    run("sh", &[]) || run("sudo", &["-n", "sh"])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_in;
+    use super::{is_in, places};
 
     #[test]
-    fn a_program_is_found_on_the_path_or_is_missing() {
-        let path = std::env::var_os("PATH").unwrap();
-        assert!(is_in(&path, "cargo"));
-        assert!(!is_in(&path, "no-such-program"));
-        assert!(!is_in("".as_ref(), "cargo"));
+    fn a_program_is_found_or_is_missing() {
+        let places = places();
+        assert!(is_in(&places, "cargo"));
+        assert!(!is_in(&places, "no-such-program"));
+        assert!(!is_in(&[], "cargo"));
     }
 }

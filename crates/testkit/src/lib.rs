@@ -1,4 +1,5 @@
-//! Tests a store: conformance cases, a naive model to compare with, a clock moved by hand, a store that fails on purpose.
+//! Tests a store: conformance cases, a naive model to compare with, a clock moved by hand, a store that fails on purpose,
+//! and real servers.
 //!
 //! Whoever writes a store implements [`oncebox_core::Store`], tells in a function how a fresh one is opened, and names
 //! that function in two macros; see [`Fixture`].
@@ -9,5 +10,7 @@ pub mod conformance;
 pub mod faulty;
 pub mod model;
 pub mod random;
+#[cfg(feature = "servers")]
+pub mod servers;
 
 pub use fixture::{Fixture, ManualClock, SplitMix, TestResult, TestTime, block_on};

@@ -1,0 +1,27 @@
+//! Real servers for tests: private ones on loopback, without rights, gone with the test process.
+//!
+//! They need Debian's packages `postgresql` and `pgbouncer`, which `cargo xtask test` installs. Where one cannot be started
+//! the answer says why, and a test that needs it fails: it is never skipped.
+//!
+//! ```no_run
+//! use oncebox_testkit::servers::{Postgres, psql};
+//!
+//! let database = Postgres::shared()?.fresh_database()?;
+//! psql(&database, "create table fruit (name text)")?;
+//! # Ok::<(), String>(())
+//! ```
+
+mod pgbouncer;
+mod place;
+mod port;
+mod postgres;
+mod process;
+mod programs;
+mod psql;
+mod replica;
+mod template;
+
+pub use pgbouncer::PgBouncer;
+pub use postgres::Postgres;
+pub use psql::psql;
+pub use replica::Replica;

@@ -1,0 +1,3 @@
+//! Tests of what tests are made with.
+
+mod servers;

@@ -1,0 +1,91 @@
+//! Real servers: they start, break, return, follow each other, and leave nothing behind.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use oncebox_testkit::TestResult;
+use oncebox_testkit::servers::{PgBouncer, Postgres, Replica, psql};
+
+#[test]
+fn fresh_databases_are_empty_and_know_nothing_of_each_other() -> TestResult {
+    let server = Postgres::shared()?;
+    let (one, other) = (server.fresh_database()?, server.fresh_database()?);
+    psql(&one, "create table fruit (name text); insert into fruit values ('apple'), ('pear')")?;
+    assert_eq!(psql(&one, "select name from fruit order by name")?, "apple\npear");
+    let refused = psql(&other, "select name from fruit").unwrap_err();
+    assert!(refused.contains("\"fruit\" does not exist"), "{refused}");
+    assert_eq!(server.psql("select 1")?, "1");
+    Ok(())
+}
+
+#[test]
+fn what_is_committed_outlives_an_immediate_stop_and_a_kill() -> TestResult {
+    let mut server = Postgres::with(&[("work_mem", "5MB")])?;
+    let url = server.url();
+    assert_eq!(server.psql("show fsync")?, "on");
+    assert_eq!(server.psql("show work_mem")?, "5MB");
+    server.psql("create table fruit (name text); insert into fruit values ('apple')")?;
+    server.stop_immediately()?;
+    assert!(server.psql("select 1").is_err());
+    server.start_again()?;
+    server.psql("insert into fruit values ('pear')")?;
+    server.kill();
+    assert!(server.psql("select 1").is_err());
+    server.start_again()?;
+    assert_eq!(psql(&url, "select count(*) from fruit")?, "2");
+    Ok(())
+}
+
+#[test]
+fn a_pooler_answers_for_every_database() -> TestResult {
+    let server = Postgres::shared()?;
+    let database = server.fresh_database()?;
+    let name = database.rsplit('/').next().unwrap();
+    let pooler = PgBouncer::start(server)?;
+    assert_ne!(pooler.url_for(name), database);
+    assert_eq!(psql(&pooler.url_for(name), "select current_database()")?, name);
+    assert!(psql(&pooler.url_for("pgbouncer"), "show config")?.contains("\npool_mode|transaction|"));
+    Ok(())
+}
+
+#[test]
+fn a_promoted_replica_has_all_that_was_confirmed() -> TestResult {
+    let mut primary = Postgres::start()?;
+    primary.psql("create table fruit (name text)")?;
+    let replica = Replica::of(&primary)?;
+    primary.psql("insert into fruit values ('apple')")?;
+    assert!(psql(&replica.url(), "insert into fruit values ('pear')").unwrap_err().contains("read-only"));
+    primary.kill();
+    let promoted = replica.promote()?;
+    promoted.psql("insert into fruit values ('pear')")?;
+    assert_eq!(promoted.psql("select name from fruit order by name")?, "apple\npear");
+    Ok(())
+}
+
+/// Runs itself as another process, in which a server is started and nothing is cleaned up.
+#[test]
+fn a_server_and_its_files_go_with_the_process() -> TestResult {
+    const ROLE: &str = "ONCEBOX_TEST_DIES";
+    if std::env::var_os(ROLE).is_some() {
+        let server = Postgres::shared()?;
+        println!("\nat {} {}", server.url(), server.data_dir().display());
+        loop {
+            std::thread::park();
+        }
+    }
+    let mut doomed = Command::new(std::env::current_exe()?);
+    doomed.args(["--exact", "servers::a_server_and_its_files_go_with_the_process", "--nocapture"]);
+    let mut doomed = doomed.env(ROLE, "yes").stdout(Stdio::piped()).spawn()?;
+    let lines = BufReader::new(doomed.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let line = lines.into_iter().find(|line| line.starts_with("at ")).ok_or("it did not start")?;
+    let [_, url, data] = line.split(' ').collect::<Vec<_>>()[..] else { return Err(line.into()) };
+    assert_eq!(psql(url, "select 1")?, "1");
+    doomed.kill()?;
+    doomed.wait()?;
+    while Path::new(data).exists() || psql(url, "select 1").is_ok() {
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    Ok(())
+}
