@@ -175,9 +175,10 @@ impl<P: PayloadHandle> Machine<P> {
         Number(self.number_next)
     }
 
-    /// Gives out no number below this from now on.
-    pub fn number_from(&mut self, floor: Number) {
-        self.number_next = self.number_next.max(floor.0);
+    /// Gives out this number next, and those after it. For stores that lay some of their messages before a machine: only they
+    /// know which numbers are free.
+    pub fn number_from(&mut self, next: Number) {
+        self.number_next = next.0;
     }
 
     fn next_fence(&self) -> Fence {

@@ -1,4 +1,4 @@
--- Takes in messages whose keys and uids are free; says which. What is not told was not touched.
+-- Takes in messages whose keys and uids are free and that have not expired yet; says which. What is not told was not touched.
 -- $1 the time (null: the server's), then one array per column. Waits at most 50 ms for somebody else's uncommitted key.
 -- Plan: no scan but of the arrays; per row one insert into message_pkey, message_key, message_number, message_lane.
 with clock as materialized (
@@ -24,6 +24,7 @@ with clock as materialized (
          true, given.keep_finished, coalesce(given.due <= clock.now, true), given.key_hash, given.source, given.id, given.topic, given.partition,
          given.correlation, given.causation, given.tenant, given.hash_name, given.hash, given.fingerprint, given.attributes::jsonb, given.payload
     from clock, given
+   where given.expires is null or given.expires > clock.now
    order by given.namespace, given.key_hash
   on conflict do nothing
   returning m.uid

@@ -77,6 +77,15 @@ select clock.now, pending.yes as pending,
        (select array_agg(uid) from done) as acked,
        (select coalesce(bool_or(partition is not null), false) from held) as freed,
        (select coalesce(max(turn), 0) from candidate) as turns,
+       -- Something is claimable, but somebody has it locked: worth a little wait.
+       case when not pending.yes and not exists (select from candidate) then (
+         select missed.uid
+           from unnest($6::text[], $7::integer[], $8::bigint[]) as lane (topic, shard, floor)
+          cross join lateral (
+            select m.uid from {schema}.message m
+             where m.namespace = $5 and m.topic = lane.topic and m.shard = lane.shard and m.number >= lane.floor and {claimable}
+             order by m.number limit 1) missed
+          limit 1) end as missed,
        delivered.*
   from clock cross join pending left join delivered on true
  order by delivered.place

@@ -1,6 +1,6 @@
 //! Taking in: fresh keys with one statement, everything else at the desk.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use oncebox_core::{Accepted, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid};
@@ -166,11 +166,14 @@ impl PostgresStore {
     ) -> Result<Option<i64>, Error> {
         let mut columns = Columns::default();
         let mut by_uid = HashMap::with_capacity(messages.len());
+        let mut keys = HashSet::with_capacity(messages.len());
         for (place, message) in messages.iter().enumerate() {
             let uid = message.uid.unwrap_or_else(|| self.next_uid());
             columns.push(message, uid);
-            // Of two with the same uid the first one is new, if any.
-            by_uid.entry(uid.as_u128()).or_insert(place);
+            // Items about the same message depend on each other, and are decided one after another.
+            if !keys.insert(&message.key) || by_uid.insert(uid.as_u128(), place).is_some() {
+                return Ok(None);
+            }
         }
         let mut connection = self.connection().await?;
         let inserted = columns.insert(&self.sql.accept, self.time(), &mut connection).await;
@@ -204,7 +207,8 @@ impl PostgresStore {
                 wanted.add_uid(uid);
             }
         }
-        let considered = self.sit(&wanted, |machine, turn| {
+        let mut connection = self.connection().await?;
+        let considered = self.sit(&mut connection, &wanted, |machine, turn| {
             let decide = |place: &usize| {
                 let message = &messages[*place];
                 if room == Room::Full && is_free(machine, turn, message) {

@@ -6,12 +6,12 @@ use oncebox_core::{
     Claim, Delivery, Error, Fence, Lease, Owner, Payload, RequestId, Settled, Settlement, Snapshot, Topic,
     Verdict, Worked,
 };
-use sqlx::Connection;
 use sqlx::postgres::PgRow;
+use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
 use crate::codes::{counted, damaged, millis, moment, namespace};
-use crate::desk::Wanted;
+use crate::desk::{Locked, Wanted};
 use crate::fault;
 use crate::lanes::{LANES_MAX, Lane};
 use crate::row::{Cells, Message};
@@ -48,6 +48,8 @@ struct Round {
     pending: bool,
     /// The most that one lane gave.
     turns: i64,
+    /// Nothing was taken, though this one could have been: somebody has it locked.
+    missed: Option<Uuid>,
     taken: Vec<(usize, Delivery)>,
 }
 
@@ -58,21 +60,23 @@ impl PostgresStore {
         claims: &[Claim],
     ) -> Result<Worked, Error> {
         let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
+        let mut connection = self.connection().await?;
+        let connection = &mut *connection;
         let mut acks = Acks::of(settlements);
         if !settlements.is_empty() && acks.is_none() {
-            let settled = self.settle(settlements).await?;
-            self.claim_all(claims, &mut Acks::default(), &mut deliveries).await?;
+            let settled = self.settle(connection, settlements).await?;
+            self.claim_all(connection, claims, &mut Acks::default(), &mut deliveries).await?;
             return Ok(Worked { settled, deliveries });
         }
         let mut acks = acks.take().unwrap_or_default();
-        let acked = self.claim_all(claims, &mut acks, &mut deliveries).await?;
+        let acked = self.claim_all(connection, claims, &mut acks, &mut deliveries).await?;
         let is_acked = |item: &Settlement| acked.contains(&Uuid::from_u128(item.uid.as_u128()));
         let mut settled = vec![Settled::Done; settlements.len()];
         let rest: Vec<usize> =
             (0..settlements.len()).filter(|place| !is_acked(&settlements[*place])).collect();
         if !rest.is_empty() {
             let doubtful: Vec<_> = rest.iter().map(|place| settlements[*place].clone()).collect();
-            for (place, outcome) in rest.into_iter().zip(self.settle(&doubtful).await?) {
+            for (place, outcome) in rest.into_iter().zip(self.settle(connection, &doubtful).await?) {
                 settled[place] = outcome;
             }
         }
@@ -80,18 +84,25 @@ impl PostgresStore {
     }
 
     /// Settles at the desk, in order.
-    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, Error> {
+    async fn settle(
+        &self,
+        connection: &mut PgConnection,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Settled>, Error> {
         let mut wanted = Wanted::default();
         for settlement in settlements {
             wanted.add_uid(settlement.uid);
         }
-        self.sit(&wanted, |machine, turn| settlements.iter().map(|item| machine.settle(turn, item)).collect())
-            .await
+        self.sit(connection, &wanted, |machine, turn| {
+            settlements.iter().map(|item| machine.settle(turn, item)).collect()
+        })
+        .await
     }
 
     /// Serves claims, together where they can be; acknowledges with the first statement. Answers what was acknowledged.
     async fn claim_all(
         &self,
+        connection: &mut PgConnection,
         claims: &[Claim],
         acks: &mut Acks,
         deliveries: &mut [Vec<Delivery>],
@@ -105,26 +116,26 @@ impl PostgresStore {
             };
             let run = if is_plain(first) { claims[place..].iter().take_while(alike).count() } else { 0 };
             if run == 0 {
-                acked.extend(self.ack(acks).await?);
-                deliveries[place] = self.claim_alone(first).await?;
+                acked.extend(self.ack(connection, acks).await?);
+                deliveries[place] = self.claim_alone(connection, first).await?;
                 place += 1;
                 continue;
             }
             let claims = (place..place + run).map(|index| (index, &claims[index])).collect::<Vec<_>>();
             let open = claims.iter().map(|(_, claim)| claim.batch.get()).collect();
-            acked.extend(self.serve(Wishes { claims, open }, acks, deliveries).await?);
+            acked.extend(self.serve(connection, Wishes { claims, open }, acks, deliveries).await?);
             place += run;
         }
-        acked.extend(self.ack(acks).await?);
+        acked.extend(self.ack(connection, acks).await?);
         Ok(acked)
     }
 
-    async fn ack(&self, acks: &mut Acks) -> Result<HashSet<Uuid>, Error> {
+    async fn ack(&self, connection: &mut PgConnection, acks: &mut Acks) -> Result<HashSet<Uuid>, Error> {
         if acks.uids.is_empty() {
             return Ok(HashSet::new());
         }
         let nobody = Wishes { claims: Vec::new(), open: Vec::new() };
-        let round = self.round(acks, &nobody, &[], false).await?;
+        let round = self.round(connection, acks, &nobody, &[], false).await?;
         *acks = Acks::default();
         Ok(round.acked)
     }
@@ -132,28 +143,28 @@ impl PostgresStore {
     /// Serves claims until they are full or nothing is left.
     async fn serve(
         &self,
+        connection: &mut PgConnection,
         mut wishes: Wishes<'_>,
         acks: &mut Acks,
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<HashSet<Uuid>, Error> {
         let Some((_, first)) = wishes.claims.first().copied() else { return Ok(HashSet::new()) };
         let mut acked = HashSet::new();
-        let (mut ticks, mut searched) = (0, false);
+        let (mut ticks, mut searched, mut waited) = (0, false, false);
         while wishes.open.iter().any(|open| *open > 0) {
             let lanes = self.lanes.in_turn(first.namespace, &first.topics);
             if lanes.is_empty() {
-                acked.extend(self.ack(acks).await?);
-                if !self.search(first, &mut ticks, &mut searched).await? {
+                acked.extend(self.ack(connection, acks).await?);
+                if !self.search(connection, first, &mut ticks, &mut searched).await? {
                     break;
                 }
                 continue;
             }
-            let round = self.round(acks, &wishes, &lanes, ticks < TICKS_MAX).await?;
+            let round = self.round(connection, acks, &wishes, &lanes, ticks < TICKS_MAX).await?;
             *acks = Acks::default();
             acked.extend(round.acked);
             if round.pending {
-                ticks += 1;
-                self.tick(TICK_ITEMS).await?;
+                self.let_time_happen(connection, &mut ticks).await?;
                 continue;
             }
             let quota = wishes.quota(&lanes);
@@ -165,9 +176,15 @@ impl PostgresStore {
             if progress && round.turns >= quota || round.freed {
                 continue;
             }
+            if let Some(missed) = round.missed.filter(|_| !waited) {
+                waited = true;
+                // It is free now, or was taken, or somebody has it for longer than is worth waiting for.
+                let _ = self.sql.wait.query().bind(missed).execute(&mut *connection).await;
+                continue;
+            }
             // These lanes have nothing more for now. Others may.
             self.lanes.remove(first.namespace, &lanes);
-            if !self.search(first, &mut ticks, &mut searched).await? {
+            if !self.search(connection, first, &mut ticks, &mut searched).await? {
                 break;
             }
         }
@@ -177,17 +194,33 @@ impl PostgresStore {
         Ok(acked)
     }
 
+    /// Lets time happen before a claim goes on. Somebody else may be at it: then that is waited for, but not for long.
+    async fn let_time_happen(&self, connection: &mut PgConnection, ticks: &mut u32) -> Result<(), Error> {
+        *ticks += 1;
+        if self.tick(connection, TICK_ITEMS, Locked::PassOver).await? == 0
+            && self.tick(connection, TICK_ITEMS, Locked::WaitFor).await? == 0
+        {
+            *ticks = TICKS_MAX;
+        }
+        Ok(())
+    }
+
     /// Looks for lanes that have something, once per claim. Answers whether there may be some.
-    async fn search(&self, claim: &Claim, ticks: &mut u32, searched: &mut bool) -> Result<bool, Error> {
+    async fn search(
+        &self,
+        connection: &mut PgConnection,
+        claim: &Claim,
+        ticks: &mut u32,
+        searched: &mut bool,
+    ) -> Result<bool, Error> {
         let known = self.lanes.in_turn(claim.namespace, &claim.topics);
         if *searched {
             return Ok(!known.is_empty());
         }
         loop {
-            let (pending, lanes) = self.find_lanes(claim).await?;
+            let (pending, lanes) = self.find_lanes(connection, claim).await?;
             if pending && *ticks < TICKS_MAX {
-                *ticks += 1;
-                self.tick(TICK_ITEMS).await?;
+                self.let_time_happen(connection, ticks).await?;
                 continue;
             }
             *searched = true;
@@ -197,8 +230,11 @@ impl PostgresStore {
         }
     }
 
-    async fn find_lanes(&self, claim: &Claim) -> Result<(bool, Vec<Lane>), Error> {
-        let mut connection = self.connection().await?;
+    async fn find_lanes(
+        &self,
+        connection: &mut PgConnection,
+        claim: &Claim,
+    ) -> Result<(bool, Vec<Lane>), Error> {
         let most = i64::try_from(LANES_MAX).unwrap_or(i64::MAX) * 4;
         let query = match claim.topics.named() {
             Some(topics) => {
@@ -226,6 +262,7 @@ impl PostgresStore {
     /// One statement: acknowledges, and claims from these lanes.
     async fn round(
         &self,
+        connection: &mut PgConnection,
         acks: &Acks,
         wishes: &Wishes<'_>,
         lanes: &[Lane],
@@ -241,7 +278,6 @@ impl PostgresStore {
         let requests: Vec<Option<Uuid>> =
             wishes.claims.iter().map(|(_, claim)| claim.request.map(uuid)).collect();
         let leases: Vec<i64> = wishes.claims.iter().map(|(_, claim)| millis(claim.lease.get())).collect();
-        let mut connection = self.connection().await?;
         let rows = self
             .sql
             .work
@@ -266,31 +302,48 @@ impl PostgresStore {
     }
 
     /// A claim with wishes of its own: a repeat, a bound on bytes or on what is in flight.
-    async fn claim_alone(&self, claim: &Claim) -> Result<Vec<Delivery>, Error> {
-        if let Some(request) = claim.request
-            && let Some(again) = self.replay(claim, request).await?
-        {
-            return Ok(again);
-        }
+    async fn claim_alone(
+        &self,
+        connection: &mut PgConnection,
+        claim: &Claim,
+    ) -> Result<Vec<Delivery>, Error> {
+        let Some(request) = claim.request else { return self.claim_anew(connection, claim).await };
+        // The same claim, arriving twice at once, waits here for itself.
+        let mut transaction = connection.begin().await.map_err(fault::told)?;
+        let locked = self.sql.lock_request.query().bind(uuid(request)).execute(&mut *transaction).await;
+        locked.map_err(fault::told)?;
+        let deliveries = match self.replay(&mut transaction, claim, request).await? {
+            Some(again) => again,
+            None => self.claim_anew(&mut transaction, claim).await?,
+        };
+        transaction.commit().await.map_err(fault::told)?;
+        Ok(deliveries)
+    }
+
+    async fn claim_anew(&self, connection: &mut PgConnection, claim: &Claim) -> Result<Vec<Delivery>, Error> {
         let mut batch = claim.batch.get();
         if let Some(max) = claim.in_flight_max {
-            batch = batch.min(self.room_in_flight(claim, max).await?);
+            batch = batch.min(self.room_in_flight(connection, claim, max).await?);
         }
         if batch == 0 {
             return Ok(Vec::new());
         }
         if let Some(bytes_max) = claim.bytes_max {
-            return self.claim_bytes(claim, batch, bytes_max).await;
+            return self.claim_bytes(connection, claim, batch, bytes_max).await;
         }
         let mut deliveries = vec![Vec::new()];
         let wishes = Wishes { claims: vec![(0, claim)], open: vec![batch] };
-        self.serve(wishes, &mut Acks::default(), &mut deliveries).await?;
+        self.serve(connection, wishes, &mut Acks::default(), &mut deliveries).await?;
         Ok(deliveries.pop().unwrap_or_default())
     }
 
     /// What the same claim got before and still has; none if it has nothing.
-    async fn replay(&self, claim: &Claim, request: RequestId) -> Result<Option<Vec<Delivery>>, Error> {
-        let mut connection = self.connection().await?;
+    async fn replay(
+        &self,
+        connection: &mut PgConnection,
+        claim: &Claim,
+        request: RequestId,
+    ) -> Result<Option<Vec<Delivery>>, Error> {
         let rows = self
             .sql
             .replay
@@ -314,8 +367,12 @@ impl PostgresStore {
         Ok((!rows.is_empty()).then_some(deliveries))
     }
 
-    async fn room_in_flight(&self, claim: &Claim, max: u64) -> Result<u32, Error> {
-        let mut connection = self.connection().await?;
+    async fn room_in_flight(
+        &self,
+        connection: &mut PgConnection,
+        claim: &Claim,
+        max: u64,
+    ) -> Result<u32, Error> {
         let counted = self
             .sql
             .in_flight
@@ -330,10 +387,16 @@ impl PostgresStore {
     }
 
     /// Locks what may be taken, chooses what fits, and leases that, in one transaction.
-    async fn claim_bytes(&self, claim: &Claim, batch: u32, bytes_max: u64) -> Result<Vec<Delivery>, Error> {
+    async fn claim_bytes(
+        &self,
+        connection: &mut PgConnection,
+        claim: &Claim,
+        batch: u32,
+        bytes_max: u64,
+    ) -> Result<Vec<Delivery>, Error> {
         let (mut ticks, mut searched) = (0, false);
         let mut lanes = Vec::new();
-        if self.search(claim, &mut ticks, &mut searched).await? {
+        if self.search(connection, claim, &mut ticks, &mut searched).await? {
             lanes = self.lanes.in_turn(claim.namespace, &claim.topics);
         }
         if lanes.is_empty() {
@@ -341,7 +404,6 @@ impl PostgresStore {
         }
         let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
         let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
-        let mut connection = self.connection().await?;
         let mut transaction = connection.begin().await.map_err(fault::told)?;
         let rows = self
             .sql
@@ -445,8 +507,14 @@ impl Wishes<'_> {
 
 impl Round {
     fn read(rows: &[PgRow], owners: &[Uuid]) -> Result<Self, Error> {
-        let mut round =
-            Self { acked: HashSet::new(), freed: false, pending: false, turns: 0, taken: Vec::new() };
+        let mut round = Self {
+            acked: HashSet::new(),
+            freed: false,
+            pending: false,
+            turns: 0,
+            missed: None,
+            taken: Vec::new(),
+        };
         for (index, row) in rows.iter().enumerate() {
             let mut cells = Cells::new(row);
             let _now: i64 = cells.next()?;
@@ -455,7 +523,7 @@ impl Round {
             if index == 0 {
                 round.acked.extend(acked.unwrap_or_default());
             }
-            (round.freed, round.turns) = (cells.next()?, cells.next()?);
+            (round.freed, round.turns, round.missed) = (cells.next()?, cells.next()?, cells.next()?);
             let (claim, _place): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
             let (fence, until): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
             let (Some(claim), Some(fence), Some(until)) = (claim, fence, until) else { continue };

@@ -99,7 +99,15 @@ pub(crate) fn machine<P: PayloadHandle>(
     let floor = counted(ticket)?.max(1);
     let (number_floor, fence_floor) = (Number(floor), Fence::new(floor)?);
     machine.resume(Resume { now, number_floor, fence_floor, held_until: Timestamp::EPOCH });
+    machine.number_from(number_floor);
     Ok(machine)
+}
+
+/// What becomes of messages that somebody else has locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locked {
+    PassOver,
+    WaitFor,
 }
 
 /// Who sits at the desk: a transaction, the statements, a clock that tests may have set.
@@ -118,7 +126,11 @@ pub(crate) enum Trouble {
 
 impl From<sqlx::Error> for Trouble {
     fn from(error: sqlx::Error) -> Self {
-        if fault::is_collision(&error) { Self::Collision } else { Self::Failed(fault::told(error)) }
+        if fault::is_collision(&error) || fault::is_locked(&error) {
+            Self::Collision
+        } else {
+            Self::Failed(fault::told(error))
+        }
     }
 }
 
@@ -162,10 +174,14 @@ impl Desk<'_> {
         &self,
         connection: &mut PgConnection,
         items_max: u32,
+        locked: Locked,
     ) -> Result<Sitting<usize>, Trouble> {
         let mut transaction = connection.begin().await?;
-        let due = self.sql.due.query().bind(self.now).bind(i64::from(items_max));
-        let rows = due.fetch_all(&mut *transaction).await?;
+        let due = match locked {
+            Locked::PassOver => &self.sql.due,
+            Locked::WaitFor => &self.sql.due_wait,
+        };
+        let rows = due.query().bind(self.now).bind(i64::from(items_max)).fetch_all(&mut *transaction).await?;
         let mut loaded = self.load(&mut transaction, rows).await?;
         loaded.due = true;
         let count = loaded.messages.len();

@@ -50,7 +50,6 @@ impl PostgresStore {
     }
 
     pub(crate) async fn list(&self, query: &Query) -> Result<Page, Error> {
-        self.catch_up().await?;
         let upwards = query.direction == Direction::OldestFirst;
         let statement = if upwards { &self.sql.page_up } else { &self.sql.page_down };
         let start = if upwards { 0 } else { i64::MAX };
@@ -60,6 +59,7 @@ impl PostgresStore {
             (None, None) => STATES.iter().map(|state| code(&STATES, *state)).collect(),
         };
         let mut connection = self.connection().await?;
+        self.catch_up(&mut connection).await?;
         let rows = statement
             .query()
             .bind(self.time())
@@ -101,8 +101,8 @@ impl PostgresStore {
     }
 
     pub(crate) async fn count(&self, scope: &Scope) -> Result<Counts, Error> {
-        self.catch_up().await?;
         let mut connection = self.connection().await?;
+        self.catch_up(&mut connection).await?;
         let row = self
             .sql
             .counts
@@ -110,7 +110,7 @@ impl PostgresStore {
             .bind(self.time())
             .bind(namespace(scope.namespace))
             .bind(scope.topic.as_ref().map(|topic| topic.as_str().to_owned()))
-            .bind(scope.shard.map(|shard| i32::from(shard.0)))
+            .bind(scope.topic.as_ref().and(scope.shard).map(|shard| i32::from(shard.0)))
             .bind(COUNT_MAX + 1)
             .fetch_one(&mut *connection);
         let row = row.await.map_err(fault::told)?;
@@ -132,8 +132,8 @@ impl PostgresStore {
     }
 
     pub(crate) async fn topics_with_work(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
-        self.catch_up().await?;
         let mut connection = self.connection().await?;
+        self.catch_up(&mut connection).await?;
         let rows = self
             .sql
             .ready_topics

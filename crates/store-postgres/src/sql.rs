@@ -33,6 +33,7 @@ macro_rules! statements {
 statements!(
     accept,
     work,
+    wait,
     replay,
     lanes,
     lanes_of,
@@ -48,6 +49,7 @@ statements!(
     lease_put,
     lease_drop,
     due,
+    due_wait,
     next_due,
     free,
     forget,
@@ -57,6 +59,7 @@ statements!(
     ready_topics,
     lane_counts,
     in_flight,
+    lock_request,
     pick,
     grant,
 );

@@ -12,7 +12,7 @@ use oncebox_core::{
 };
 use oncebox_system::SystemRng;
 use sqlx::pool::PoolConnection;
-use sqlx::{PgPool, Postgres};
+use sqlx::{PgConnection, PgPool, Postgres};
 
 use crate::Options;
 use crate::codes::{millis, moment, stamp};
@@ -78,49 +78,30 @@ impl PostgresStore {
     /// Locks, decides and writes, again if others did the same at the same time.
     pub(crate) async fn sit<T>(
         &self,
+        connection: &mut PgConnection,
         wanted: &Wanted,
         mut decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
     ) -> Result<T, Error> {
         for _ in 1..TRIES {
-            match self.try_sit(wanted, &mut decide).await {
+            match self.desk().sit(connection, wanted, &mut decide).await {
                 Ok(sitting) => return Ok(self.heard(sitting)),
                 Err(Trouble::Collision) => {}
                 Err(trouble) => return Err(trouble.told()),
             }
         }
-        self.try_sit(wanted, &mut decide).await.map(|sitting| self.heard(sitting)).map_err(Trouble::told)
+        self.desk()
+            .sit(connection, wanted, &mut decide)
+            .await
+            .map(|sitting| self.heard(sitting))
+            .map_err(Trouble::told)
     }
 
-    async fn try_sit<T>(
-        &self,
-        wanted: &Wanted,
-        decide: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T,
-    ) -> Result<Sitting<T>, Trouble> {
-        let mut connection = self.connection().await?;
-        let desk = Desk { sql: &self.sql, now: self.time() };
-        desk.sit(&mut connection, wanted, decide).await
-    }
-
-    pub(crate) async fn try_tick(&self, items_max: u32) -> Result<Sitting<usize>, Trouble> {
-        let mut connection = self.connection().await?;
-        let desk = Desk { sql: &self.sql, now: self.time() };
-        desk.tick(&mut connection, items_max).await
-    }
-
-    /// Once, and as well as can be: who collides with others leaves it to them.
-    pub(crate) async fn settle_down(
-        &self,
-        ticked: impl Future<Output = Result<Sitting<usize>, Trouble>>,
-    ) -> Result<usize, Error> {
-        match ticked.await {
-            Ok(sitting) => Ok(self.heard(sitting)),
-            Err(Trouble::Collision) => Ok(0),
-            Err(trouble) => Err(trouble.told()),
-        }
+    pub(crate) fn desk(&self) -> Desk<'_> {
+        Desk { sql: &self.sql, now: self.time() }
     }
 
     /// Rings for what became claimable, and notes what ended.
-    fn heard<T>(&self, sitting: Sitting<T>) -> T {
+    pub(crate) fn heard<T>(&self, sitting: Sitting<T>) -> T {
         for (namespace, topic) in &sitting.woken {
             self.bell.ring(*namespace, topic);
         }
@@ -194,8 +175,10 @@ impl Store for PostgresStore {
         for sighting in sightings {
             wanted.add_key(&sighting.key);
         }
-        self.sit(&wanted, |machine, turn| sightings.iter().map(|item| machine.observe(turn, item)).collect())
-            .await
+        self.sit(&mut *self.connection().await?, &wanted, |machine, turn| {
+            sightings.iter().map(|item| machine.observe(turn, item)).collect()
+        })
+        .await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -212,7 +195,10 @@ impl Store for PostgresStore {
         for begin in begins {
             wanted.add_key(&begin.key);
         }
-        self.sit(&wanted, |machine, turn| begins.iter().map(|item| machine.begin(turn, item)).collect()).await
+        self.sit(&mut *self.connection().await?, &wanted, |machine, turn| {
+            begins.iter().map(|item| machine.begin(turn, item)).collect()
+        })
+        .await
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
@@ -245,8 +231,10 @@ impl Store for PostgresStore {
         for order in orders {
             wanted.add(&order.target);
         }
-        self.sit(&wanted, |machine, turn| orders.iter().map(|item| machine.operate(turn, item)).collect())
-            .await
+        self.sit(&mut *self.connection().await?, &wanted, |machine, turn| {
+            orders.iter().map(|item| machine.operate(turn, item)).collect()
+        })
+        .await
     }
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {

@@ -4,8 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use oncebox_core::{Budget, Error, Timestamp, Upkept};
+use sqlx::PgConnection;
 
 use crate::codes::{millis, moment};
+use crate::desk::{Locked, Trouble};
 use crate::fault;
 use crate::image::shelf;
 use crate::row::Cells;
@@ -46,37 +48,47 @@ impl Ended {
 }
 
 impl PostgresStore {
-    /// Lets time happen to some messages; answers how many they were.
-    pub(crate) async fn tick(&self, items_max: u32) -> Result<usize, Error> {
-        self.settle_down(self.try_tick(items_max)).await
+    /// Lets time happen to some messages; answers how many they were. Who collides with others leaves it to them.
+    pub(crate) async fn tick(
+        &self,
+        connection: &mut PgConnection,
+        items_max: u32,
+        locked: Locked,
+    ) -> Result<usize, Error> {
+        match self.desk().tick(connection, items_max, locked).await {
+            Ok(sitting) => Ok(self.heard(sitting)),
+            Err(Trouble::Collision) => Ok(0),
+            Err(trouble) => Err(trouble.told()),
+        }
     }
 
     /// Before a reading that shows what time has brought.
-    pub(crate) async fn catch_up(&self) -> Result<(), Error> {
-        self.tick(CATCH_UP_ITEMS).await.map(drop)
+    pub(crate) async fn catch_up(&self, connection: &mut PgConnection) -> Result<(), Error> {
+        self.tick(connection, CATCH_UP_ITEMS, Locked::PassOver).await.map(drop)
     }
 
     pub(crate) async fn keep_up(&self, budget: Budget) -> Result<Upkept, Error> {
-        let ticked = self.tick(budget.items_max).await?;
+        let mut connection = self.connection().await?;
+        let ticked = self.tick(&mut connection, budget.items_max, Locked::PassOver).await?;
         let mut forgotten = 0;
         if ticked < budget.items_max as usize {
-            forgotten = self.forget(budget).await?;
+            forgotten = self.forget(&mut connection, budget).await?;
         }
         let mut upkept = self.ended.take();
         upkept.died.sort_by(|one, other| {
             (one.namespace, &one.topic, one.reason).cmp(&(other.namespace, &other.topic, other.reason))
         });
         upkept.forgotten = forgotten;
-        upkept.next_due = self.next_due(budget).await?;
+        upkept.next_due = self.next_due(&mut connection, budget).await?;
         Ok(upkept)
     }
 
-    async fn forget(&self, budget: Budget) -> Result<u64, Error> {
+    async fn forget(&self, connection: &mut PgConnection, budget: Budget) -> Result<u64, Error> {
         let mut forgotten = 0;
         for (name, keep) in retentions(budget) {
             let mut from = name;
             if name != shelf::DONE {
-                self.free(name, budget.items_max).await?;
+                self.free(connection, name, budget.items_max).await?;
                 from = name + shelf::FREE;
             }
             let Some(keep) = keep else { continue };
@@ -84,7 +96,6 @@ impl PostgresStore {
             if left == 0 {
                 break;
             }
-            let mut connection = self.connection().await?;
             let done = self
                 .sql
                 .forget
@@ -99,16 +110,18 @@ impl PostgresStore {
         Ok(forgotten)
     }
 
-    async fn free(&self, name: i16, items_max: u32) -> Result<(), Error> {
-        let mut connection = self.connection().await?;
+    async fn free(&self, connection: &mut PgConnection, name: i16, items_max: u32) -> Result<(), Error> {
         let freed = self.sql.free.query().bind(self.time()).bind(name).bind(i64::from(items_max));
         freed.execute(&mut *connection).await.map_err(fault::told)?;
         Ok(())
     }
 
     /// When something is to be done next.
-    async fn next_due(&self, budget: Budget) -> Result<Option<Timestamp>, Error> {
-        let mut connection = self.connection().await?;
+    async fn next_due(
+        &self,
+        connection: &mut PgConnection,
+        budget: Budget,
+    ) -> Result<Option<Timestamp>, Error> {
         let rows = self.sql.next_due.query().fetch_all(&mut *connection).await.map_err(fault::told)?;
         let retentions = retentions(budget);
         let keep_of =

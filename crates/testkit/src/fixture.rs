@@ -119,6 +119,6 @@ pub fn block_on<T>(case: impl Future<Output = T>) -> T {
 
 /// Not generic, so that the runtime is compiled once and not for each of some hundred cases.
 fn drive(case: Pin<&mut dyn Future<Output = ()>>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    runtime.expect("a runtime without I/O starts anywhere").block_on(case);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime starts anywhere").block_on(case);
 }

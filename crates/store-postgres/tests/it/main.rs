@@ -1,0 +1,37 @@
+//! The PostgreSQL store against the conformance suite, the faulty cases and the random comparison, on a real server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use oncebox_store_postgres::{Options, PostgresStore, Schema};
+use oncebox_testkit::servers::Postgres;
+use oncebox_testkit::{Fixture, ManualClock};
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+/// A pool on the server that all cases of this run share.
+async fn pool() -> PgPool {
+    let server = Postgres::shared().expect("a private PostgreSQL starts");
+    PgPoolOptions::new().max_connections(4).connect(&server.url()).await.expect("it answers")
+}
+
+/// A schema of its own, with its tables.
+async fn schema(pool: &PgPool) -> Options {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut options = Options::default();
+    options.schema = format!("case \"{}\"", NEXT.fetch_add(1, Ordering::Relaxed));
+    Schema::new(&options.schema).ensure(pool).await.expect("the tables are made");
+    options
+}
+
+async fn open() -> Fixture {
+    let pool = pool().await;
+    let mut options = schema(&pool).await;
+    let clock = Arc::new(ManualClock::default());
+    options.clock = Some(clock.clone());
+    Fixture { store: Arc::new(PostgresStore::new(pool, &options)), time: clock }
+}
+
+oncebox_testkit::conformance!(open);
+oncebox_testkit::faulty_cases!(open);
+oncebox_testkit::random_comparison!(open);
