@@ -6,11 +6,12 @@
 //! ```no_run
 //! use oncebox_testkit::servers::{Postgres, psql};
 //!
-//! let database = Postgres::shared()?.fresh_database()?;
-//! psql(&database, "create table fruit (name text)")?;
+//! let database = Postgres::shared()?.lend_database()?;
+//! psql(database.url(), "create table fruit (name text)")?;
 //! # Ok::<(), String>(())
 //! ```
 
+mod database;
 mod pgbouncer;
 mod place;
 mod port;
@@ -21,6 +22,7 @@ mod psql;
 mod replica;
 mod template;
 
+pub use database::Database;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use psql::psql;

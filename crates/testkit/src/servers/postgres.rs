@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::database::{Database, Pool};
 use super::place::Place;
 use super::port::on_free_port;
 use super::process::{Process, unprivileged};
@@ -28,6 +29,7 @@ pub struct Postgres {
     place: Place,
     port: u16,
     settings: Vec<(String, String)>,
+    used: Pool,
 }
 
 impl Postgres {
@@ -48,7 +50,7 @@ impl Postgres {
 
     /// Starts a server on the data that lies in a place.
     pub(super) fn on(place: Place, settings: Vec<(String, String)>) -> Result<Self, String> {
-        let mut server = Self { process: None, place, port: 0, settings };
+        let mut server = Self { process: None, place, port: 0, settings, used: Pool::default() };
         on_free_port(|port| {
             server.port = port;
             server.start_again()
@@ -93,6 +95,11 @@ impl Postgres {
         let name = format!("fresh_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         self.psql(&format!("create database {name} template template0"))?;
         Ok(self.url_for(&name))
+    }
+
+    /// Lends an empty database: one that another test has given back, or else a new one.
+    pub fn lend_database(&self) -> Result<Database<'_>, String> {
+        self.used.lend(self)
     }
 
     /// Ends it as an operator in a hurry does (`pg_ctl stop -m immediate`): sessions are cut off, nothing is flushed, and the

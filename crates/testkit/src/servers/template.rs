@@ -31,7 +31,7 @@ fn provide() -> Result<PathBuf, String> {
     if template.is_dir() {
         return Ok(template);
     }
-    let draft = template.with_extension("draft");
+    let draft = base.join(format!("postgres-{version}.draft"));
     if draft.exists() {
         fs::remove_dir_all(&draft).map_err(cannot)?;
     }

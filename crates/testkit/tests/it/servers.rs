@@ -1,12 +1,15 @@
 //! Real servers: they start, break, return, follow each other, and leave nothing behind.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::{PgBouncer, Postgres, Replica, psql};
+
+/// Looks at something that must come to pass before it is given up.
+const LOOKS_MAX: usize = 3_000;
 
 #[test]
 fn fresh_databases_are_empty_and_know_nothing_of_each_other() -> TestResult {
@@ -17,6 +20,34 @@ fn fresh_databases_are_empty_and_know_nothing_of_each_other() -> TestResult {
     let refused = psql(&other, "select name from fruit").unwrap_err();
     assert!(refused.contains("\"fruit\" does not exist"), "{refused}");
     assert_eq!(server.psql("select 1")?, "1");
+    Ok(())
+}
+
+#[test]
+fn a_lent_database_is_empty_whoever_had_it_before() -> TestResult {
+    let server = Postgres::start()?;
+    let first = server.lend_database()?;
+    let url = first.url().to_owned();
+    psql(&url, "create table fruit (name text); create schema shop; create table shop.fruit (name text)")?;
+    let mut idle = Command::new("psql")
+        .args(["-X", "-q", "-d", &url])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut typed = idle.stdin.take().unwrap();
+    writeln!(typed, "begin; lock table fruit;")?;
+    let locks = "select count(*) from pg_locks where mode = 'AccessExclusiveLock'";
+    assert!((0..LOOKS_MAX).any(|_| psql(&url, locks).is_ok_and(|count| count != "0")));
+    drop(first);
+    let (second, third) = (server.lend_database()?, server.lend_database()?);
+    assert_eq!(second.url(), url);
+    assert_ne!(third.url(), url);
+    let tables =
+        "select count(*) from pg_class where relnamespace >= 16384 or relnamespace = 'public'::regnamespace";
+    assert_eq!(psql(&url, tables)?, "0");
+    psql(&url, "create table fruit (name text)")?;
+    drop(typed);
+    idle.wait()?;
     Ok(())
 }
 
@@ -84,8 +115,11 @@ fn a_server_and_its_files_go_with_the_process() -> TestResult {
     assert_eq!(psql(url, "select 1")?, "1");
     doomed.kill()?;
     doomed.wait()?;
-    while Path::new(data).exists() || psql(url, "select 1").is_ok() {
+    for _ in 0..LOOKS_MAX {
+        if !Path::new(data).exists() && psql(url, "select 1").is_err() {
+            return Ok(());
+        }
         std::thread::park_timeout(Duration::from_millis(10));
     }
-    Ok(())
+    Err(format!("{data} is still there").into())
 }
