@@ -48,6 +48,8 @@ with clock as materialized (
        from {schema}.message m, clock
       where m.namespace = $5 and m.topic = lane.topic and m.shard = lane.shard and m.number >= lane.floor and {claimable}
         and not (select yes from pending)
+        -- What was not acknowledged is settled otherwise first.
+        and (select count(*) from held) = cardinality($2)
       order by m.number
       limit $9
         for no key update of m skip locked) found
@@ -78,7 +80,7 @@ select clock.now, pending.yes as pending,
        (select coalesce(bool_or(partition is not null), false) from held) as freed,
        (select coalesce(max(turn), 0) from candidate) as turns,
        -- Something is claimable, but somebody has it locked: worth a little wait.
-       case when not pending.yes and not exists (select from candidate) then (
+       case when not pending.yes and not exists (select from candidate) and (select count(*) from held) = cardinality($2) then (
          select missed.uid
            from unnest($6::text[], $7::integer[], $8::bigint[]) as lane (topic, shard, floor)
           cross join lateral (

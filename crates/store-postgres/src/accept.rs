@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use oncebox_core::{Accepted, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid};
+use oncebox_core::{
+    Accepted, Divergence, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
+};
 use sqlx::Row;
 use uuid::Uuid;
 
@@ -150,8 +152,11 @@ impl PostgresStore {
             }
         }
         for (message, outcome) in messages.iter().zip(&outcomes) {
-            if let Some(Accepted::New { .. }) = outcome {
-                self.room.note(message);
+            match outcome {
+                Some(Accepted::New { .. }) => self.room.note(message),
+                // It may have moved here from another lane.
+                Some(_) if message.policy.divergence == Divergence::Replace => self.room.forget(),
+                _ => {}
             }
         }
         Ok(outcomes.into_iter().map(|outcome| outcome.expect("every item is considered")).collect())

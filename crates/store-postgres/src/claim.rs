@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
-use crate::codes::{counted, damaged, millis, moment, namespace};
+use crate::codes::{count, counted, damaged, millis, moment, namespace};
 use crate::desk::{Locked, Wanted};
 use crate::fault;
 use crate::lanes::{LANES_MAX, Lane};
@@ -24,9 +24,10 @@ const TICK_ITEMS: u32 = 1_000;
 /// Messages of one lane that a claim with a bound on bytes looks at, at most.
 const PICKS_MAX: i64 = 1_000;
 
-/// What is acknowledged with the next statement.
-#[derive(Default)]
-struct Acks {
+/// Settlements on their way: acknowledgements go with the next statement, and what that could not do goes to the desk.
+struct Settling<'a> {
+    settlements: &'a [Settlement],
+    outcomes: Vec<Option<Settled>>,
     uids: Vec<Uuid>,
     owners: Vec<Uuid>,
     fences: Vec<i64>,
@@ -62,25 +63,54 @@ impl PostgresStore {
         let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
         let mut connection = self.connection().await?;
         let connection = &mut *connection;
-        let mut acks = Acks::of(settlements);
-        if !settlements.is_empty() && acks.is_none() {
-            let settled = self.settle(connection, settlements).await?;
-            self.claim_all(connection, claims, &mut Acks::default(), &mut deliveries).await?;
-            return Ok(Worked { settled, deliveries });
+        let mut settling = Settling::new(settlements);
+        if settling.uids.is_empty() {
+            self.settle_rest(connection, &mut settling, &HashSet::new()).await?;
         }
-        let mut acks = acks.take().unwrap_or_default();
-        let acked = self.claim_all(connection, claims, &mut acks, &mut deliveries).await?;
-        let is_acked = |item: &Settlement| acked.contains(&Uuid::from_u128(item.uid.as_u128()));
-        let mut settled = vec![Settled::Done; settlements.len()];
-        let rest: Vec<usize> =
-            (0..settlements.len()).filter(|place| !is_acked(&settlements[*place])).collect();
-        if !rest.is_empty() {
-            let doubtful: Vec<_> = rest.iter().map(|place| settlements[*place].clone()).collect();
-            for (place, outcome) in rest.into_iter().zip(self.settle(connection, &doubtful).await?) {
-                settled[place] = outcome;
+        let mut place = 0;
+        while place < claims.len() {
+            let run = run_of(&claims[place..]);
+            if run == 0 {
+                self.ack(connection, &mut settling).await?;
+                deliveries[place] = self.claim_alone(connection, &claims[place]).await?;
+                place += 1;
+                continue;
             }
+            let wishes = Wishes::new(place, &claims[place..place + run]);
+            self.serve(connection, wishes, &mut settling, &mut deliveries).await?;
+            place += run;
         }
-        Ok(Worked { settled, deliveries })
+        self.ack(connection, &mut settling).await?;
+        let settled = settling.outcomes.into_iter().map(|outcome| outcome.expect("all are settled"));
+        Ok(Worked { settled: settled.collect(), deliveries })
+    }
+
+    /// Acknowledges what has not been acknowledged with a claim.
+    async fn ack(&self, connection: &mut PgConnection, settling: &mut Settling<'_>) -> Result<(), Error> {
+        if settling.uids.is_empty() {
+            return Ok(());
+        }
+        let nobody = Wishes { claims: Vec::new(), open: Vec::new() };
+        let round = self.round(connection, settling, &nobody, &[], false).await?;
+        self.settle_rest(connection, settling, &round.acked).await
+    }
+
+    /// Notes what was acknowledged, and settles the rest at the desk.
+    async fn settle_rest(
+        &self,
+        connection: &mut PgConnection,
+        settling: &mut Settling<'_>,
+        acked: &HashSet<Uuid>,
+    ) -> Result<(), Error> {
+        let rest = settling.note(acked);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let doubtful: Vec<_> = rest.iter().map(|place| settling.settlements[*place].clone()).collect();
+        for (place, outcome) in rest.into_iter().zip(self.settle(connection, &doubtful).await?) {
+            settling.outcomes[place] = Some(outcome);
+        }
+        Ok(())
     }
 
     /// Settles at the desk, in order.
@@ -99,70 +129,31 @@ impl PostgresStore {
         .await
     }
 
-    /// Serves claims, together where they can be; acknowledges with the first statement. Answers what was acknowledged.
-    async fn claim_all(
-        &self,
-        connection: &mut PgConnection,
-        claims: &[Claim],
-        acks: &mut Acks,
-        deliveries: &mut [Vec<Delivery>],
-    ) -> Result<HashSet<Uuid>, Error> {
-        let mut acked = HashSet::new();
-        let mut place = 0;
-        while place < claims.len() {
-            let first = &claims[place];
-            let alike = |claim: &&Claim| {
-                claim.namespace == first.namespace && claim.topics == first.topics && is_plain(claim)
-            };
-            let run = if is_plain(first) { claims[place..].iter().take_while(alike).count() } else { 0 };
-            if run == 0 {
-                acked.extend(self.ack(connection, acks).await?);
-                deliveries[place] = self.claim_alone(connection, first).await?;
-                place += 1;
-                continue;
-            }
-            let claims = (place..place + run).map(|index| (index, &claims[index])).collect::<Vec<_>>();
-            let open = claims.iter().map(|(_, claim)| claim.batch.get()).collect();
-            acked.extend(self.serve(connection, Wishes { claims, open }, acks, deliveries).await?);
-            place += run;
-        }
-        acked.extend(self.ack(connection, acks).await?);
-        Ok(acked)
-    }
-
-    async fn ack(&self, connection: &mut PgConnection, acks: &mut Acks) -> Result<HashSet<Uuid>, Error> {
-        if acks.uids.is_empty() {
-            return Ok(HashSet::new());
-        }
-        let nobody = Wishes { claims: Vec::new(), open: Vec::new() };
-        let round = self.round(connection, acks, &nobody, &[], false).await?;
-        *acks = Acks::default();
-        Ok(round.acked)
-    }
-
     /// Serves claims until they are full or nothing is left.
     async fn serve(
         &self,
         connection: &mut PgConnection,
         mut wishes: Wishes<'_>,
-        acks: &mut Acks,
+        settling: &mut Settling<'_>,
         deliveries: &mut [Vec<Delivery>],
-    ) -> Result<HashSet<Uuid>, Error> {
-        let Some((_, first)) = wishes.claims.first().copied() else { return Ok(HashSet::new()) };
-        let mut acked = HashSet::new();
+    ) -> Result<(), Error> {
+        let Some((_, first)) = wishes.claims.first().copied() else { return Ok(()) };
         let (mut ticks, mut searched, mut waited) = (0, false, false);
         while wishes.open.iter().any(|open| *open > 0) {
             let lanes = self.lanes.in_turn(first.namespace, &first.topics);
             if lanes.is_empty() {
-                acked.extend(self.ack(connection, acks).await?);
+                self.ack(connection, settling).await?;
                 if !self.search(connection, first, &mut ticks, &mut searched).await? {
                     break;
                 }
                 continue;
             }
-            let round = self.round(connection, acks, &wishes, &lanes, ticks < TICKS_MAX).await?;
-            *acks = Acks::default();
-            acked.extend(round.acked);
+            let acks = settling.uids.len();
+            let round = self.round(connection, settling, &wishes, &lanes, ticks < TICKS_MAX).await?;
+            self.settle_rest(connection, settling, &round.acked).await?;
+            if round.acked.len() < acks {
+                continue;
+            }
             if round.pending {
                 self.let_time_happen(connection, &mut ticks).await?;
                 continue;
@@ -191,7 +182,7 @@ impl PostgresStore {
         for (index, _) in &wishes.claims {
             deliveries[*index].sort_by_key(|delivery| delivery.lease.fence);
         }
-        Ok(acked)
+        Ok(())
     }
 
     /// Lets time happen before a claim goes on. Somebody else may be at it: then that is waited for, but not for long.
@@ -263,7 +254,7 @@ impl PostgresStore {
     async fn round(
         &self,
         connection: &mut PgConnection,
-        acks: &Acks,
+        settling: &Settling<'_>,
         wishes: &Wishes<'_>,
         lanes: &[Lane],
         look_for_pending: bool,
@@ -283,9 +274,9 @@ impl PostgresStore {
             .work
             .query()
             .bind(self.time())
-            .bind(&acks.uids)
-            .bind(&acks.owners)
-            .bind(&acks.fences)
+            .bind(&settling.uids)
+            .bind(&settling.owners)
+            .bind(&settling.fences)
             .bind(space)
             .bind(&topics)
             .bind(&shards)
@@ -333,7 +324,7 @@ impl PostgresStore {
         }
         let mut deliveries = vec![Vec::new()];
         let wishes = Wishes { claims: vec![(0, claim)], open: vec![batch] };
-        self.serve(connection, wishes, &mut Acks::default(), &mut deliveries).await?;
+        self.serve(connection, wishes, &mut Settling::new(&[]), &mut deliveries).await?;
         Ok(deliveries.pop().unwrap_or_default())
     }
 
@@ -479,24 +470,54 @@ fn choose(rows: &[PgRow], batch: u32, bytes_max: u64) -> Result<Vec<Uuid>, Error
     Ok(chosen)
 }
 
-impl Acks {
-    /// If all settlements are acknowledgements of different messages.
-    fn of(settlements: &[Settlement]) -> Option<Self> {
-        let mut acks = Self::default();
+impl<'a> Settling<'a> {
+    /// Only acknowledgements of different messages go with a statement; one that is something else sends all to the desk.
+    fn new(settlements: &'a [Settlement]) -> Self {
+        let outcomes = vec![None; settlements.len()];
+        let (uids, owners, fences) = (Vec::new(), Vec::new(), Vec::new());
+        let mut settling = Self { settlements, outcomes, uids, owners, fences };
         let mut seen = HashSet::new();
-        for settlement in settlements {
-            if settlement.verdict != Verdict::Ack || !seen.insert(settlement.uid) {
-                return None;
-            }
-            acks.uids.push(Uuid::from_u128(settlement.uid.as_u128()));
-            acks.owners.push(Uuid::from_u128(settlement.owner.as_u128()));
-            acks.fences.push(i64::try_from(settlement.fence.get()).unwrap_or(i64::MAX));
+        let plain = |item: &Settlement| item.verdict == Verdict::Ack && seen.insert(item.uid);
+        if settlements.iter().all(plain) {
+            settling.uids = settlements.iter().map(|item| Uuid::from_u128(item.uid.as_u128())).collect();
+            settling.owners = settlements.iter().map(|item| Uuid::from_u128(item.owner.as_u128())).collect();
+            settling.fences = settlements.iter().map(|item| count(item.fence.get())).collect();
         }
-        Some(acks)
+        settling
+    }
+
+    /// Notes what was acknowledged; answers the places of those that still have to be settled.
+    fn note(&mut self, acked: &HashSet<Uuid>) -> Vec<usize> {
+        for (settlement, outcome) in self.settlements.iter().zip(&mut self.outcomes) {
+            if acked.contains(&Uuid::from_u128(settlement.uid.as_u128())) {
+                *outcome = Some(Settled::Done);
+            }
+        }
+        self.uids.clear();
+        self.owners.clear();
+        self.fences.clear();
+        (0..self.outcomes.len()).filter(|place| self.outcomes[*place].is_none()).collect()
     }
 }
 
-impl Wishes<'_> {
+/// How many claims at the head of the list one statement can serve; none if the first has wishes of its own.
+fn run_of(claims: &[Claim]) -> usize {
+    let first = &claims[0];
+    let alike = |claim: &&Claim| {
+        is_plain(claim) && claim.namespace == first.namespace && claim.topics == first.topics
+    };
+    claims.iter().take_while(alike).count()
+}
+
+impl<'a> Wishes<'a> {
+    fn new(start: usize, claims: &'a [Claim]) -> Self {
+        let open = claims.iter().map(|claim| claim.batch.get()).collect();
+        Self {
+            claims: claims.iter().enumerate().map(|(place, claim)| (start + place, claim)).collect(),
+            open,
+        }
+    }
+
     /// How many messages each lane gives at most, so that all get their turn.
     fn quota(&self, lanes: &[Lane]) -> i64 {
         let wanted: i64 = self.open.iter().map(|open| i64::from(*open)).sum();

@@ -35,11 +35,14 @@ impl Room {
 
     /// Notes that a message came into its lane.
     pub(crate) fn note(&self, message: &NewMessage) {
-        if message.lane_max.is_some()
-            && let Some(count) = self.lock().get_mut(&lane_of(message))
-        {
+        if let Some(count) = self.lock().get_mut(&lane_of(message)) {
             count.messages += 1;
         }
+    }
+
+    /// Forgets all counts: messages came into lanes in other ways.
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
     }
 
     /// Tells for each item of a call whether its lane is full, should all those before it be new.
@@ -81,9 +84,8 @@ impl Room {
             }
         }
         let full = messages.iter().map(|message| {
-            let Some(max) = message.lane_max else { return false };
-            let count = known.entry(lane_of(message)).or_default();
-            let is_full = *count >= u64::from(max.get());
+            let Some(count) = known.get_mut(&lane_of(message)) else { return false };
+            let is_full = message.lane_max.is_some_and(|max| *count >= u64::from(max.get()));
             *count += u64::from(!is_full);
             is_full
         });
@@ -97,6 +99,8 @@ async fn count(store: &PostgresStore, lanes: &[(&LaneOf, &u64)]) -> Result<Vec<(
     let shards: Vec<i32> = lanes.iter().map(|(lane, _)| lane.2).collect();
     let most: Vec<i64> = lanes.iter().map(|(_, most)| i64::try_from(**most).unwrap_or(i64::MAX)).collect();
     let mut connection = store.connection().await?;
+    // Whoever has expired takes no room.
+    store.catch_up(&mut connection).await?;
     let rows = store.sql.lane_counts.query().bind(&namespaces).bind(&topics).bind(&shards).bind(&most);
     let rows = rows.fetch_all(&mut *connection).await.map_err(fault::told)?;
     let counted = lanes.iter().zip(rows).map(|((lane, _), row)| {

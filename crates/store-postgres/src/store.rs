@@ -231,6 +231,7 @@ impl Store for PostgresStore {
         for order in orders {
             wanted.add(&order.target);
         }
+        self.room.forget();
         self.sit(&mut *self.connection().await?, &wanted, |machine, turn| {
             orders.iter().map(|item| machine.operate(turn, item)).collect()
         })
