@@ -2,8 +2,8 @@
 with clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 ), granted as (
-  insert into {schema}.lease as l (uid, owner, request, fence, until, extend_max, check_at, namespace, in_flight, partition)
-  select m.uid, $3, $4, (select {schema}.next_ticket()) * 16384 + chosen.place, clock.now + $5,
+  insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, check_at, namespace, in_flight, partition)
+  select m.uid, $3, $4, chosen.place, (select {schema}.next_ticket()) * 16384 + chosen.place, clock.now + $5,
          case when m.namespace = 3 then clock.now + 10 * $5 else 9223372036854775807 end, clock.now + $5, m.namespace, true, m.partition
     from clock, unnest($2::uuid[]) with ordinality as chosen (uid, place)
     join {schema}.message m on m.uid = chosen.uid

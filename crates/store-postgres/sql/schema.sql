@@ -86,6 +86,7 @@ create table {schema}.lease (
   uid        uuid     not null,
   owner      uuid     not null,
   request    uuid,
+  place      bigint   not null default 0,       -- in what that request got
   fence      bigint   not null,
   until      bigint   not null,                 -- moved by heartbeats, so in no index
   extend_max bigint   not null,
@@ -97,5 +98,6 @@ create table {schema}.lease (
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
 create index lease_check on {schema}.lease (check_at);
-create index lease_request on {schema}.lease (request, owner) where request is not null;
+-- The same request, arriving twice at once, gets everything once.
+create unique index lease_request on {schema}.lease (request, owner, namespace, place) where request is not null;
 create unique index lease_partition on {schema}.lease (namespace, partition) where partition is not null;

@@ -1,7 +1,8 @@
 -- Acknowledges deliveries, then claims, in one commit. What is not told as acknowledged was not touched.
 -- $1 the time (null: the server's). Acknowledged: $2 uids, each once, $3 owners, $4 fences.
 -- Claimed in namespace $5: from the lanes $6 topics, $7 shards, $8 lowest numbers worth a look; $9 messages of each lane at most;
--- dealt to the claims $10 owners, $11 requests, $12 leases in ms, $13 how many. $14: if time has brought something, claim nothing and say so.
+-- dealt to the claims $10 owners, $11 requests, $12 leases in ms, $13 how many, $15 how many they have had. $14: if time has brought something, claim
+-- nothing and say so. $16: a request that has leases already gets nothing, and is told.
 -- Only messages are waited for by nobody: who is locked is passed over.
 -- Plan: message_pkey and lease_pkey once per acknowledgement; per lane a range of message_lane, one probe of lease_pkey per message looked at;
 -- for partitioned ones message_partition and lease_partition. What is due: one probe each of lease_check and message_shelf.
@@ -53,14 +54,18 @@ with clock as materialized (
       order by m.number
       limit $9
         for no key update of m skip locked) found
+), wish as materialized (
+  select *,
+         $16::boolean and wish.request is not null
+           and (select true from {schema}.lease l where l.request = wish.request and l.owner = wish.owner and l.namespace = $5 limit 1) is not null as repeated
+    from unnest($10::uuid[], $11::uuid[], $12::bigint[], $13::bigint[], $15::bigint[]) with ordinality as wish (owner, request, lease_ms, wanted, had, place)
 ), claim as (
-  select *, sum(wanted) over (order by place) as upto
-    from unnest($10::uuid[], $11::uuid[], $12::bigint[], $13::bigint[]) with ordinality as claim (owner, request, lease_ms, wanted, place)
+  select *, sum(wanted) over (order by place) as upto from wish where not repeated
 ), dealt as (
   select uid, row_number() over (order by turn, place) as place from candidate
 ), granted as (
-  insert into {schema}.lease as l (uid, owner, request, fence, until, extend_max, check_at, namespace, in_flight, partition)
-  select m.uid, claim.owner, claim.request, (select {schema}.next_ticket()) * 16384 + dealt.place, clock.now + claim.lease_ms,
+  insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, check_at, namespace, in_flight, partition)
+  select m.uid, claim.owner, claim.request, claim.had + dealt.place - (claim.upto - claim.wanted), (select {schema}.next_ticket()) * 16384 + dealt.place, clock.now + claim.lease_ms,
          case when $5 = 3 then clock.now + 10 * claim.lease_ms else 9223372036854775807 end, clock.now + claim.lease_ms, $5, true, m.partition
     from clock, dealt
     join claim on dealt.place > claim.upto - claim.wanted and dealt.place <= claim.upto
@@ -79,6 +84,11 @@ select clock.now, pending.yes as pending,
        (select array_agg(uid) from done) as acked,
        (select coalesce(bool_or(partition is not null), false) from held) as freed,
        (select coalesce(max(turn), 0) from candidate) as turns,
+       -- Requests that have something already, or that met themselves.
+       (select array_agg(place) from wish
+         where repeated
+            or request is not null and (select count(*) from granted l where l.request = wish.request and l.owner = wish.owner)
+               < (select count(*) from dealt join claim on dealt.place > claim.upto - claim.wanted and dealt.place <= claim.upto where claim.place = wish.place)) as repeated,
        -- Something is claimable, but somebody has it locked: worth a little wait.
        case when not pending.yes and not exists (select from candidate) and (select count(*) from held) = cardinality($2) then (
          select missed.uid

@@ -38,6 +38,8 @@ struct Wishes<'a> {
     claims: Vec<(usize, &'a Claim)>,
     /// How many each still wants.
     open: Vec<u32>,
+    /// How many each has got.
+    had: Vec<i64>,
 }
 
 /// What one statement did.
@@ -49,6 +51,8 @@ struct Round {
     pending: bool,
     /// The most that one lane gave.
     turns: i64,
+    /// Claims that came before, or come twice at once: what they get is what they got.
+    repeated: Vec<usize>,
     /// Nothing was taken, though this one could have been: somebody has it locked.
     missed: Option<Uuid>,
     taken: Vec<(usize, Delivery)>,
@@ -90,7 +94,7 @@ impl PostgresStore {
         if settling.uids.is_empty() {
             return Ok(());
         }
-        let nobody = Wishes { claims: Vec::new(), open: Vec::new() };
+        let nobody = Wishes { claims: Vec::new(), open: Vec::new(), had: Vec::new() };
         let round = self.round(connection, settling, &nobody, &[], false).await?;
         self.settle_rest(connection, settling, &round.acked).await
     }
@@ -158,10 +162,16 @@ impl PostgresStore {
                 self.let_time_happen(connection, &mut ticks).await?;
                 continue;
             }
+            for claim in round.repeated {
+                let (index, repeated) = wishes.claims[claim];
+                wishes.open[claim] = 0;
+                deliveries[index] = self.replay(connection, repeated).await?.unwrap_or_default();
+            }
             let quota = wishes.quota(&lanes);
             let progress = !round.taken.is_empty();
             for (claim, delivery) in round.taken {
                 wishes.open[claim] = wishes.open[claim].saturating_sub(1);
+                wishes.had[claim] += 1;
                 deliveries[wishes.claims[claim].0].push(delivery);
             }
             if progress && round.turns >= quota || round.freed {
@@ -287,6 +297,8 @@ impl PostgresStore {
             .bind(&leases)
             .bind(&wanted)
             .bind(look_for_pending)
+            .bind(&wishes.had)
+            .bind(wishes.had.iter().all(|had| *had == 0))
             .fetch_all(&mut *connection);
         let rows = rows.await.map_err(fault::told)?;
         Round::read(&rows, &owners)
@@ -298,20 +310,9 @@ impl PostgresStore {
         connection: &mut PgConnection,
         claim: &Claim,
     ) -> Result<Vec<Delivery>, Error> {
-        let Some(request) = claim.request else { return self.claim_anew(connection, claim).await };
-        // The same claim, arriving twice at once, waits here for itself.
-        let mut transaction = connection.begin().await.map_err(fault::told)?;
-        let locked = self.sql.lock_request.query().bind(uuid(request)).execute(&mut *transaction).await;
-        locked.map_err(fault::told)?;
-        let deliveries = match self.replay(&mut transaction, claim, request).await? {
-            Some(again) => again,
-            None => self.claim_anew(&mut transaction, claim).await?,
-        };
-        transaction.commit().await.map_err(fault::told)?;
-        Ok(deliveries)
-    }
-
-    async fn claim_anew(&self, connection: &mut PgConnection, claim: &Claim) -> Result<Vec<Delivery>, Error> {
+        if let Some(again) = self.replay(connection, claim).await? {
+            return Ok(again);
+        }
         let mut batch = claim.batch.get();
         if let Some(max) = claim.in_flight_max {
             batch = batch.min(self.room_in_flight(connection, claim, max).await?);
@@ -323,7 +324,7 @@ impl PostgresStore {
             return self.claim_bytes(connection, claim, batch, bytes_max).await;
         }
         let mut deliveries = vec![Vec::new()];
-        let wishes = Wishes { claims: vec![(0, claim)], open: vec![batch] };
+        let wishes = Wishes { claims: vec![(0, claim)], open: vec![batch], had: vec![0] };
         self.serve(connection, wishes, &mut Settling::new(&[]), &mut deliveries).await?;
         Ok(deliveries.pop().unwrap_or_default())
     }
@@ -333,8 +334,8 @@ impl PostgresStore {
         &self,
         connection: &mut PgConnection,
         claim: &Claim,
-        request: RequestId,
     ) -> Result<Option<Vec<Delivery>>, Error> {
+        let Some(request) = claim.request else { return Ok(None) };
         let rows = self
             .sql
             .replay
@@ -431,7 +432,7 @@ impl PostgresStore {
 
 /// Whether others with the same topics can be served by the same statement.
 fn is_plain(claim: &Claim) -> bool {
-    claim.request.is_none() && claim.bytes_max.is_none() && claim.in_flight_max.is_none()
+    claim.bytes_max.is_none() && claim.in_flight_max.is_none()
 }
 
 fn uuid(request: RequestId) -> Uuid {
@@ -515,6 +516,7 @@ impl<'a> Wishes<'a> {
         Self {
             claims: claims.iter().enumerate().map(|(place, claim)| (start + place, claim)).collect(),
             open,
+            had: vec![0; claims.len()],
         }
     }
 
@@ -534,6 +536,7 @@ impl Round {
             pending: false,
             turns: 0,
             missed: None,
+            repeated: Vec::new(),
             taken: Vec::new(),
         };
         for (index, row) in rows.iter().enumerate() {
@@ -544,7 +547,13 @@ impl Round {
             if index == 0 {
                 round.acked.extend(acked.unwrap_or_default());
             }
-            (round.freed, round.turns, round.missed) = (cells.next()?, cells.next()?, cells.next()?);
+            (round.freed, round.turns) = (cells.next()?, cells.next()?);
+            let repeated: Option<Vec<i64>> = cells.next()?;
+            if index == 0 {
+                let places = repeated.unwrap_or_default().into_iter();
+                round.repeated.extend(places.filter_map(|place| usize::try_from(place - 1).ok()));
+            }
+            round.missed = cells.next()?;
             let (claim, _place): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
             let (fence, until): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
             let (Some(claim), Some(fence), Some(until)) = (claim, fence, until) else { continue };

@@ -59,7 +59,6 @@ statements!(
     ready_topics,
     lane_counts,
     in_flight,
-    lock_request,
     pick,
     grant,
 );
