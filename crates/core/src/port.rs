@@ -3,6 +3,7 @@
 mod ext;
 mod intake;
 mod operator;
+mod transaction;
 mod upkeep;
 mod watch;
 mod work;
@@ -19,6 +20,7 @@ pub use intake::{Accepted, Begin, Begun, Observed, Receipt, Sighting};
 pub use operator::{
     Action, AttemptCount, Counts, Cursor, Direction, Operated, Order, Page, PageSize, Query, Scope,
 };
+pub use transaction::{Recorded, TransactionalStore, Wake};
 pub use upkeep::{Budget, Deaths, Upkept};
 pub use watch::{Bound, ReadyTopics, Usage};
 pub use work::{

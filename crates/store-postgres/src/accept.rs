@@ -6,11 +6,12 @@ use std::time::Duration;
 use oncebox_core::{
     Accepted, Divergence, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
 };
-use sqlx::Row;
+use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use crate::codes::{DIVERGENCES, code, key_hash, millis, moment, namespace, stamp};
 use crate::desk::Wanted;
+use crate::ears::Heard;
 use crate::fault;
 use crate::image::{attributes, small};
 use crate::sql::Statement;
@@ -83,7 +84,7 @@ impl<'a> Columns<'a> {
         &self,
         statement: &Statement,
         now: Option<i64>,
-        connection: &mut sqlx::PgConnection,
+        connection: &mut PgConnection,
     ) -> Result<Inserted, sqlx::Error> {
         let rows = statement
             .query()
@@ -123,39 +124,51 @@ impl<'a> Columns<'a> {
 }
 
 impl PostgresStore {
-    pub(crate) async fn take_in(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+    pub(crate) async fn take_in(
+        &self,
+        connection: &mut PgConnection,
+        statement: &Statement,
+        messages: &[NewMessage],
+        heard: &mut Heard,
+    ) -> Result<Vec<Accepted>, Error> {
         let mut outcomes = Vec::with_capacity(messages.len());
         // What is new makes its lane fuller for those that come after it, so a run of items with room and a run without are
         // decided one after the other.
         while outcomes.len() < messages.len() {
             let rest = &messages[outcomes.len()..];
-            let full = self.room.full(self, rest).await?;
+            let full = self.ears.room.full(self, connection, rest).await?;
             let run = full.iter().take_while(|place| **place == full[0]).count();
             if full[0] {
                 let places: Vec<_> = (0..run).collect();
-                outcomes.extend(self.consider(rest, &places, None, Room::Full).await?);
+                outcomes.extend(self.consider(connection, rest, &places, None, Room::Full, heard).await?);
             } else {
-                outcomes.extend(self.take_in_run(&rest[..run]).await?);
+                outcomes.extend(self.take_in_run(connection, statement, &rest[..run], heard).await?);
             }
         }
         Ok(outcomes)
     }
 
-    async fn take_in_run(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+    async fn take_in_run(
+        &self,
+        connection: &mut PgConnection,
+        statement: &Statement,
+        messages: &[NewMessage],
+        heard: &mut Heard,
+    ) -> Result<Vec<Accepted>, Error> {
         let mut outcomes: Vec<Option<Accepted>> = vec![None; messages.len()];
-        let ticket = self.insert_fresh(messages, &mut outcomes).await?;
+        let ticket = self.insert_fresh(connection, statement, messages, &mut outcomes, heard).await?;
         let rest: Vec<usize> = (0..messages.len()).filter(|place| outcomes[*place].is_none()).collect();
         if !rest.is_empty() {
-            let considered = self.consider(messages, &rest, ticket, Room::Enough).await?;
+            let considered = self.consider(connection, messages, &rest, ticket, Room::Enough, heard).await?;
             for (place, outcome) in rest.into_iter().zip(considered) {
                 outcomes[place] = Some(outcome);
             }
         }
         for (message, outcome) in messages.iter().zip(&outcomes) {
             match outcome {
-                Some(Accepted::New { .. }) => self.room.note(message),
+                Some(Accepted::New { .. }) => self.ears.room.note(message),
                 // It may have moved here from another lane.
-                Some(_) if message.policy.divergence == Divergence::Replace => self.room.forget(),
+                Some(_) if message.policy.divergence == Divergence::Replace => self.ears.room.forget(),
                 _ => {}
             }
         }
@@ -166,8 +179,11 @@ impl PostgresStore {
     /// this call come from.
     async fn insert_fresh(
         &self,
+        connection: &mut PgConnection,
+        statement: &Statement,
         messages: &[NewMessage],
         outcomes: &mut [Option<Accepted>],
+        heard: &mut Heard,
     ) -> Result<Option<i64>, Error> {
         let mut columns = Columns::default();
         let mut by_uid = HashMap::with_capacity(messages.len());
@@ -180,8 +196,7 @@ impl PostgresStore {
                 return Ok(None);
             }
         }
-        let mut connection = self.connection().await?;
-        let inserted = columns.insert(&self.sql.accept, self.time(), &mut connection).await;
+        let inserted = columns.insert(statement, self.time(), connection).await;
         let inserted = match inserted {
             Ok(inserted) => inserted,
             // Somebody's transaction has one of the keys: the desk waits for it, and everybody else does not.
@@ -192,7 +207,7 @@ impl PostgresStore {
             let Some(place) = by_uid.get(&uid.as_u128()) else { continue };
             let message = &messages[*place];
             outcomes[*place] = Some(new(message, Uid::from_u128(uid.as_u128()), inserted.at));
-            self.note_ready(message, inserted.at);
+            heard.add_new(message, inserted.at);
         }
         Ok(Some(inserted.ticket))
     }
@@ -200,10 +215,12 @@ impl PostgresStore {
     /// Decides about some items of a call, in order. Their numbers come from the call's ticket, by their places in it.
     async fn consider(
         &self,
+        connection: &mut PgConnection,
         messages: &[NewMessage],
         places: &[usize],
         ticket: Option<i64>,
         room: Room,
+        heard: &mut Heard,
     ) -> Result<Vec<Accepted>, Error> {
         let mut wanted = Wanted::default();
         for place in places {
@@ -212,8 +229,7 @@ impl PostgresStore {
                 wanted.add_uid(uid);
             }
         }
-        let mut connection = self.connection().await?;
-        let considered = self.sit(&mut connection, &wanted, |machine, turn| {
+        let considered = self.sit(connection, &wanted, heard, |machine, turn| {
             let decide = |place: &usize| {
                 let message = &messages[*place];
                 if room == Room::Full && is_free(machine, turn, message) {

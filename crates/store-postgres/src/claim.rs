@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Claim, Delivery, Error, Fence, Lease, Owner, Payload, RequestId, Settled, Settlement, Snapshot, Topic,
     Verdict, Worked,
@@ -12,6 +13,7 @@ use uuid::Uuid;
 
 use crate::codes::{count, counted, damaged, millis, moment, namespace};
 use crate::desk::{Locked, Wanted};
+use crate::ears::Heard;
 use crate::fault;
 use crate::lanes::{LANES_MAX, Lane};
 use crate::row::{Cells, Message};
@@ -111,26 +113,30 @@ impl PostgresStore {
             return Ok(());
         }
         let doubtful: Vec<_> = rest.iter().map(|place| settling.settlements[*place].clone()).collect();
-        for (place, outcome) in rest.into_iter().zip(self.settle(connection, &doubtful).await?) {
+        let mut heard = Heard::default();
+        let settled = self.settle(connection, &doubtful, &mut heard).await?;
+        self.ears.hear(heard);
+        for (place, outcome) in rest.into_iter().zip(settled) {
             settling.outcomes[place] = Some(outcome);
         }
         Ok(())
     }
 
     /// Settles at the desk, in order.
-    async fn settle(
+    pub(crate) async fn settle(
         &self,
         connection: &mut PgConnection,
         settlements: &[Settlement],
+        heard: &mut Heard,
     ) -> Result<Vec<Settled>, Error> {
         let mut wanted = Wanted::default();
         for settlement in settlements {
             wanted.add_uid(settlement.uid);
         }
-        self.sit(connection, &wanted, |machine, turn| {
+        let settle = |machine: &mut Machine, turn: &mut Turn<'_>| {
             settlements.iter().map(|item| machine.settle(turn, item)).collect()
-        })
-        .await
+        };
+        self.sit(connection, &wanted, heard, settle).await
     }
 
     /// Serves claims until they are full or nothing is left.
@@ -144,7 +150,7 @@ impl PostgresStore {
         let Some((_, first)) = wishes.claims.first().copied() else { return Ok(()) };
         let (mut ticks, mut searched, mut waited) = (0, false, false);
         while wishes.open.iter().any(|open| *open > 0) {
-            let lanes = self.lanes.in_turn(first.namespace, &first.topics);
+            let lanes = self.ears.lanes.in_turn(first.namespace, &first.topics);
             if lanes.is_empty() {
                 self.ack(connection, settling).await?;
                 if !self.search(connection, first, &mut ticks, &mut searched).await? {
@@ -184,7 +190,7 @@ impl PostgresStore {
                 continue;
             }
             // These lanes have nothing more for now. Others may.
-            self.lanes.remove(first.namespace, &lanes);
+            self.ears.lanes.remove(first.namespace, &lanes);
             if !self.search(connection, first, &mut ticks, &mut searched).await? {
                 break;
             }
@@ -214,7 +220,7 @@ impl PostgresStore {
         ticks: &mut u32,
         searched: &mut bool,
     ) -> Result<bool, Error> {
-        let known = self.lanes.in_turn(claim.namespace, &claim.topics);
+        let known = self.ears.lanes.in_turn(claim.namespace, &claim.topics);
         if *searched {
             return Ok(!known.is_empty());
         }
@@ -226,7 +232,7 @@ impl PostgresStore {
             }
             *searched = true;
             let found = !lanes.is_empty();
-            self.lanes.add(claim.namespace, lanes);
+            self.ears.lanes.add(claim.namespace, lanes);
             return Ok(found || !known.is_empty());
         }
     }
@@ -389,7 +395,7 @@ impl PostgresStore {
         let (mut ticks, mut searched) = (0, false);
         let mut lanes = Vec::new();
         if self.search(connection, claim, &mut ticks, &mut searched).await? {
-            lanes = self.lanes.in_turn(claim.namespace, &claim.topics);
+            lanes = self.ears.lanes.in_turn(claim.namespace, &claim.topics);
         }
         if lanes.is_empty() {
             return Ok(Vec::new());

@@ -8,6 +8,7 @@ mod accept;
 mod claim;
 mod codes;
 mod desk;
+mod ears;
 mod fault;
 mod image;
 mod lanes;
@@ -17,6 +18,7 @@ mod row;
 mod schema;
 mod sql;
 mod store;
+mod transaction;
 mod upkeep;
 
 use std::sync::Arc;

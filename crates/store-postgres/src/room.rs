@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oncebox_core::{Error, NewMessage};
 use oncebox_system::uptime;
-use sqlx::Row;
+use sqlx::{PgConnection, Row};
 
 use crate::accept::{LaneOf, lane_of};
 use crate::codes::namespace;
@@ -49,6 +49,7 @@ impl Room {
     pub(crate) async fn full(
         &self,
         store: &PostgresStore,
+        connection: &mut PgConnection,
         messages: &[NewMessage],
     ) -> Result<Vec<bool>, Error> {
         let mut wanted: HashMap<LaneOf, u64> = HashMap::new();
@@ -73,7 +74,7 @@ impl Room {
         };
         let counted: Vec<_> = wanted.iter().filter(|(lane, most)| doubtful(lane, **most)).collect();
         if !counted.is_empty() {
-            let fresh = count(store, &counted).await?;
+            let fresh = count(store, connection, &counted).await?;
             let mut counts = self.lock();
             if counts.len() > LANES_MAX {
                 counts.clear();
@@ -93,14 +94,17 @@ impl Room {
     }
 }
 
-async fn count(store: &PostgresStore, lanes: &[(&LaneOf, &u64)]) -> Result<Vec<(LaneOf, u64)>, Error> {
+async fn count(
+    store: &PostgresStore,
+    connection: &mut PgConnection,
+    lanes: &[(&LaneOf, &u64)],
+) -> Result<Vec<(LaneOf, u64)>, Error> {
     let namespaces: Vec<i16> = lanes.iter().map(|(lane, _)| namespace(lane.0)).collect();
     let topics: Vec<&str> = lanes.iter().map(|(lane, _)| lane.1.as_str()).collect();
     let shards: Vec<i32> = lanes.iter().map(|(lane, _)| lane.2).collect();
     let most: Vec<i64> = lanes.iter().map(|(_, most)| i64::try_from(**most).unwrap_or(i64::MAX)).collect();
-    let mut connection = store.connection().await?;
     // Whoever has expired takes no room.
-    store.catch_up(&mut connection).await?;
+    store.catch_up(connection).await?;
     let rows = store.sql.lane_counts.query().bind(&namespaces).bind(&topics).bind(&shards).bind(&most);
     let rows = rows.fetch_all(&mut *connection).await.map_err(fault::told)?;
     let counted = lanes.iter().zip(rows).map(|((lane, _), row)| {

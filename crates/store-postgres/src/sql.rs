@@ -14,17 +14,25 @@ const COLUMNS: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.finishe
      m.source, m.id, m.topic, m.partition, m.end_partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
      m.hash, m.fingerprint, m.attributes::text as attributes";
 
+/// What makes a statement wait but a little for locks, and the rest of its transaction too.
+const BRIEFLY: &str = "set_config('lock_timeout', '50', true)";
+
 macro_rules! statements {
     ($($name:ident),* $(,)?) => {
         /// Every statement, ready to be prepared.
         pub(crate) struct Sql {
             $(pub(crate) $name: Statement,)*
+            /// As `accept`, in somebody's transaction: its locks are waited for as that one says.
+            pub(crate) accept_in: Statement,
         }
 
         impl Sql {
             /// The statements for a schema, whose name is quoted already.
             pub(crate) fn new(schema: &str) -> Self {
-                Self { $($name: Statement::new(include_str!(concat!("../sql/", stringify!($name), ".sql")), schema),)* }
+                Self {
+                    $($name: Statement::new(include_str!(concat!("../sql/", stringify!($name), ".sql")), schema),)*
+                    accept_in: Statement::new(&include_str!("../sql/accept.sql").replace(BRIEFLY, "''"), schema),
+                }
             }
         }
     };

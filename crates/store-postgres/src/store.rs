@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
-    Accepted, Begin, Begun, Bell, Budget, Capabilities, Claim, Clock, Counts, Error, Extended, Extension,
-    IdSource, Interest, Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope,
-    Settlement, Sighting, Snapshot, Store, Timestamp, Topic, Uid, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Error, Extended, Extension, IdSource,
+    Interest, Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement,
+    Sighting, Snapshot, Store, Topic, Uid, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_system::SystemRng;
 use sqlx::pool::PoolConnection;
@@ -16,13 +16,11 @@ use sqlx::{PgConnection, PgPool, Postgres};
 
 use crate::Options;
 use crate::codes::{millis, moment, stamp};
-use crate::desk::{Desk, Sitting, TRIES, Trouble, Wanted};
+use crate::desk::{Desk, TRIES, Trouble, Wanted};
+use crate::ears::{Ears, Heard};
 use crate::fault;
-use crate::lanes::Lanes;
-use crate::room::Room;
 use crate::row::Cells;
 use crate::sql::{Sql, quoted};
-use crate::upkeep::Ended;
 
 /// A store in a PostgreSQL database, shared by as many processes as open it.
 pub struct PostgresStore {
@@ -30,10 +28,7 @@ pub struct PostgresStore {
     pub(crate) sql: Sql,
     clock: Option<Arc<dyn Clock>>,
     ids: Mutex<SystemRng>,
-    bell: Bell,
-    pub(crate) lanes: Lanes,
-    pub(crate) room: Room,
-    pub(crate) ended: Ended,
+    pub(crate) ears: Arc<Ears>,
 }
 
 impl PostgresStore {
@@ -44,10 +39,7 @@ impl PostgresStore {
             sql: Sql::new(&quoted(&options.schema)),
             clock: options.clock.clone(),
             ids: Mutex::default(),
-            bell: Bell::default(),
-            lanes: Lanes::default(),
-            room: Room::default(),
-            ended: Ended::default(),
+            ears: Arc::default(),
         }
     }
 
@@ -66,47 +58,40 @@ impl PostgresStore {
         ids.next_uid(now)
     }
 
-    /// Rings for a message that has been taken in, and remembers its lane.
-    pub(crate) fn note_ready(&self, message: &NewMessage, at: Timestamp) {
-        let (namespace, content) = (message.key.namespace, &message.content);
-        if content.due.is_none_or(|due| due <= at) {
-            self.lanes.add(namespace, [(content.topic.clone(), i32::from(content.shard.0))]);
-            self.bell.ring(namespace, &content.topic);
-        }
-    }
-
     /// Locks, decides and writes, again if others did the same at the same time.
     pub(crate) async fn sit<T>(
         &self,
         connection: &mut PgConnection,
         wanted: &Wanted,
+        heard: &mut Heard,
         mut decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
     ) -> Result<T, Error> {
         for _ in 1..TRIES {
             match self.desk().sit(connection, wanted, &mut decide).await {
-                Ok(sitting) => return Ok(self.heard(sitting)),
+                Ok(sitting) => return Ok(heard.add(sitting)),
                 Err(Trouble::Collision) => {}
                 Err(trouble) => return Err(trouble.told()),
             }
         }
-        self.desk()
-            .sit(connection, wanted, &mut decide)
-            .await
-            .map(|sitting| self.heard(sitting))
-            .map_err(Trouble::told)
+        let sitting = self.desk().sit(connection, wanted, &mut decide).await.map_err(Trouble::told)?;
+        Ok(heard.add(sitting))
+    }
+
+    /// The same, on a connection of its own.
+    async fn decide<T>(
+        &self,
+        wanted: &Wanted,
+        decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
+    ) -> Result<T, Error> {
+        let mut heard = Heard::default();
+        let mut connection = self.connection().await?;
+        let answer = self.sit(&mut connection, wanted, &mut heard, decide).await?;
+        self.ears.hear(heard);
+        Ok(answer)
     }
 
     pub(crate) fn desk(&self) -> Desk<'_> {
         Desk { sql: &self.sql, now: self.time() }
-    }
-
-    /// Rings for what became claimable, and notes what ended.
-    pub(crate) fn heard<T>(&self, sitting: Sitting<T>) -> T {
-        for (namespace, topic) in &sitting.woken {
-            self.bell.ring(*namespace, topic);
-        }
-        self.ended.add(sitting.upkept);
-        sitting.answer
     }
 
     fn check_open(&self) -> Result<(), Error> {
@@ -116,7 +101,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    fn check_items(&self, items: usize) -> Result<(), Error> {
+    pub(crate) fn check_items(&self, items: usize) -> Result<(), Error> {
         self.check_open()?;
         check_call(items)
     }
@@ -163,7 +148,7 @@ impl Store for PostgresStore {
     }
 
     fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
-        self.bell.listen(interest)
+        self.ears.bell.listen(interest)
     }
 
     async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
@@ -175,7 +160,7 @@ impl Store for PostgresStore {
         for sighting in sightings {
             wanted.add_key(&sighting.key);
         }
-        self.sit(&mut *self.connection().await?, &wanted, |machine, turn| {
+        self.decide(&wanted, |machine, turn| {
             sightings.iter().map(|item| machine.observe(turn, item)).collect()
         })
         .await
@@ -183,7 +168,11 @@ impl Store for PostgresStore {
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
         self.check_items(messages.len())?;
-        self.take_in(messages).await
+        let mut connection = self.connection().await?;
+        let mut heard = Heard::default();
+        let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut heard).await?;
+        self.ears.hear(heard);
+        Ok(accepted)
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
@@ -195,10 +184,8 @@ impl Store for PostgresStore {
         for begin in begins {
             wanted.add_key(&begin.key);
         }
-        self.sit(&mut *self.connection().await?, &wanted, |machine, turn| {
-            begins.iter().map(|item| machine.begin(turn, item)).collect()
-        })
-        .await
+        self.decide(&wanted, |machine, turn| begins.iter().map(|item| machine.begin(turn, item)).collect())
+            .await
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
@@ -231,11 +218,9 @@ impl Store for PostgresStore {
         for order in orders {
             wanted.add(&order.target);
         }
-        self.room.forget();
-        self.sit(&mut *self.connection().await?, &wanted, |machine, turn| {
-            orders.iter().map(|item| machine.operate(turn, item)).collect()
-        })
-        .await
+        self.ears.room.forget();
+        self.decide(&wanted, |machine, turn| orders.iter().map(|item| machine.operate(turn, item)).collect())
+            .await
     }
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
@@ -272,7 +257,7 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.bell.close();
+        self.ears.bell.close();
         self.pool.close().await;
         Ok(())
     }

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 
 use crate::codes::{millis, moment};
 use crate::desk::{Locked, Trouble};
+use crate::ears::Heard;
 use crate::fault;
 use crate::image::shelf;
 use crate::row::Cells;
@@ -56,7 +57,12 @@ impl PostgresStore {
         locked: Locked,
     ) -> Result<usize, Error> {
         match self.desk().tick(connection, items_max, locked).await {
-            Ok(sitting) => Ok(self.heard(sitting)),
+            Ok(sitting) => {
+                let mut heard = Heard::default();
+                let ticked = heard.add(sitting);
+                self.ears.hear(heard);
+                Ok(ticked)
+            }
             Err(Trouble::Collision) => Ok(0),
             Err(trouble) => Err(trouble.told()),
         }
@@ -74,7 +80,7 @@ impl PostgresStore {
         if ticked < budget.items_max as usize {
             forgotten = self.forget(&mut connection, budget).await?;
         }
-        let mut upkept = self.ended.take();
+        let mut upkept = self.ears.ended.take();
         upkept.died.sort_by(|one, other| {
             (one.namespace, &one.topic, one.reason).cmp(&(other.namespace, &other.topic, other.reason))
         });

@@ -51,8 +51,16 @@ impl Extent {
     /// # Panics
     /// If one of them is not a whole number.
     pub fn from_environment() -> Self {
+        Self::of_cases(Self::ORDINARY.cases)
+    }
+
+    /// So many cases of the ordinary extent, but for what the environment says: for stores that take their time.
+    ///
+    /// # Panics
+    /// As [`Self::from_environment`].
+    pub fn of_cases(ordinary_cases: u64) -> Self {
         let (cases, seed) = (variable("ONCEBOX_MODEL_CASES"), variable("ONCEBOX_MODEL_SEED"));
-        let ordinary_cases = if seed.is_some() { 1 } else { Self::ORDINARY.cases };
+        let ordinary_cases = if seed.is_some() { 1 } else { ordinary_cases };
         Self {
             cases: cases.unwrap_or(ordinary_cases),
             seed: seed.unwrap_or(Self::ORDINARY.seed),
@@ -136,12 +144,17 @@ where
 ///
 /// oncebox_testkit::random_comparison!(open);
 /// ```
+///
+/// A second argument is how many cases an ordinary run compares, for stores that take their time.
 #[macro_export]
 macro_rules! random_comparison {
     ($open:expr) => {
+        $crate::random_comparison!($open, $crate::random::Extent::ORDINARY.cases);
+    };
+    ($open:expr, $cases:expr) => {
         #[test]
         fn random_comparison() {
-            $crate::random::run_many($open, $crate::random::Extent::from_environment());
+            $crate::random::run_many($open, $crate::random::Extent::of_cases($cases));
         }
     };
 }

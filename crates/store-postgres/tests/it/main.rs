@@ -1,5 +1,8 @@
 //! The PostgreSQL store against the conformance suite, the faulty cases and the random comparison, on a real server.
 
+#[cfg(test)]
+mod transactions;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +15,7 @@ use sqlx::postgres::PgPoolOptions;
 /// A pool on the server that all cases of this run share.
 async fn pool() -> PgPool {
     let server = Postgres::shared().expect("a private PostgreSQL starts");
-    PgPoolOptions::new().max_connections(4).connect(&server.url()).await.expect("it answers")
+    PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers")
 }
 
 /// A schema of its own, with its tables.
@@ -34,4 +37,4 @@ async fn open() -> Fixture {
 
 oncebox_testkit::conformance!(open);
 oncebox_testkit::faulty_cases!(open);
-oncebox_testkit::random_comparison!(open);
+oncebox_testkit::random_comparison!(open, 12);

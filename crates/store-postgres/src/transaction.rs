@@ -1,0 +1,83 @@
+//! Inside a transaction of the caller's.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oncebox_core::{
+    Accepted, Action, Error, Hold, Key, Kind, NewMessage, Operated, Order, Recorded, Ref, Settled,
+    Settlement, TransactionalStore, Wake,
+};
+use sqlx::{Postgres, Transaction};
+
+use crate::desk::Wanted;
+use crate::ears::Heard;
+use crate::fault;
+use crate::store::PostgresStore;
+
+impl PostgresStore {
+    /// Tells what a transaction brought about, once it is committed.
+    fn wake(&self, heard: Heard) -> Wake {
+        let ears = Arc::clone(&self.ears);
+        Wake::new(move || ears.hear(heard))
+    }
+}
+
+#[async_trait]
+impl TransactionalStore for PostgresStore {
+    type Transaction<'t> = Transaction<'t, Postgres>;
+
+    async fn begin_transaction(&self) -> Result<Transaction<'static, Postgres>, Error> {
+        self.check_items(0)?;
+        self.pool.begin().await.map_err(fault::told)
+    }
+
+    async fn commit(&self, transaction: Transaction<'static, Postgres>) -> Result<(), Error> {
+        transaction.commit().await.map_err(fault::told)
+    }
+
+    async fn accept_in<'t>(
+        &self,
+        transaction: &mut Transaction<'t, Postgres>,
+        messages: &[NewMessage],
+    ) -> Result<(Vec<Accepted>, Wake), Error> {
+        self.check_items(messages.len())?;
+        let mut heard = Heard::default();
+        let accepted = self.take_in(transaction, &self.sql.accept_in, messages, &mut heard).await?;
+        Ok((accepted, self.wake(heard)))
+    }
+
+    async fn settle_in<'t>(
+        &self,
+        transaction: &mut Transaction<'t, Postgres>,
+        settlements: &[Settlement],
+    ) -> Result<(Vec<Settled>, Wake), Error> {
+        self.check_items(settlements.len())?;
+        if settlements.is_empty() {
+            return Ok((Vec::new(), Wake::default()));
+        }
+        let mut heard = Heard::default();
+        let settled = self.settle(transaction, settlements, &mut heard).await?;
+        Ok((settled, self.wake(heard)))
+    }
+
+    async fn record_in<'t>(
+        &self,
+        transaction: &mut Transaction<'t, Postgres>,
+        key: &Key,
+        hold: Hold,
+    ) -> Result<Recorded, Error> {
+        self.check_items(1)?;
+        let mut wanted = Wanted::default();
+        wanted.add_key(key);
+        let order = Order { target: Ref::Key(key.clone()), action: Action::MarkProcessed { hold } };
+        let operate = |machine: &mut oncebox_core::machine::Machine,
+                       turn: &mut oncebox_core::machine::Turn<'_>| {
+            machine.operate(turn, &order)
+        };
+        match self.sit(transaction, &wanted, &mut Heard::default(), operate).await? {
+            Operated::Changed(receipt) => Ok(Recorded::First(receipt)),
+            Operated::Unchanged(receipt) => Ok(Recorded::Duplicate(receipt)),
+            _ => Err(Error::new(Kind::Unavailable, "the key could not be recorded: try again")),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Inside a transaction of the caller's, and beside one that takes its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{
+    Accepted, Batch, Claim, Delivery, Extended, Hold, Interest, Key, Namespace, NewMessage, Owner, Payload,
+    Recorded, Settled, Span, State, Store, StoreExt, Topic, Topics, TransactionalStore,
+};
+use oncebox_store_postgres::PostgresStore;
+use sqlx::{Executor, PgPool, Row};
+
+use crate::{pool, schema};
+
+const LEASE: Duration = Duration::from_secs(30);
+const HOLD: Hold = Hold { window: Duration::ZERO, keep: Some(Duration::from_secs(60)) };
+
+struct Desk {
+    pool: PgPool,
+    store: Arc<PostgresStore>,
+    ledger: String,
+}
+
+/// A store on the server's own clock, and a table of somebody else's beside it.
+async fn desk() -> Desk {
+    let pool = pool().await;
+    let options = schema(&pool).await;
+    let ledger = format!("\"{}\".ledger", options.schema.replace('"', "\"\""));
+    let create = format!("create table {ledger} (payment text primary key)");
+    pool.execute(sqlx::AssertSqlSafe(create)).await.unwrap();
+    let store = Arc::new(PostgresStore::new(pool.clone(), &options));
+    Desk { pool, store, ledger }
+}
+
+impl Desk {
+    fn insert(&self, payment: &str) -> sqlx::AssertSqlSafe<String> {
+        sqlx::AssertSqlSafe(format!("insert into {} values ('{payment}')", self.ledger))
+    }
+
+    async fn booked(&self) -> i64 {
+        let count = sqlx::AssertSqlSafe(format!("select count(*) from {}", self.ledger));
+        self.pool.fetch_one(count).await.unwrap().get(0)
+    }
+
+    async fn take(&self) -> Vec<Delivery> {
+        self.store.claim(&claim()).await.unwrap()
+    }
+
+    async fn state(&self, id: &str) -> Option<State> {
+        let found = self.store.get(&[key(id).into()]).await.unwrap().remove(0);
+        found.map(|message| message.state)
+    }
+}
+
+fn key(id: &str) -> Key {
+    Key::inbox("shop", id).unwrap()
+}
+
+fn message(id: &str) -> NewMessage {
+    NewMessage::new(key(id), Topic::new("payments").unwrap(), Payload::new("{}").unwrap())
+}
+
+fn claim() -> Claim {
+    let (owner, lease) = (Owner::new(7).unwrap(), Span::lease(LEASE).unwrap());
+    Claim::new(Namespace::Inbox, owner, lease, Batch::new(10).unwrap())
+}
+
+fn is_new(accepted: &[Accepted]) -> bool {
+    matches!(accepted, [Accepted::New { .. }])
+}
+
+/// A message that is taken in with somebody's own row is there with it, and not without it.
+/// Holds: CMD-17, RULE-01.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_taken_in_commits_with_the_caller_or_not_at_all() {
+    let desk = desk().await;
+    let mut wakeups = desk.store.wakeups(Interest { namespace: Namespace::Inbox, topics: Topics::ALL });
+
+    let mut transaction = desk.store.begin_transaction().await.unwrap();
+    let (accepted, _) = desk.store.accept_in(&mut transaction, &[message("1")]).await.unwrap();
+    assert!(is_new(&accepted));
+    transaction.execute(desk.insert("1")).await.unwrap();
+    transaction.rollback().await.unwrap();
+    assert_eq!((desk.booked().await, desk.state("1").await), (0, None));
+
+    let mut transaction = desk.store.begin_transaction().await.unwrap();
+    let (accepted, wake) = desk.store.accept_in(&mut transaction, &[message("1")]).await.unwrap();
+    assert!(is_new(&accepted));
+    let (again, _) = desk.store.accept_in(&mut transaction, &[message("1")]).await.unwrap();
+    assert!(matches!(again[..], [Accepted::Duplicate { .. }]), "{again:?}");
+    transaction.execute(desk.insert("1")).await.unwrap();
+    assert_eq!((desk.take().await.len(), desk.state("1").await), (0, None), "nothing shows before the commit");
+    desk.store.commit(transaction).await.unwrap();
+    assert_eq!((desk.booked().await, desk.state("1").await), (1, Some(State::Processing)));
+    wake.fire();
+    wakeups.wait().await;
+    assert_eq!(desk.take().await.len(), 1);
+}
+
+/// An acknowledgement commits with the handler's own writes, or neither does.
+/// Holds: RULE-01.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acknowledgement_commits_with_the_caller_or_not_at_all() {
+    let desk = desk().await;
+    desk.store.accept(&[message("1")]).await.unwrap();
+    let delivery = desk.take().await.remove(0);
+
+    let mut transaction = desk.store.begin_transaction().await.unwrap();
+    transaction.execute(desk.insert("1")).await.unwrap();
+    let (settled, _) = desk.store.settle_in(&mut transaction, &[delivery.ack()]).await.unwrap();
+    assert_eq!(settled, [Settled::Done]);
+    transaction.rollback().await.unwrap();
+    assert_eq!((desk.booked().await, desk.state("1").await), (0, Some(State::Processing)));
+
+    let mut transaction = desk.store.begin_transaction().await.unwrap();
+    transaction.execute(desk.insert("1")).await.unwrap();
+    let (settled, _) = desk.store.settle_in(&mut transaction, &[delivery.ack()]).await.unwrap();
+    assert_eq!(settled, [Settled::Done]);
+    desk.store.commit(transaction).await.unwrap();
+    assert_eq!((desk.booked().await, desk.state("1").await), (1, Some(State::Done)));
+    // Told again, it is answered the same, also by the ordinary way.
+    assert_eq!(desk.store.settle(&[delivery.ack()]).await.unwrap(), [Settled::Done]);
+}
+
+/// The classic inbox: record the key, do the work, commit. Whoever comes second does nothing, also if both come at once.
+/// Holds: LDG-01, RULE-01.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_recorded_by_one_of_two_transactions() {
+    let desk = desk().await;
+    let mut first = desk.store.begin_transaction().await.unwrap();
+    let recorded = desk.store.record_in(&mut first, &key("1"), HOLD).await.unwrap();
+    assert!(matches!(recorded, Recorded::First(_)));
+    first.execute(desk.insert("1")).await.unwrap();
+
+    let rival = Arc::clone(&desk.store);
+    let second = tokio::spawn(async move {
+        let mut second = rival.begin_transaction().await.unwrap();
+        let recorded = rival.record_in(&mut second, &key("1"), HOLD).await.unwrap();
+        rival.commit(second).await.unwrap();
+        recorded
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!second.is_finished(), "it waits for the first");
+    desk.store.commit(first).await.unwrap();
+    let (Recorded::First(told) | Recorded::Duplicate(told)) = recorded;
+    match second.await.unwrap() {
+        Recorded::Duplicate(receipt) => assert_eq!(receipt.uid, told.uid),
+        Recorded::First(_) => panic!("recorded twice"),
+    }
+    assert_eq!(desk.booked().await, 1);
+
+    let mut third = desk.store.begin_transaction().await.unwrap();
+    assert!(matches!(desk.store.record_in(&mut third, &key("2"), HOLD).await.unwrap(), Recorded::First(_)));
+    third.rollback().await.unwrap();
+    let mut fourth = desk.store.begin_transaction().await.unwrap();
+    assert!(matches!(desk.store.record_in(&mut fourth, &key("2"), HOLD).await.unwrap(), Recorded::First(_)));
+    desk.store.commit(fourth).await.unwrap();
+    assert_eq!(desk.state("2").await, Some(State::Done));
+}
+
+/// A transaction that takes its time holds up its own keys and messages, and nobody else's.
+/// Holds: RULE-13.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_transaction_holds_up_only_what_it_touched() {
+    let desk = desk().await;
+    desk.store.accept(&["a", "b", "c"].map(message)).await.unwrap();
+    let taken = desk.take().await;
+    let [held, other] = [&taken[0], &taken[1]];
+
+    let mut slow = desk.store.begin_transaction().await.unwrap();
+    desk.store.accept_in(&mut slow, &[message("new")]).await.unwrap();
+    desk.store.settle_in(&mut slow, &[held.ack()]).await.unwrap();
+
+    // While it is open: other keys are taken in, also together with one that it has; other leases are extended and settled.
+    assert!(is_new(&desk.store.accept(&[message("d")]).await.unwrap()));
+    let mixed = Arc::clone(&desk.store);
+    let mixed = tokio::spawn(async move { mixed.accept(&[message("e"), message("new")]).await.unwrap() });
+    let extension = other.extend(Span::lease(LEASE).unwrap());
+    assert!(matches!(desk.store.extend(&[extension]).await.unwrap()[..], [Extended::Until(_)]));
+    assert_eq!(desk.store.settle(&[other.ack()]).await.unwrap(), [Settled::Done]);
+    assert_eq!(desk.take().await.len(), 1, "what is not touched is claimed");
+    assert!(!mixed.is_finished(), "whoever needs its key waits for it");
+    let held_by_it = Arc::clone(&desk.store);
+    let ack = held.ack();
+    let acked = tokio::spawn(async move { held_by_it.settle(&[ack]).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!acked.is_finished(), "whoever needs its message waits for it");
+
+    desk.store.commit(slow).await.unwrap();
+    let accepted = mixed.await.unwrap();
+    assert!(matches!(accepted[..], [Accepted::New { .. }, Accepted::Duplicate { .. }]), "{accepted:?}");
+    assert_eq!(acked.await.unwrap(), [Settled::Done], "the same acknowledgement again");
+}
