@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::limits::PAYLOAD_BYTES_MAX;
-use oncebox_core::{Clock, Divergence, Error, Hold, Invalid, Policy, Rng, Source, Store};
+use oncebox_core::{Clock, Divergence, Error, Hold, Invalid, Policy, Rng, Source, Store, TransactionalStore};
 use oncebox_system::{SystemClock, SystemRng};
 
 use crate::shared::Oncebox;
 use crate::telemetry::TraceContext;
+use crate::transaction::{self, Transactions};
 use crate::{ledger, open};
 
 /// Largest payload unless set otherwise (SPEC rule 19).
@@ -190,13 +191,32 @@ impl Builder {
 
     /// Takes a store that is open already.
     pub fn on(self, store: Arc<dyn Store>) -> Result<Oncebox, Error> {
+        self.on_both(store, None)
+    }
+
+    /// Takes a store that is open already and takes part in transactions: handlers can have theirs
+    /// ([`Tx`](crate::Tx)), and messages can be taken in with what an application writes ([`Inbox::enqueue_in`](crate::Inbox::enqueue_in)).
+    pub fn on_transactional<S>(self, store: Arc<S>) -> Result<Oncebox, Error>
+    where
+        S: TransactionalStore + 'static,
+        S::Transaction<'static>: 'static,
+    {
+        let transactions = transaction::of(store.clone());
+        self.on_both(store, Some(transactions))
+    }
+
+    pub(crate) fn on_both(
+        self,
+        store: Arc<dyn Store>,
+        transactions: Option<Arc<dyn Transactions>>,
+    ) -> Result<Oncebox, Error> {
         if let Some(invalid) = self.problem {
             return Err(invalid.into());
         }
         let name = self.name.unwrap_or_else(|| "store".into());
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
         let rng = self.rng.unwrap_or_else(|| Box::new(SystemRng::default()));
-        Ok(Oncebox::new(store, name, clock, rng, self.settings))
+        Ok(Oncebox::new(store, transactions, name, clock, rng, self.settings))
     }
 
     fn named(mut self, name: &str) -> Self {

@@ -1,6 +1,7 @@
 //! Receiving: taking messages in, each once.
 
 mod receipt;
+mod transaction;
 
 use std::sync::Arc;
 
@@ -131,18 +132,20 @@ impl Inbox {
         &self,
         messages: impl IntoIterator<Item = Message>,
     ) -> Result<Vec<Result<Receipt, Error>>, Error> {
-        let Shared { settings, clock, .. } = &*self.0;
-        let prepare = |message: Message| {
-            let message = match &settings.trace_context {
-                Some(context) => telemetry::inject(&**context, message),
-                None => message,
-            };
-            message.accepted_by(settings, &**clock)
-        };
-        let messages = messages.into_iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let messages = messages.into_iter().map(|message| self.prepared(message));
+        let messages = messages.collect::<Result<Vec<_>, _>>()?;
         let accepted = self.0.store.accept(&messages).await?;
         let receipts = messages.iter().zip(accepted).map(|(message, accepted)| self.taken(message, accepted));
         Ok(receipts.collect())
+    }
+
+    fn prepared(&self, message: Message) -> Result<NewMessage, Error> {
+        let Shared { settings, clock, .. } = &*self.0;
+        let message = match &settings.trace_context {
+            Some(context) => telemetry::inject(&**context, message),
+            None => message,
+        };
+        Ok(message.accepted_by(settings, &**clock)?)
     }
 
     fn taken(&self, message: &NewMessage, accepted: Accepted) -> Result<Receipt, Error> {

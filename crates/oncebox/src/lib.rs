@@ -56,6 +56,15 @@ pub mod embedded {
     };
 }
 
+/// Stores on PostgreSQL: their tables, and handlers that run in a transaction.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use oncebox_store_postgres::{Options, PgTransaction, PostgresStore, Schema};
+
+    /// The transaction that a handler runs in. Run statements on `&mut **tx`.
+    pub type Tx = crate::Tx<PgTransaction>;
+}
+
 mod build;
 mod handled;
 mod health;
@@ -66,6 +75,7 @@ mod open;
 mod operator;
 mod queue;
 mod shared;
+mod transaction;
 mod upkeep;
 mod worker;
 
@@ -78,9 +88,9 @@ pub use oncebox_core::{
     Attributes, Backoff, Bound, CallerHash, Capabilities, Clock, Content, Counts, Cursor, DeadReason, Deaths,
     Delivery, Direction, Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id,
     Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner,
-    Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Ref, RequestId, Rng, Settled,
-    Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, Trace, Uid, Upkept, Usage,
-    VerdictKind,
+    Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Recorded, Ref, RequestId, Rng,
+    Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, Trace,
+    TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake,
 };
 pub use operator::{Filter, Operator, Sweep};
 pub use queue::WorkQueue;
@@ -88,7 +98,7 @@ pub use shared::Oncebox;
 pub use upkeep::Upkeep;
 pub use worker::{
     BoxError, Context, Extract, Failed, Failure, FromState, Handler, HandlerFn, HandlerService, IntoResult,
-    Json, Rejection, Route, Running, State, Stopped, Text, Unhandled, Wish, Worker,
+    Json, Rejection, Route, Running, State, Stopped, Text, Tx, Unhandled, Wish, Worker,
 };
 
 /// The README's code is compiled and run with the doc tests.

@@ -14,6 +14,7 @@ use crate::ledger::Ledger;
 use crate::mailbox::{Mailbox, MailboxSettings};
 use crate::operator::Operator;
 use crate::queue::WorkQueue;
+use crate::transaction::Transactions;
 use crate::upkeep::{Upkeep, Warnings};
 
 /// An open inbox. Cheap to clone; hand out its roles rather than itself.
@@ -22,6 +23,8 @@ pub struct Oncebox(Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
+    /// The same store, if it takes part in transactions.
+    pub(crate) transactions: Option<Arc<dyn Transactions>>,
     /// Names the store in logs (IBX-113).
     pub(crate) name: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -54,6 +57,7 @@ impl Oncebox {
 
     pub(crate) fn new(
         store: Arc<dyn Store>,
+        transactions: Option<Arc<dyn Transactions>>,
         name: Arc<str>,
         clock: Arc<dyn Clock>,
         rng: Box<dyn Rng>,
@@ -61,7 +65,7 @@ impl Oncebox {
     ) -> Self {
         let (handled, unhandled, pulses) = (Handled::default(), Warnings::default(), Pulses::default());
         let rng = Mutex::new(rng);
-        Self(Arc::new(Shared { store, name, clock, settings, handled, unhandled, pulses, rng }))
+        Self(Arc::new(Shared { store, transactions, name, clock, settings, handled, unhandled, pulses, rng }))
     }
 
     /// Receiving: all that code which takes messages in needs.

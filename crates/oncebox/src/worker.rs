@@ -14,6 +14,7 @@ mod rate;
 mod route;
 mod running;
 mod service;
+mod transaction;
 mod verdict;
 
 use std::pin::Pin;
@@ -37,6 +38,7 @@ pub use options::Unhandled;
 pub use route::Route;
 pub use running::{Running, Stopped};
 pub use service::HandlerService;
+pub use transaction::Tx;
 
 type StartHook = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send>;
 type StopHook = Box<dyn FnOnce(Stopped) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;

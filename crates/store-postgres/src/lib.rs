@@ -28,6 +28,9 @@ use oncebox_core::Clock;
 pub use schema::Schema;
 pub use store::PostgresStore;
 
+/// A transaction on a connection of a pool's.
+pub type PgTransaction = sqlx::Transaction<'static, sqlx::Postgres>;
+
 /// How a PostgreSQL store is set up.
 #[derive(Clone)]
 #[non_exhaustive]

@@ -23,6 +23,8 @@ pub(super) type Ticket = (Uid, Fence);
 #[derive(Debug)]
 pub(super) enum Ending {
     Finished(Result<(), Failure>),
+    /// It succeeded, and the store knows: it was acknowledged in the handler's own transaction.
+    Told,
     Cancelled,
 }
 
@@ -53,6 +55,7 @@ impl Attempt {
         // However this ends, what the handler has spawned hears of it; unless the handler ended by itself.
         let stopped = cancellation.clone().drop_guard();
         let span = context.span();
+        let slot = context.slot.clone();
         let run = async {
             info!("handling");
             let result = guarded(endpoint, context, timeout).await;
@@ -70,7 +73,7 @@ impl Attempt {
                 if by_itself {
                     stopped.disarm();
                 }
-                Ending::Finished(result)
+                if slot.is_committed() { Ending::Told } else { Ending::Finished(result) }
             }
             () = cancellation.cancelled() => Ending::Cancelled,
         };

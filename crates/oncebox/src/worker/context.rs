@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use oncebox_core::{Attributes, Delivery, Key, LastError, Timestamp, Trace, Uid};
+use oncebox_core::{Attributes, Delivery, Key, LastError, Settlement, Timestamp, Trace, Uid};
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
+use super::transaction::Slot;
 use crate::inbox::Inbox;
 use crate::message::Message;
 use crate::shared::Shared;
 use crate::telemetry;
+use crate::transaction::Transactions;
 
 /// The delivery that a handler works on. Cheap to clone.
 #[derive(Clone)]
@@ -18,14 +20,23 @@ pub struct Context {
     delivery: Arc<Delivery>,
     cancellation: CancellationToken,
     shared: Arc<Shared>,
+    pub(super) slot: Slot,
 }
 
 impl Context {
     pub(super) fn new(delivery: Arc<Delivery>, cancellation: CancellationToken, shared: Arc<Shared>) -> Self {
-        Self { delivery, cancellation, shared }
+        Self { delivery, cancellation, shared, slot: Slot::default() }
     }
 
     /// The span that its handler runs in.
+    pub(super) fn transactions(&self) -> Option<Arc<dyn Transactions>> {
+        self.shared.transactions.clone()
+    }
+
+    pub(super) fn ack(&self) -> Settlement {
+        self.delivery.ack()
+    }
+
     pub(super) fn span(&self) -> Span {
         let trace_context = self.shared.settings.trace_context.as_deref();
         telemetry::handling(&self.shared.name, &self.delivery, trace_context)

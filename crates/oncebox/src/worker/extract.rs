@@ -1,5 +1,6 @@
 //! What handlers may ask for.
 
+use std::any::TypeId;
 use std::convert::Infallible;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::message::Message;
 /// Something that a handler can have as an argument; `S` is the worker's state.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot ask for `{Self}` on a worker whose state is `{S}`",
-    note = "it may ask for `Json<T>`, `Text`, `Bytes`, `Message`, `Context`, and `State<T>` after `Worker::with_state`"
+    note = "it may ask for `Json<T>`, `Text`, `Bytes`, `Message`, `Context`, `Tx`, and `State<T>` after `Worker::with_state`"
 )]
 pub trait Extract<S>: Sized {
     /// Why it could not be had.
@@ -20,6 +21,11 @@ pub trait Extract<S>: Sized {
 
     /// Takes it from the delivery or the state.
     fn extract(context: &Context, state: &S) -> Result<Self, Self::Rejection>;
+
+    /// The type of the transaction that a handler has to run in to have this; none if it needs none.
+    fn transaction() -> Option<TypeId> {
+        None
+    }
 }
 
 /// The payload is not what the handler asked for: the message becomes Dead with reason `undecodable`.

@@ -1,5 +1,6 @@
 //! Handlers: plain async functions, or objects.
 
+use std::any::TypeId;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use async_trait::async_trait;
 use super::context::Context;
 use super::extract::{Extract, Rejection};
 use super::failure::Failure;
+use super::transaction;
 use crate::message::Message;
 
 /// What became of one delivery, as its handler sees it.
@@ -38,7 +40,7 @@ pub(super) fn of_object(handler: impl Handler) -> Endpoint {
 #[diagnostic::on_unimplemented(
     message = "this is no handler for a worker whose state is `{S}`",
     label = "not a handler",
-    note = "a handler is an async function of up to 6 arguments, each an extractor (`Json<T>`, `Text`, `Bytes`, `Message`, `Context`, `State<T>`)",
+    note = "a handler is an async function of up to 6 arguments, each an extractor (`Json<T>`, `Text`, `Bytes`, `Message`, `Context`, `State<T>`, `Tx`)",
     note = "it gives back `()` or a `Result<(), E>`; its future is `Send`",
     note = "`State<T>` needs `Worker::with_state` before `on`; a closure that captures is written `move |…| async move {{ … }}`"
 )]
@@ -49,6 +51,9 @@ pub trait HandlerFn<S, Arguments>: Send + Sync + 'static {
         context: &Context,
         state: &S,
     ) -> Result<impl Future<Output = Result<(), Failure>> + Send + 'static, Rejection>;
+
+    /// The type of the transaction that it runs in; none if it needs none.
+    fn transaction() -> Option<TypeId>;
 }
 
 pub(super) fn of_function<S, Arguments, F>(function: F, state: S) -> Endpoint
@@ -56,10 +61,11 @@ where
     S: Clone + Send + Sync + 'static,
     F: HandlerFn<S, Arguments>,
 {
-    Arc::new(move |context| match function.call(&context, &state) {
+    let endpoint: Endpoint = Arc::new(move |context| match function.call(&context, &state) {
         Ok(handled) => Box::pin(handled),
         Err(rejection) => Box::pin(std::future::ready(Err(rejection.into()))),
-    })
+    });
+    if F::transaction().is_some() { transaction::around(endpoint) } else { endpoint }
 }
 
 /// What a handler may give back.
@@ -102,6 +108,10 @@ macro_rules! handler_fn {
                 $(let $argument = $argument::extract(context, state).map_err(Into::into)?;)*
                 let handled = self($($argument),*);
                 Ok(async move { handled.await.into_result() })
+            }
+
+            fn transaction() -> Option<TypeId> {
+                None$(.or($argument::transaction()))*
             }
         }
     };

@@ -27,6 +27,14 @@ impl<S> Worker<S> {
         let mut lanes = Vec::new();
         for (topic, endpoint, settings) in self.routes {
             settings.check()?;
+            let known = self.oncebox.shared().transactions.as_ref().map(|store| store.kind());
+            if settings.transaction.is_some_and(|wanted| known != Some(wanted)) {
+                let text = format!(
+                    "the handler of topic `{topic}` asks for a transaction that this store does not have: open one that does, \
+                     such as `postgres://…`"
+                );
+                return Err(Error::new(Kind::Unsupported, text));
+            }
             let topic = Topic::inbox(topic)?;
             if !topics.insert(topic.clone()) {
                 let text = format!("topic `{topic}` has two handlers: a topic has one");

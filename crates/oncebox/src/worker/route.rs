@@ -1,5 +1,6 @@
 //! From a topic to its handler, with the limits of that topic.
 
+use std::any::TypeId;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -41,13 +42,19 @@ pub(super) struct RouteSettings {
     pub(super) timeout: Option<Duration>,
     pub(super) backoff: Option<Backoff>,
     pub(super) attempts_max: Option<u32>,
+    /// The type of the transaction that its handler asks for.
+    pub(super) transaction: Option<TypeId>,
 }
 
 impl<S: Clone + Send + Sync + 'static> Route<S> {
     /// This topic is handled by this function.
-    pub fn new<Arguments>(topic: impl Into<String>, handler: impl HandlerFn<S, Arguments>) -> Self {
+    pub fn new<Arguments, F>(topic: impl Into<String>, handler: F) -> Self
+    where
+        F: HandlerFn<S, Arguments>,
+    {
         let make = Box::new(move |state| handler::of_function(handler, state));
-        Self { topic: topic.into(), make, settings: RouteSettings::default() }
+        let settings = RouteSettings { transaction: F::transaction(), ..RouteSettings::default() };
+        Self { topic: topic.into(), make, settings }
     }
 
     /// The object's topic is handled by it.

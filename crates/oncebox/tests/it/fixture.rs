@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use oncebox::postgres::{self, PostgresStore, Schema};
 use oncebox::{Builder, Clock, Key, Message, Oncebox, Snapshot, Store, Timestamp};
 use oncebox_core::StoreExt;
 use oncebox_store_embedded::EmbeddedStore;
@@ -12,6 +13,9 @@ use oncebox_store_memory::MemoryStore;
 use oncebox_system::SystemRng;
 use oncebox_testkit::ManualClock;
 use oncebox_testkit::faulty::{FaultPlan, FaultyStore};
+use oncebox_testkit::servers::Postgres;
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
 use tokio::time::Instant;
 
 /// An inbox under test.
@@ -59,13 +63,14 @@ pub(crate) fn on_every_store(test: impl AsyncFn(Fixture)) {
 
 /// The same, with settings.
 pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl AsyncFn(Fixture)) {
-    for name in ["memory", "embedded"] {
+    for name in ["memory", "embedded", "postgres"] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime starts").block_on(async {
             let clock = Arc::new(ManualClock::default());
             let directory = Directory::new();
             let store: Arc<dyn Store> = match name {
                 "memory" => Arc::new(memory(clock.clone())),
+                "postgres" => postgres(Some(clock.clone())).await.0,
                 _ => {
                     let mut options = oncebox_store_embedded::Options::default();
                     options.segment_bytes = 1 << 20;
@@ -79,6 +84,18 @@ pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl A
             test(Fixture { oncebox, clock, store }).await;
         });
     }
+}
+
+/// A store with tables of its own on the server that this run shares, and a pool to look at it.
+pub(crate) async fn postgres(clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStore>, PgPool) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let server = Postgres::shared().expect("a private PostgreSQL starts");
+    let pool = PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers");
+    let mut options = postgres::Options::default();
+    options.schema = format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    options.clock = clock;
+    Schema::new(&options.schema).ensure(&pool).await.expect("the tables are made");
+    (Arc::new(PostgresStore::new(pool.clone(), &options)), pool)
 }
 
 fn memory(clock: Arc<dyn Clock>) -> MemoryStore {

@@ -31,6 +31,8 @@ mod telemetry;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
+mod transaction;
+#[cfg(test)]
 mod upkeep;
 #[cfg(test)]
 mod worker;

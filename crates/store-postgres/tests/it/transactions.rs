@@ -89,7 +89,11 @@ async fn what_is_taken_in_commits_with_the_caller_or_not_at_all() {
     let (again, _) = desk.store.accept_in(&mut transaction, &[message("1")]).await.unwrap();
     assert!(matches!(again[..], [Accepted::Duplicate { .. }]), "{again:?}");
     transaction.execute(desk.insert("1")).await.unwrap();
-    assert_eq!((desk.take().await.len(), desk.state("1").await), (0, None), "nothing shows before the commit");
+    assert_eq!(
+        (desk.take().await.len(), desk.state("1").await),
+        (0, None),
+        "nothing shows before the commit"
+    );
     desk.store.commit(transaction).await.unwrap();
     assert_eq!((desk.booked().await, desk.state("1").await), (1, Some(State::Processing)));
     wake.fire();

@@ -138,6 +138,7 @@ impl Engine {
             return;
         }
         let verdict = match ending {
+            attempt::Ending::Told => return self.settled(&ticket, Settled::Done),
             attempt::Ending::Finished(Ok(())) => Verdict::Ack,
             attempt::Ending::Finished(Err(failure)) => {
                 verdict::of_failure(&self.shared, &self.options, &lane.settings, &delivery, &failure)

@@ -1,0 +1,122 @@
+//! Transactions of applications: what the inbox does there happens with what the application does, or not at all.
+
+use std::any::{Any, TypeId};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oncebox_core::{
+    Accepted, Error, Hold, Key, Kind, NewMessage, Recorded, Settled, Settlement, TransactionalStore, Wake,
+};
+
+/// A transaction whose type only its store and its user know.
+pub(crate) type AnyTransaction = dyn Any + Send;
+
+/// A store that takes part in transactions, whatever its type.
+#[async_trait]
+pub(crate) trait Transactions: Send + Sync {
+    /// The type of its transactions.
+    fn kind(&self) -> TypeId;
+
+    async fn begin(&self) -> Result<Box<AnyTransaction>, Error>;
+
+    async fn commit(&self, transaction: Box<AnyTransaction>) -> Result<(), Error>;
+
+    async fn accept_in(
+        &self,
+        transaction: &mut AnyTransaction,
+        messages: &[NewMessage],
+    ) -> Result<(Vec<Accepted>, Wake), Error>;
+
+    async fn settle_in(
+        &self,
+        transaction: &mut AnyTransaction,
+        settlements: &[Settlement],
+    ) -> Result<(Vec<Settled>, Wake), Error>;
+
+    async fn record_in(
+        &self,
+        transaction: &mut AnyTransaction,
+        key: &Key,
+        hold: Hold,
+    ) -> Result<Recorded, Error>;
+}
+
+struct Of<S>(Arc<S>);
+
+pub(crate) fn of<S>(store: Arc<S>) -> Arc<dyn Transactions>
+where
+    S: TransactionalStore + 'static,
+    S::Transaction<'static>: 'static,
+{
+    Arc::new(Of(store))
+}
+
+impl<S> Of<S>
+where
+    S: TransactionalStore + 'static,
+    S::Transaction<'static>: 'static,
+{
+    fn known(transaction: &mut AnyTransaction) -> Result<&mut S::Transaction<'static>, Error> {
+        transaction.downcast_mut().ok_or_else(foreign)
+    }
+}
+
+fn foreign() -> Error {
+    Error::new(
+        Kind::Unsupported,
+        "this transaction is none of the store's: begin it on the store's own database",
+    )
+}
+
+/// What is said where the store takes part in no transactions.
+pub(crate) fn none() -> Error {
+    Error::new(
+        Kind::Unsupported,
+        "this store takes part in no transactions: open one that does, such as `postgres://…`",
+    )
+}
+
+#[async_trait]
+impl<S> Transactions for Of<S>
+where
+    S: TransactionalStore + 'static,
+    S::Transaction<'static>: 'static,
+{
+    fn kind(&self) -> TypeId {
+        TypeId::of::<S::Transaction<'static>>()
+    }
+
+    async fn begin(&self) -> Result<Box<AnyTransaction>, Error> {
+        Ok(Box::new(self.0.begin_transaction().await?))
+    }
+
+    async fn commit(&self, transaction: Box<AnyTransaction>) -> Result<(), Error> {
+        let transaction = transaction.downcast::<S::Transaction<'static>>().map_err(|_| foreign())?;
+        self.0.commit(*transaction).await
+    }
+
+    async fn accept_in(
+        &self,
+        transaction: &mut AnyTransaction,
+        messages: &[NewMessage],
+    ) -> Result<(Vec<Accepted>, Wake), Error> {
+        self.0.accept_in(Self::known(transaction)?, messages).await
+    }
+
+    async fn settle_in(
+        &self,
+        transaction: &mut AnyTransaction,
+        settlements: &[Settlement],
+    ) -> Result<(Vec<Settled>, Wake), Error> {
+        self.0.settle_in(Self::known(transaction)?, settlements).await
+    }
+
+    async fn record_in(
+        &self,
+        transaction: &mut AnyTransaction,
+        key: &Key,
+        hold: Hold,
+    ) -> Result<Recorded, Error> {
+        self.0.record_in(Self::known(transaction)?, key, hold).await
+    }
+}
