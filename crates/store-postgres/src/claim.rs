@@ -21,6 +21,8 @@ use crate::store::PostgresStore;
 
 /// How often a claim lets time happen before it takes what there is: somebody else may be at it.
 const TICKS_MAX: u32 = 3;
+/// How often a claim looks again because others were faster.
+const COLLISIONS_MAX: u32 = 16;
 /// Messages that a claim lets time happen to at once.
 const TICK_ITEMS: u32 = 1_000;
 /// Messages of one lane that a claim with a bound on bytes looks at, at most.
@@ -148,7 +150,7 @@ impl PostgresStore {
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<(), Error> {
         let Some((_, first)) = wishes.claims.first().copied() else { return Ok(()) };
-        let (mut ticks, mut searched, mut waited) = (0, false, false);
+        let (mut ticks, mut searched, mut waited, mut collisions) = (0, false, false, 0);
         while wishes.open.iter().any(|open| *open > 0) {
             let lanes = self.ears.lanes.in_turn(first.namespace, &first.topics);
             if lanes.is_empty() {
@@ -181,6 +183,11 @@ impl PostgresStore {
                 deliveries[wishes.claims[claim].0].push(delivery);
             }
             if progress && round.turns >= quota || round.freed {
+                continue;
+            }
+            // Others took all of it between our look and our grasp: look again.
+            if !progress && round.turns > 0 && collisions < COLLISIONS_MAX {
+                collisions += 1;
                 continue;
             }
             if let Some(missed) = round.missed.filter(|_| !waited) {

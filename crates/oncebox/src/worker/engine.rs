@@ -39,7 +39,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
 /// What a running worker is told.
 pub(super) enum Command {
-    Pause,
+    Pause(oneshot::Sender<()>),
     Resume,
     /// Pauses, and answers when nothing is held any more.
     Drain(oneshot::Sender<()>),
@@ -70,6 +70,8 @@ pub(super) struct Engine {
     beat_after: Instant,
     mode: Mode,
     /// Those who wait until nothing is held.
+    /// Who waits for a pause to begin: for the answer to the last claim.
+    pausing: Vec<oneshot::Sender<()>>,
     draining: Vec<oneshot::Sender<()>>,
     stopped: Stopped,
 }
@@ -100,6 +102,7 @@ impl Engine {
             unanswered: None,
             retry_at: None,
             failures: 0,
+            pausing: Vec::new(),
             draining: Vec::new(),
             stopped: Stopped::default(),
         }
@@ -116,6 +119,7 @@ impl Engine {
             self.start_queued(now);
             self.call_store(now);
             self.extend_leases(now);
+            self.tell_paused();
             if self.has_ended(now) {
                 return Ok(self.stopped);
             }

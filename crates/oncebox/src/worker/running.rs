@@ -39,9 +39,11 @@ impl Running {
         self.commands.send(command).await.map_err(gone)
     }
 
-    /// Takes nothing new; what is in handlers' hands goes on.
+    /// Takes nothing new once this has answered; what is in handlers' hands goes on.
     pub async fn pause(&self) -> Result<(), Error> {
-        self.tell(Command::Pause).await
+        let (told, paused) = oneshot::channel();
+        self.tell(Command::Pause(told)).await?;
+        paused.await.map_err(|_| Error::new(Kind::Closed, "the worker ended before it was paused"))
     }
 
     /// Works again after a pause.

@@ -67,7 +67,10 @@ impl Mode {
 impl Engine {
     pub(super) fn obey(&mut self, command: Command) {
         match command {
-            Command::Pause => self.pause(),
+            Command::Pause(told) => {
+                self.pause();
+                self.pausing.push(told);
+            }
             Command::Resume => {
                 // Whoever waits for it to be drained waits in vain now, and hears that.
                 self.draining.clear();
@@ -142,6 +145,15 @@ impl Engine {
                     warn!(store = %self.shared.name, unsettled = self.held.len(), "stopped without having settled all");
                 }
                 given_up
+            }
+        }
+    }
+
+    /// Tells those who wait for a pause when nothing more can come: a claim under way may still bring something.
+    pub(super) fn tell_paused(&mut self) {
+        if self.work.as_ref().is_none_or(|call| call.about.claims.is_empty()) {
+            for told in self.pausing.drain(..) {
+                let _ = told.send(());
             }
         }
     }
