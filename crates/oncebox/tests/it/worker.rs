@@ -1,6 +1,6 @@
 //! Handlers and what becomes of their messages.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use oncebox::{
     MessageState, Route, State, Stopped, Text, Unhandled, Worker,
 };
 use serde::Deserialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Barrier, Semaphore};
 
 use super::fixture::{on_every_store, on_every_store_with};
 
@@ -377,14 +377,19 @@ fn two_workers_share_the_work_and_no_message_is_handled_twice() {
         for id in 0..200 {
             fixture.enqueue("t", &id.to_string()).await;
         }
+        // Neither goes on before both have begun, however long one takes to get there.
+        let both = Arc::new(Barrier::new(2));
         let worker = || {
-            Worker::new(&fixture.oncebox).with_state(seen.clone()).on(
-                "t",
-                async |State(seen): State<Seen>, id: Text| {
+            let (seen, both, begun) = (seen.clone(), both.clone(), Arc::new(AtomicBool::new(false)));
+            Worker::new(&fixture.oncebox).on("t", move |id: Text| {
+                let (seen, both, first) = (seen.clone(), both.clone(), !begun.swap(true, Ordering::SeqCst));
+                async move {
+                    if first {
+                        both.wait().await;
+                    }
                     seen.push(id.0);
-                    tokio::task::yield_now().await;
-                },
-            )
+                }
+            })
         };
         let (one, two) = tokio::join!(worker().run_until_idle(), worker().run_until_idle());
         let (one, two) = (one.unwrap().handled, two.unwrap().handled);
