@@ -6,6 +6,7 @@ use oncebox_core::{
     Timestamp, Topic,
 };
 use sqlx::postgres::PgRow;
+use sqlx::{Acquire, PgConnection, Postgres, Transaction};
 
 use crate::codes::{REASONS, STATES, code, count, counted, moment, namespace};
 use crate::desk::{Wanted, machine};
@@ -60,6 +61,7 @@ impl PostgresStore {
         };
         let mut connection = self.connection().await?;
         self.catch_up(&mut connection).await?;
+        let mut transaction = self.steady(&mut connection).await?;
         let rows = statement
             .query()
             .bind(self.time())
@@ -71,7 +73,7 @@ impl PostgresStore {
             .bind(query.topic.as_ref().map(|topic| topic.as_str().to_owned()))
             .bind(query.source.as_ref().map(|source| source.as_str().to_owned()))
             .bind(PAGE_LOOKS_MAX)
-            .fetch_all(&mut *connection);
+            .fetch_all(&mut *transaction);
         let rows = rows.await.map_err(fault::told)?;
         let mut page = Page::default();
         let mut edge = None;
@@ -100,9 +102,17 @@ impl PostgresStore {
         Ok(page)
     }
 
+    /// For statements that look at much: they get the plan that they are written for.
+    async fn steady<'c>(&self, connection: &'c mut PgConnection) -> Result<Transaction<'c, Postgres>, Error> {
+        let mut transaction = connection.begin().await.map_err(fault::told)?;
+        self.sql.steady.query().execute(&mut *transaction).await.map_err(fault::told)?;
+        Ok(transaction)
+    }
+
     pub(crate) async fn count(&self, scope: &Scope) -> Result<Counts, Error> {
         let mut connection = self.connection().await?;
         self.catch_up(&mut connection).await?;
+        let mut transaction = self.steady(&mut connection).await?;
         let row = self
             .sql
             .counts
@@ -112,7 +122,7 @@ impl PostgresStore {
             .bind(scope.topic.as_ref().map(|topic| topic.as_str().to_owned()))
             .bind(scope.topic.as_ref().and(scope.shard).map(|shard| i32::from(shard.0)))
             .bind(COUNT_MAX + 1)
-            .fetch_one(&mut *connection);
+            .fetch_one(&mut *transaction);
         let row = row.await.map_err(fault::told)?;
         let mut cells = Cells::new(&row);
         let mut estimated = false;

@@ -64,6 +64,7 @@ statements!(
     page_up,
     page_down,
     counts,
+    steady,
     ready_topics,
     lane_counts,
     in_flight,

@@ -1,6 +1,8 @@
 //! The PostgreSQL store against the conformance suite, the faulty cases and the random comparison, on a real server.
 
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod transactions;
 
 use std::sync::Arc;

@@ -79,6 +79,11 @@ impl Postgres {
         self.port
     }
 
+    /// What it writes about itself.
+    pub fn log_file(&self) -> PathBuf {
+        self.place.join("log")
+    }
+
     /// Its data directory. It belongs to `nobody` if we are root.
     pub fn data_dir(&self) -> PathBuf {
         self.place.join("data")

@@ -1,0 +1,119 @@
+//! What PostgreSQL does with the statements when there is much: it explains every one that really runs, in its log.
+
+use std::time::Duration;
+
+use oncebox_core::{
+    Action, Batch, Budget, Claim, Key, Namespace, NewMessage, Order, Owner, PageSize, Payload, Query,
+    ReadyTopics, Scope, Settled, Span, Store, StoreExt, Topic, Topics,
+};
+use oncebox_store_postgres::{Options, PostgresStore, Schema};
+use oncebox_testkit::servers::Postgres;
+use sqlx::Executor;
+use sqlx::postgres::PgPoolOptions;
+
+/// 100,000 messages that are ready, in ten topics, and as many that are finished.
+const FILL: &str = "
+insert into oncebox.message (uid, number, accepted_at, last_seen_at, finished_at, window_ms, keep_ms, attempts_max, shard, namespace, state,
+  divergence, shelf, shelf_at, keyed, keep_finished, ready, key_hash, source, id, topic, payload, fingerprint)
+select gen_random_uuid(), n, 1, 1, case when n % 2 = 0 then 1 end, 0, 1000000000000, 10, 0, 0, case when n % 2 = 0 then 2 else 1 end,
+  0, case when n % 2 = 0 then 2 end, case when n % 2 = 0 then 1000000000000 + n end, true, false, n % 2 = 1, gen_random_uuid(), 'fill', n::text,
+  case when n % 2 = 1 then 'topic' || n / 2 % 10 end, case when n % 2 = 1 then 'x'::bytea end, sha256('x')
+from generate_series(1, 200000) n;
+analyze oncebox.message;
+select setval('oncebox.ticket', 100);
+";
+
+fn message(id: &str) -> NewMessage {
+    let key = Key::inbox("shop", id).unwrap();
+    NewMessage::new(key, Topic::new("topic3").unwrap(), Payload::new("{}").unwrap())
+}
+
+fn claim(topics: Topics) -> Claim {
+    let (owner, lease) = (Owner::new(7).unwrap(), Span::lease(Duration::from_secs(30)).unwrap());
+    Claim { topics, ..Claim::new(Namespace::Inbox, owner, lease, Batch::new(10).unwrap()) }
+}
+
+/// The plans of everything that runs, from its log.
+struct Explained {
+    server: Postgres,
+    read: usize,
+}
+
+impl Explained {
+    /// What was explained since the last look.
+    fn since(&mut self) -> String {
+        let log = std::fs::read_to_string(self.server.log_file()).unwrap();
+        let new = log[self.read..].to_owned();
+        self.read = log.len();
+        new
+    }
+
+    /// Checks that what just ran read messages by these indexes, and never from one end to the other.
+    fn check(&mut self, what: &str, indexes: &[&str]) {
+        let plans = self.since();
+        assert!(plans.contains("Query Text"), "{what}: nothing was explained");
+        for line in plans.lines() {
+            assert!(!line.contains("Seq Scan on message"), "{what} reads all messages:\n{plans}");
+        }
+        for index in indexes {
+            assert!(plans.contains(index), "{what} does not use {index}:\n{plans}");
+        }
+    }
+}
+
+/// Whatever is asked, nobody reads all messages for it.
+/// Holds: RULE-20.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_reads_all_messages() {
+    let settings = [
+        ("session_preload_libraries", "auto_explain"),
+        ("auto_explain.log_min_duration", "0"),
+        ("auto_explain.log_nested_statements", "on"),
+    ];
+    let server = Postgres::with(&settings).expect("a private PostgreSQL starts");
+    let pool = PgPoolOptions::new().max_connections(2).connect(&server.url()).await.unwrap();
+    Schema::new("oncebox").ensure(&pool).await.unwrap();
+    pool.execute(sqlx::raw_sql(FILL)).await.unwrap();
+    let store = PostgresStore::new(pool, &Options::default());
+    let mut explained = Explained { server, read: 0 };
+    let _ = explained.since();
+
+    // Often enough that plans for any arguments are made, too.
+    for round in 0..8 {
+        let topics = Topics::only([Topic::new("topic3").unwrap(), Topic::new("topic4").unwrap()]).unwrap();
+        let id = |name: &str| format!("{name}{round}");
+        store.accept(&[message(&id("a")), message(&id("b"))]).await.unwrap();
+        explained.check("accept", &[]);
+        store.accept(&[message(&id("a"))]).await.unwrap();
+        explained.check("a duplicate", &["message_key", "message_pkey"]);
+
+        let taken = store.claim(&claim(topics)).await.unwrap();
+        assert_eq!(taken.len(), 10);
+        explained.check("claim", &["message_lane"]);
+        let worked = store.work(&[taken[0].ack()], &[claim(Topics::ALL)]).await.unwrap();
+        assert_eq!((worked.settled[0], worked.deliveries[0].len()), (Settled::Done, 10));
+        explained.check("ack and claim", &["message_pkey", "message_lane"]);
+        store
+            .settle(&[taken[1].abandon(Span::delay(Duration::from_millis(1)).unwrap(), None)])
+            .await
+            .unwrap();
+        explained.check("abandon", &["message_pkey"]);
+        store.extend(&[taken[2].extend(Span::lease(Duration::from_secs(60)).unwrap())]).await.unwrap();
+        explained.since();
+
+        store.upkeep(Budget::new(100)).await.unwrap();
+        explained.check("upkeep", &["message_shelf"]);
+        let query = Query { size: PageSize::new(10).unwrap(), ..Query::all(Namespace::Inbox) };
+        assert_eq!(store.page(&query).await.unwrap().messages.len(), 10);
+        explained.check("page", &["message_number"]);
+        store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.unwrap();
+        explained.check("ready topics", &["message_lane"]);
+        store.counts(&Scope::all(Namespace::Inbox)).await.unwrap();
+        explained.check("counts", &["message_number", "message_lane"]);
+        store.get(&[taken[3].uid.into(), Key::inbox("shop", id("a")).unwrap().into()]).await.unwrap();
+        explained.check("get", &["message_key", "message_pkey"]);
+        let cancel = Order { target: taken[4].uid.into(), action: Action::Cancel };
+        store.operate(&[cancel]).await.unwrap();
+        explained.check("operate", &["message_pkey"]);
+    }
+}
