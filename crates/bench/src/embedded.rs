@@ -2,20 +2,19 @@
 //! against a plain queue on `SQLite`. One lifecycle is accept + claim + ack, each an answered call.
 
 mod cell;
-mod drive;
 mod footprint;
 mod long;
-mod ours;
 pub(crate) mod place;
 mod raw;
 mod slow;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod store;
 
 use cell::{Cell, Row};
-use drive::{Bench, Load, Style};
 use place::Place;
 
+use crate::drive::{Bench, Load, Style};
 use crate::options::Options;
 use crate::report::Report;
 

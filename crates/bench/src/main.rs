@@ -1,10 +1,13 @@
 //! Benchmarks. Each compares with a rival or a physical limit in the same run; see `docs/reference/benchmarks.md`.
 
+mod drive;
 mod embedded;
 mod machine;
 mod messages;
 mod options;
+mod ours;
 mod pairs;
+mod postgres;
 mod report;
 mod server;
 mod worker;
@@ -15,16 +18,18 @@ use options::Options;
 use report::Report;
 
 const USAGE: &str =
-    "usage: oncebox-bench machine|embedded|worker|server [--quick] [--long] [--only LOAD] [--json FILE] [--plot FILE]
+    "usage: oncebox-bench machine|embedded|worker|server|postgres [--quick] [--long] [--only LOAD] [--json FILE] [--plot FILE]
 
   machine   the state machine against a bare HashMap and BTreeMap
   embedded  the embedded store against a bare journal and, with --features sqlite, against SQLite
   worker    the library's worker against a loop written by hand, on the same store
   server    the server over HTTP against beanstalkd, Redis, NATS and an endpoint that does nothing, all started by it
+  postgres  the PostgreSQL store against queues written by hand on the same server, a private one that it starts
   --quick   fewer and shorter rounds, under 60 seconds
   --long    embedded: ten minutes more, to see whether it stays as fast as it began;
-            server: ten minutes more, to see whether its memory stays what it is
-  --only    embedded, server: the lines of one load and nothing else, to look at it closely
+            server: ten minutes more, to see whether its memory stays what it is;
+            postgres: seven minutes more, to see what an old snapshot costs
+  --only    embedded, server, postgres: the lines of one load and nothing else, to look at it closely
   --json    writes the figures to FILE
   --plot    server: writes a picture of the lifecycles to FILE, as SVG";
 
@@ -45,6 +50,7 @@ fn main() -> ExitCode {
             machine::run(options, report);
             Ok(())
         },
+        "postgres" => postgres::run,
         "server" => server::run,
         "worker" => |options, report| {
             worker::run(options, report);

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) long: bool,
+    /// The libraries that others wrote for the same purpose, too.
+    pub(crate) libraries: bool,
     /// Only the lines whose load has this name.
     pub(crate) only: Option<String>,
     pub(crate) json: Option<PathBuf>,
@@ -16,11 +18,13 @@ impl Options {
     /// The benchmark's name and its options; none if the words make no sense.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Option<(String, Self)> {
         let bench = words.next()?;
-        let mut options = Self { quick: false, long: false, only: None, json: None, plot: None };
+        let mut options =
+            Self { quick: false, long: false, libraries: false, only: None, json: None, plot: None };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--quick" => options.quick = true,
                 "--long" => options.long = true,
+                "--libraries" => options.libraries = true,
                 "--only" => options.only = Some(words.next()?),
                 "--json" => options.json = Some(words.next()?.into()),
                 "--plot" => options.plot = Some(words.next()?.into()),

@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "sqlite")]
-use super::drive::Style;
-use super::drive::{Bench, Load, Side};
-use super::ours::Ours;
 use super::place::Place;
 use super::raw::Raw;
+use super::store::open_store;
+#[cfg(feature = "sqlite")]
+use crate::drive::Style;
+use crate::drive::{Bench, Load, Side, micros};
 use crate::messages::Messages;
+use crate::ours::Ours;
 use crate::pairs::{Comparison, alternate};
 
 pub(crate) const WITH_SQLITE: bool = cfg!(feature = "sqlite");
@@ -51,7 +52,8 @@ impl Cell<'_> {
     }
 
     fn against<S: Side>(&self, rounds: usize, rival: &Arc<S>) -> Row {
-        let ours = Ours::open(self.bench, &self.place.fresh("ours"), self.load, self.slow);
+        let store = open_store(&self.place.fresh("ours"), None, self.slow);
+        let ours = Ours::new(self.bench, Arc::new(store), self.load);
         let source = RefCell::new(Messages::new(self.load.payload_bytes));
         let mut our_rate = self.bench.calibrate(&ours, self.load, &mut source.borrow_mut());
         let mut rival_rate = self.bench.calibrate(rival, self.load, &mut source.borrow_mut());
@@ -101,10 +103,4 @@ impl Row {
 fn latencies(sorted: &[Duration]) -> String {
     let [p50, p95, p99, longest] = [50, 95, 99, 100].map(|percent| micros(sorted, percent));
     format!("{p50:.0}/{p95:.0}/{p99:.0}/{longest:.0}")
-}
-
-/// The latency that so many percent stay within.
-fn micros(sorted: &[Duration], percent: usize) -> f64 {
-    let index = (sorted.len() * percent / 100).min(sorted.len() - 1);
-    sorted[index].as_secs_f64() * 1e6
 }

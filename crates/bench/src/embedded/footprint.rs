@@ -8,10 +8,11 @@ use oncebox_core::{Budget, Clock, Delivery, Settlement, Store, StoreExt, Timesta
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_system::{SystemClock, uptime};
 
-use super::drive::Bench;
-use super::ours::{claim, open_store};
 use super::place::{Place, bytes_in};
+use super::store::open_store;
+use crate::drive::Bench;
 use crate::messages::Messages;
+use crate::ours::claim;
 use crate::report::Report;
 
 const LIVE: usize = 1_000_000;

@@ -1,15 +1,17 @@
 //! Ten minutes of 16 unbatched callers, ours and the limit in turn: does the ratio of the first minute last?
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_system::uptime;
 
-use super::drive::{Bench, Load, Style};
-use super::ours::Ours;
 use super::place::Place;
 use super::raw::Raw;
+use super::store::open_store;
+use crate::drive::{Bench, Load, Style};
 use crate::messages::Messages;
+use crate::ours::Ours;
 use crate::pairs::{alternate, median};
 use crate::report::Report;
 
@@ -20,7 +22,7 @@ pub(crate) fn run(bench: &Bench, place: &Place, report: &mut Report) {
     println!("\nten minutes, {} unbatched callers, {} B payloads", LOAD.callers, LOAD.payload_bytes);
     println!("{:>6} {:>10} {:>10} {:>7}", "minute", "ours/s", "raw/s", "ratio");
     let mut source = Messages::new(LOAD.payload_bytes);
-    let ours = Ours::open(bench, &place.fresh("ours"), LOAD, false);
+    let ours = Ours::new(bench, Arc::new(open_store(&place.fresh("ours"), None, false)), LOAD);
     let raw = Raw::open(&place.fresh("raw"), false);
     let mut our_expected = bench.calibrate(&ours, LOAD, &mut source);
     let mut raw_expected = bench.calibrate(&raw, LOAD, &mut source);

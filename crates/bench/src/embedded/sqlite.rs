@@ -2,13 +2,12 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use oncebox_core::NewMessage;
 use oncebox_system::uptime;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::drive::Side;
+use crate::drive::{Side, Took};
 
 const LEASE_SECONDS: i64 = 30;
 
@@ -43,18 +42,19 @@ impl Sqlite {
 }
 
 impl Side for Sqlite {
-    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> Duration {
+    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> Took {
         let start = uptime();
         let accepted = self.transaction(|connection| accept(connection, messages)).await;
-        let took = uptime().saturating_sub(start);
+        let between = uptime();
         assert_eq!(accepted, messages.len(), "every id is new");
         let owner = i64::try_from(caller).expect("few callers");
         let batch = i64::try_from(messages.len()).expect("small");
         let numbers = self.transaction(|connection| claim(connection, owner, batch)).await;
+        let claim = uptime().saturating_sub(between);
         assert_eq!(numbers.len(), messages.len(), "as many are there as were accepted");
         let settled = self.transaction(|connection| ack(connection, owner, &numbers)).await;
         assert_eq!(settled, messages.len(), "no lease is lost");
-        took
+        Took { accept: between.saturating_sub(start), claim, messages: settled }
     }
 }
 

@@ -12,8 +12,19 @@ use crate::messages::Messages;
 
 /// One of those that are compared.
 pub(crate) trait Side: Send + Sync + 'static {
-    /// Takes messages through accept, claim and ack. Answers how long accept took.
-    fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> impl Future<Output = Duration> + Send;
+    /// Takes messages through accept, claim and ack.
+    fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> impl Future<Output = Took> + Send;
+}
+
+/// What one caller's lifecycle showed.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Took {
+    /// How long accept took.
+    pub(crate) accept: Duration,
+    /// How long the call that claims took, whatever else it did.
+    pub(crate) claim: Duration,
+    /// Messages that were claimed.
+    pub(crate) messages: usize,
 }
 
 /// Who calls with what.
@@ -38,8 +49,11 @@ pub(crate) enum Style {
 /// What one run showed.
 pub(crate) struct Run {
     pub(crate) per_second: f64,
+    pub(crate) lifecycles: f64,
     /// How long each accept took.
     pub(crate) accepts: Vec<Duration>,
+    /// How long each claim took.
+    pub(crate) claims: Vec<Duration>,
 }
 
 /// The runtime that all sides share, and how long one run takes.
@@ -50,7 +64,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(seconds: f64) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build();
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         Self { runtime: runtime.expect("threads can be started"), seconds }
     }
 
@@ -78,9 +92,12 @@ impl Bench {
             ended
         });
         let elapsed = uptime().saturating_sub(start).as_secs_f64();
-        let accepts: Vec<_> = ended.into_iter().flat_map(|(accepts, _messages)| accepts).collect();
-        let done = u32::try_from(accepts.len() * load.batch).expect("a run is short");
-        Run { per_second: f64::from(done) / elapsed, accepts }
+        let took: Vec<Took> = ended.into_iter().flat_map(|(took, _messages)| took).collect();
+        let messages: usize = took.iter().map(|took| took.messages).sum();
+        let lifecycles = f64::from(u32::try_from(messages).expect("a run is short"));
+        let accepts = took.iter().map(|took| took.accept).collect();
+        let claims = took.iter().map(|took| took.claim).collect();
+        Run { per_second: lifecycles / elapsed, lifecycles, accepts, claims }
     }
 
     /// Runs for the wanted time; `expected` is what this side did per second before, and is kept up to date.
@@ -113,15 +130,15 @@ async fn one_caller<S: Side>(
     caller: usize,
     work: Vec<Vec<NewMessage>>,
     end: Duration,
-) -> (Vec<Duration>, Vec<Vec<NewMessage>>) {
-    let mut accepts = Vec::with_capacity(work.len());
+) -> (Vec<Took>, Vec<Vec<NewMessage>>) {
+    let mut took = Vec::with_capacity(work.len());
     for messages in &work {
         if uptime() >= end {
             break;
         }
-        accepts.push(side.lifecycle(caller, messages).await);
+        took.push(side.lifecycle(caller, messages).await);
     }
-    (accepts, work)
+    (took, work)
 }
 
 #[expect(
@@ -131,4 +148,10 @@ async fn one_caller<S: Side>(
 )]
 fn whole(count: f64) -> usize {
     count as usize
+}
+
+/// Microseconds that so many percent stay within.
+pub(crate) fn micros(sorted: &[Duration], percent: usize) -> f64 {
+    let index = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(index).map_or(f64::NAN, |took| took.as_secs_f64() * 1e6)
 }

@@ -1,25 +1,21 @@
-//! Our side: the embedded store with its default durability.
+//! Our side: a store, its callers, and upkeep once a second.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use oncebox_core::machine::Capacity;
 use oncebox_core::{
-    Accepted, Batch, Budget, Claim, Clock, Delivery, Namespace, NewMessage, Owner, Settled, Settlement, Span,
+    Accepted, Batch, Budget, Claim, Delivery, Kind, Namespace, NewMessage, Owner, Settled, Settlement, Span,
     Store, StoreExt,
 };
-use oncebox_store_embedded::{EmbeddedStore, Options};
 use oncebox_system::uptime;
 
-use super::drive::{Bench, Load, Side, Style};
-use super::slow;
+use crate::drive::{Bench, Load, Side, Style, Took};
 
 /// Items that one call of upkeep may work off.
 const UPKEEP_ITEMS: u32 = 5_000;
 
 pub(crate) struct Ours {
-    pub(crate) store: EmbeddedStore,
+    pub(crate) store: Arc<dyn Store>,
     callers: Vec<Caller>,
     style: Style,
 }
@@ -31,9 +27,8 @@ struct Caller {
 }
 
 impl Ours {
-    /// A store in `path`, and upkeep once a second for as long as it lives.
-    pub(crate) fn open(bench: &Bench, path: &Path, load: Load, slow: bool) -> Arc<Self> {
-        let store = open_store(path, None, slow);
+    /// Callers for a store, and upkeep for as long as this lives or until the store is closed.
+    pub(crate) fn new(bench: &Bench, store: Arc<dyn Store>, load: Load) -> Arc<Self> {
         let caller = |number| Caller { claim: claim(number, load.batch), acks: Mutex::default() };
         let callers = (1..=load.callers).map(caller).collect();
         let ours = Arc::new(Self { store, callers, style: load.style });
@@ -41,32 +36,27 @@ impl Ours {
         ours
     }
 
-    /// Claims as many as were accepted, and acks them or, in the style of two calls, those of the call before.
-    async fn work(&self, caller: &Caller, messages: usize) {
+    /// Claims, and acks what it got or, in the style of two calls, what the call before got. Answers how many it got,
+    /// for others may have been quicker, and how long the claim took.
+    async fn work(&self, caller: &Caller) -> (usize, Duration) {
         let claims = std::slice::from_ref(&caller.claim);
         let before = std::mem::take(&mut *caller.acks.lock().unwrap_or_else(PoisonError::into_inner));
+        let start = uptime();
         let worked = self.store.work(&before, claims).await.expect("work");
+        let took = uptime().saturating_sub(start);
         check(&worked.settled);
-        let deliveries = &worked.deliveries[0];
-        assert_eq!(deliveries.len(), messages, "as many are there as were accepted");
-        let acks: Vec<Settlement> = deliveries.iter().map(Delivery::ack).collect();
+        let acks: Vec<Settlement> = worked.deliveries[0].iter().map(Delivery::ack).collect();
+        let messages = acks.len();
         match self.style {
             Style::ThreeCalls => check(&self.store.settle(&acks).await.expect("settle")),
             Style::TwoCalls => *caller.acks.lock().unwrap_or_else(PoisonError::into_inner) = acks,
         }
+        (messages, took)
     }
 }
 
 fn check(settled: &[Settled]) {
     assert!(settled.iter().all(|outcome| *outcome == Settled::Done), "no lease is lost");
-}
-
-/// Opens the store in `path` with room for everything that a run brings.
-pub(crate) fn open_store(path: &Path, clock: Option<Arc<dyn Clock>>, slow: bool) -> EmbeddedStore {
-    let mut options = Options::default();
-    options.capacity = Capacity { messages_max: 10_000_000, keys_max: 50_000_000, live_bytes_max: 64 << 30 };
-    options.clock = clock;
-    EmbeddedStore::open_on(slow::disk(path, slow), &options).expect("the store opens")
 }
 
 /// A claim of `batch` messages for one caller.
@@ -83,17 +73,24 @@ async fn keep_up(ours: Weak<Ours>) {
     loop {
         ticks.tick().await;
         let Some(ours) = ours.upgrade() else { return };
-        while ours.store.upkeep(Budget::new(UPKEEP_ITEMS)).await.expect("upkeep").forgotten > 0 {}
+        loop {
+            match ours.store.upkeep(Budget::new(UPKEEP_ITEMS)).await {
+                Ok(upkept) if upkept.forgotten > 0 => {}
+                Ok(_) => break,
+                Err(error) if error.kind() == Kind::Closed => return,
+                Err(error) => panic!("upkeep: {error}"),
+            }
+        }
     }
 }
 
 impl Side for Ours {
-    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> Duration {
+    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> Took {
         let start = uptime();
         let accepted = self.store.accept(messages).await.expect("accept");
-        let took = uptime().saturating_sub(start);
+        let accept = uptime().saturating_sub(start);
         assert!(accepted.iter().all(|outcome| matches!(outcome, Accepted::New { .. })), "every id is new");
-        self.work(&self.callers[caller], messages.len()).await;
-        took
+        let (messages, claim) = self.work(&self.callers[caller]).await;
+        Took { accept, claim, messages }
     }
 }
