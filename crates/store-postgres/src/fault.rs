@@ -7,7 +7,8 @@ const AGAIN: [&str; 2] = ["40P01", "40001"];
 /// Somebody else holds what we would have to wait for.
 const LOCKED: &str = "55P03";
 
-fn state(error: &sqlx::Error) -> Option<String> {
+/// Its SQLSTATE, if the database says it.
+pub(crate) fn state(error: &sqlx::Error) -> Option<String> {
     error.as_database_error()?.code().map(|code| code.into_owned())
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use oncebox_core::Clock;
 
-pub use schema::Schema;
+pub use schema::{Ensured, Schema};
 pub use store::PostgresStore;
 
 /// A transaction on a connection of a pool's.
@@ -36,7 +36,7 @@ pub type PgTransaction = sqlx::Transaction<'static, sqlx::Postgres>;
 #[non_exhaustive]
 pub struct Options {
     /// The schema that its tables are in.
-    pub schema: String,
+    pub schema: Schema,
     /// Another clock than the server's: for tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -44,6 +44,6 @@ pub struct Options {
 impl Default for Options {
     /// The schema `oncebox`, on the server's clock.
     fn default() -> Self {
-        Self { schema: "oncebox".to_owned(), clock: None }
+        Self { schema: Schema::default(), clock: None }
     }
 }

@@ -1,92 +1,234 @@
-//! The tables: made, looked at, written down.
+//! The tables: made, brought to a newer version, looked at, written down.
+
+mod drift;
+mod steps;
 
 use oncebox_core::{Error, Kind};
-use sqlx::{Connection, PgPool, Row};
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row};
 
 use crate::fault;
-use crate::sql::{quoted, render};
+use crate::sql::quoted;
+use drift::{Fact, Facts};
+use steps::Steps;
 
-/// The version of the tables that this program works with.
-const VERSION: i32 = 1;
-/// The steps from one version to the next.
-const STEPS: [&str; 1] = [include_str!("../sql/schema.sql")];
+/// PostgreSQL cuts longer names off, so two of them could be one.
+const NAME_BYTES_MAX: usize = 63;
+/// What the tables of this version look like, as the catalog tells it. A test writes it.
+const EXPECTED: &str = include_str!("schema/expected.txt");
 
-/// The tables of a store.
-#[derive(Debug, Clone)]
+/// Where a store's tables are: a schema of its own. Stores in one database are kept apart by their schemas, so tables have
+/// the same names in each.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     name: String,
 }
 
+/// What [`Schema::ensure`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ensured {
+    /// The version that it found; none if there were no tables.
+    pub before: Option<u32>,
+    /// The version that the tables have now.
+    pub now: u32,
+}
+
+impl Default for Schema {
+    /// `oncebox`.
+    fn default() -> Self {
+        Self { name: "oncebox".to_owned() }
+    }
+}
+
 impl Schema {
-    /// The tables in the schema of this name.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into() }
+    /// The version of the tables that this program works with.
+    pub const VERSION: u32 = steps::OURS.version();
+
+    /// The tables in the schema of this name, which may hold any character. Names of the server's own schemas, and names of
+    /// more than 63 bytes, are [`Kind::Invalid`].
+    pub fn new(name: impl Into<String>) -> Result<Self, Error> {
+        let name = name.into();
+        let fault = match name.as_str() {
+            "" => Some("the schema's name is empty: give it one".to_owned()),
+            text if text.len() > NAME_BYTES_MAX => Some(format!(
+                "the schema's name has {} bytes, and PostgreSQL knows names of up to {NAME_BYTES_MAX}: choose a shorter one",
+                text.len()
+            )),
+            text if text.contains('\0') => {
+                Some("the schema's name has a null character: leave it out".to_owned())
+            }
+            text if text.starts_with("pg_") || text == "information_schema" => Some(format!(
+                "the schema `{text}` is the server's own: choose a name that does not begin with `pg_`"
+            )),
+            _ => None,
+        };
+        fault.map_or(Ok(Self { name }), |text| Err(Error::new(Kind::Invalid, text)))
     }
 
-    /// Everything that makes the tables from nothing, for those who run it by hand.
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its name as it stands in statements.
+    pub(crate) fn quoted(&self) -> String {
+        quoted(&self.name)
+    }
+
+    /// Everything that makes the tables from nothing, for those who run it by hand. What it makes is what
+    /// [`Self::ensure`] makes.
     pub fn dump(&self) -> String {
-        let schema = quoted(&self.name);
-        let steps: String = STEPS.iter().map(|step| step.replace("{schema}", &schema)).collect();
-        format!("create schema if not exists {schema};\n\n{steps}\n{}\n", self.note())
+        steps::OURS.script(self)
     }
 
-    fn note(&self) -> String {
-        let schema = quoted(&self.name);
-        format!(
-            "insert into {schema}.meta (name, value) values ('version', '{VERSION}') \
-             on conflict (name) do update set value = excluded.value;"
-        )
-    }
-
-    /// Makes the tables, or brings them to this version. Does nothing if they are as they should be; safe to be done by many
-    /// processes at once.
-    pub async fn ensure(&self, pool: &PgPool) -> Result<(), Error> {
-        if self.version(pool).await? == Some(VERSION) {
-            return Ok(());
-        }
-        let mut connection = pool.acquire().await.map_err(fault::told)?;
-        let mut transaction = connection.begin().await.map_err(fault::told)?;
-        // One at a time; those who waited find everything done.
-        sqlx::query("select pg_advisory_xact_lock(hashtext($1))")
-            .bind(format!("oncebox schema {}", self.name))
-            .execute(&mut *transaction)
-            .await
-            .map_err(fault::told)?;
-        let found = version(&mut transaction, &self.name).await?;
-        if let Some(newer) = found.filter(|found| *found > VERSION) {
-            let text = format!(
-                "the tables are of version {newer}, this program knows {VERSION}: use a newer version of oncebox"
-            );
-            return Err(Error::new(Kind::Unsupported, text));
-        }
-        let schema = quoted(&self.name);
-        let mut script = format!("create schema if not exists {schema};\n");
-        let done = usize::try_from(found.unwrap_or_default()).unwrap_or_default();
-        for step in STEPS.iter().skip(done) {
-            script += &render(step, &schema);
-        }
-        script += &self.note();
-        sqlx::raw_sql(sqlx::AssertSqlSafe(script)).execute(&mut *transaction).await.map_err(fault::told)?;
-        transaction.commit().await.map_err(fault::told)
+    /// Makes the tables, or brings them to this version; needs a role that may do that. Does nothing if they are as they
+    /// should be. Safe to be done by many processes at once, and to be repeated: all of it happens, or nothing.
+    ///
+    /// Tables of a newer version are [`Kind::Unsupported`].
+    pub async fn ensure(&self, pool: &PgPool) -> Result<Ensured, Error> {
+        self.bring_to(pool, &steps::OURS).await
     }
 
     /// The version of the tables; none if there are none.
-    pub async fn version(&self, pool: &PgPool) -> Result<Option<i32>, Error> {
-        let mut connection = pool.acquire().await.map_err(fault::told)?;
-        version(&mut connection, &self.name).await
+    pub async fn version(&self, pool: &PgPool) -> Result<Option<u32>, Error> {
+        let mut transaction = pool.begin().await.map_err(fault::told)?;
+        let found = self.found(&mut transaction).await?;
+        transaction.rollback().await.map_err(fault::told)?;
+        Ok(found)
+    }
+
+    /// Compares what is there with what this version needs, and tells each difference in words; none if all is as it should
+    /// be. Changes nothing, and needs no right but to connect.
+    ///
+    /// Told are tables, columns, indexes, constraints, the sequence and functions that are missing or different, rights that
+    /// the role lacks, and what was added and may refuse a message. An index that was added, or another table, is nobody's
+    /// trouble; nor are storage settings.
+    pub async fn validate(&self, pool: &PgPool) -> Result<Vec<String>, Error> {
+        let mut transaction = pool.begin().await.map_err(fault::told)?;
+        let facts = self.facts(&mut transaction).await?;
+        // Whoever may not read the version is told so as a difference.
+        let found = if drift::may_not_read_version(&facts) {
+            Some(Self::VERSION)
+        } else {
+            self.found(&mut transaction).await?
+        };
+        transaction.rollback().await.map_err(fault::told)?;
+        if found.is_some_and(|found| found > Self::VERSION) {
+            return Ok(vec![self.too_new(found, Self::VERSION).to_string()]);
+        }
+        let lack = self.lack(found).map(|lack| vec![lack]);
+        Ok(lack.unwrap_or_else(|| drift::differences(&Facts::parse(EXPECTED), &facts)))
+    }
+
+    async fn bring_to(&self, pool: &PgPool, steps: &Steps) -> Result<Ensured, Error> {
+        // Nobody waits for anybody, and no right is needed, if all is done already.
+        let before = self.version(pool).await?;
+        if before == Some(steps.version()) {
+            return Ok(Ensured { before, now: steps.version() });
+        }
+        let mut transaction = pool.begin().await.map_err(fault::told)?;
+        // A step may take its time, whatever holds for other statements. One process at a time; those who waited find
+        // everything done.
+        let alone = "set local statement_timeout = 0; set local lock_timeout = 0";
+        sqlx::raw_sql(alone).execute(&mut *transaction).await.map_err(fault::told)?;
+        let lock = unnamed("select pg_advisory_xact_lock(74207420, hashtext($1))").bind(&self.name);
+        lock.execute(&mut *transaction).await.map_err(fault::told)?;
+        let before = self.found(&mut transaction).await?;
+        if before.is_some_and(|found| found > steps.version()) {
+            return Err(self.too_new(before, steps.version()));
+        }
+        let there = "select exists (select from pg_namespace where nspname = $1)";
+        let there = unnamed(there).bind(&self.name).fetch_one(&mut *transaction).await;
+        let mut script = String::new();
+        // Whoever owns a schema need not have the right to make one.
+        if !there.and_then(|row| row.try_get::<bool, _>(0)).map_err(fault::told)? {
+            script += &steps::creation(self);
+        }
+        script += &steps.script_after(self, before.unwrap_or_default());
+        let done = sqlx::raw_sql(AssertSqlSafe(script)).execute(&mut *transaction).await;
+        done.map_err(|error| self.refused(error))?;
+        transaction.commit().await.map_err(|error| self.refused(error))?;
+        Ok(Ensured { before, now: steps.version() })
+    }
+
+    async fn found(&self, connection: &mut PgConnection) -> Result<Option<u32>, Error> {
+        // The catalog itself: `to_regclass` may answer from what this session knew before it waited for others.
+        let there = "select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+                     where n.nspname = $1 and c.relname = 'meta')";
+        let there = unnamed(there).bind(&self.name).fetch_one(&mut *connection);
+        if !there.await.and_then(|row| row.try_get::<bool, _>(0)).map_err(fault::told)? {
+            return Ok(None);
+        }
+        let query = unnamed(format!("select value from {}.meta where name = 'version'", self.quoted()));
+        let row = query.fetch_optional(connection).await.map_err(|error| self.refused(error))?;
+        let Some(row) = row else { return Ok(None) };
+        let value: String = row.try_get(0).map_err(fault::told)?;
+        let version = value.parse().map_err(|_| {
+            let name = &self.name;
+            Error::new(
+                Kind::Corrupt,
+                format!("the version in the table `meta` of the schema `{name}` is no number: find out who changed it"),
+            )
+        });
+        version.map(Some)
+    }
+
+    async fn facts(&self, connection: &mut PgConnection) -> Result<Facts, Error> {
+        let plain = "set local search_path = pg_catalog; set local quote_all_identifiers = off";
+        sqlx::raw_sql(plain).execute(&mut *connection).await.map_err(fault::told)?;
+        let rows = unnamed(include_str!("../sql/catalog.sql")).bind(&self.name).fetch_all(connection);
+        let mut facts = Facts::default();
+        for row in rows.await.map_err(fault::told)? {
+            let cell = |place: usize| row.try_get::<String, _>(place).map_err(fault::told);
+            facts.add(Fact { kind: cell(0)?, name: cell(1)?, aspect: cell(2)?, text: cell(3)? });
+        }
+        Ok(facts)
+    }
+
+    /// What a version that was found lacks, if it is not newer than ours.
+    fn lack(&self, found: Option<u32>) -> Option<String> {
+        let (name, ours) = (&self.name, Self::VERSION);
+        match found {
+            None => Some(format!("the schema `{name}` has no tables of oncebox")),
+            Some(found) if found != ours => {
+                Some(format!("the tables in the schema `{name}` are of version {found}, not {ours}"))
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn too_new(&self, found: Option<u32>, known: u32) -> Error {
+        let text = format!(
+            "the tables in the schema `{}` are of version {}, and this program knows up to {known}: use a newer oncebox",
+            self.name,
+            found.unwrap_or_default()
+        );
+        Error::new(Kind::Unsupported, text)
+    }
+
+    /// Why a step could not be made.
+    fn refused(&self, error: sqlx::Error) -> Error {
+        let name = &self.name;
+        let text = match fault::state(&error).as_deref() {
+            Some("42501") => format!(
+                "this role may not make or change tables in the schema `{name}` (SQLSTATE 42501): run `oncebox schema ensure` as \
+                 one that may, or give it what `oncebox schema dump` prints"
+            ),
+            Some(code @ ("42P07" | "42710" | "42723" | "42703")) => format!(
+                "the schema `{name}` has something of the same name that is not ours (SQLSTATE {code}): use a schema of its own"
+            ),
+            _ => return fault::told(error),
+        };
+        Error::new(Kind::Invalid, text)
     }
 }
 
-async fn version(connection: &mut sqlx::PgConnection, name: &str) -> Result<Option<i32>, Error> {
-    let meta = format!("{}.meta", quoted(name));
-    let there = sqlx::query("select to_regclass($1) is not null").bind(&meta).fetch_one(&mut *connection);
-    let there: bool = there.await.and_then(|row| row.try_get(0)).map_err(fault::told)?;
-    if !there {
-        return Ok(None);
-    }
-    let text = format!("select value from {meta} where name = 'version'");
-    let row = sqlx::query(sqlx::AssertSqlSafe(text)).fetch_optional(connection).await.map_err(fault::told)?;
-    let Some(row) = row else { return Ok(None) };
-    let value: String = row.try_get(0).map_err(fault::told)?;
-    Ok(value.parse().ok())
+/// A statement that leaves nothing in the session, so that it works behind a pooler too, in a transaction.
+fn unnamed<'q>(text: impl Into<String>) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(AssertSqlSafe(text.into())).persistent(false)
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ use crate::desk::{Desk, TRIES, Trouble, Wanted};
 use crate::ears::{Ears, Heard};
 use crate::fault;
 use crate::row::Cells;
-use crate::sql::{Sql, quoted};
+use crate::sql::Sql;
 
 /// A store in a PostgreSQL database, shared by as many processes as open it.
 pub struct PostgresStore {
@@ -36,7 +36,7 @@ impl PostgresStore {
     pub fn new(pool: PgPool, options: &Options) -> Self {
         Self {
             pool,
-            sql: Sql::new(&quoted(&options.schema)),
+            sql: Sql::new(&options.schema.quoted()),
             clock: options.clock.clone(),
             ids: Mutex::default(),
             ears: Arc::default(),

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod schema;
+#[cfg(test)]
 mod transactions;
 
 use std::sync::Arc;
@@ -21,17 +23,18 @@ async fn pool() -> PgPool {
 }
 
 /// A schema of its own, with its tables.
-async fn schema(pool: &PgPool) -> Options {
+async fn fresh(pool: &PgPool) -> Options {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut options = Options::default();
-    options.schema = format!("case \"{}\"", NEXT.fetch_add(1, Ordering::Relaxed));
-    Schema::new(&options.schema).ensure(pool).await.expect("the tables are made");
+    let name = format!("case \"{}\"", NEXT.fetch_add(1, Ordering::Relaxed));
+    options.schema = Schema::new(name).expect("a short name");
+    options.schema.ensure(pool).await.expect("the tables are made");
     options
 }
 
 async fn open() -> Fixture {
     let pool = pool().await;
-    let mut options = schema(&pool).await;
+    let mut options = fresh(&pool).await;
     let clock = Arc::new(ManualClock::default());
     options.clock = Some(clock.clone());
     Fixture { store: Arc::new(PostgresStore::new(pool, &options)), time: clock }

@@ -1,0 +1,44 @@
+//! The steps from one version of the tables to the next.
+
+use std::fmt::Write as _;
+
+use super::Schema;
+
+/// All there are. A step that was released is never changed; the next version is one more.
+pub(super) const OURS: Steps = Steps(&[include_str!("../../sql/schema.sql")]);
+
+/// Each makes a version out of the one before; the first one makes it out of nothing.
+pub(super) struct Steps(pub(super) &'static [&'static str]);
+
+impl Steps {
+    /// The version that the last step makes.
+    #[expect(clippy::cast_possible_truncation, reason = "nobody writes so many steps")]
+    pub(super) const fn version(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Everything that makes the tables from nothing.
+    pub(super) fn script(&self, schema: &Schema) -> String {
+        format!("{}\n{}", creation(schema), self.script_after(schema, 0))
+    }
+
+    /// What brings the tables from a version to the last one, with its note of every version.
+    pub(super) fn script_after(&self, schema: &Schema, version: u32) -> String {
+        let quoted = schema.quoted();
+        let mut script = String::new();
+        for (step, version) in self.0.iter().zip(1..).skip(version as usize) {
+            let step = step.replace("{schema}", &quoted);
+            write!(
+                script,
+                "{step}\ninsert into {quoted}.meta (name, value) values ('version', '{version}')\n  \
+                 on conflict (name) do update set value = excluded.value;\n"
+            )
+            .expect("a text takes everything");
+        }
+        script
+    }
+}
+
+pub(super) fn creation(schema: &Schema) -> String {
+    format!("create schema if not exists {};\n", schema.quoted())
+}
