@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod schema;
 #[cfg(test)]
 mod transactions;
