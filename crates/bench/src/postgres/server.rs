@@ -59,10 +59,11 @@ impl Server {
     /// Our side on new tables.
     pub(super) fn ours(&self, bench: &Bench, load: Load) -> Result<(Tables, Arc<Ours>), String> {
         let tables = self.fresh(bench, load)?;
-        let made = bench.runtime.block_on(Schema::new(&tables.schema).ensure(&tables.pool));
+        let schema = Schema::new(tables.schema.as_str()).map_err(|error| error.to_string())?;
+        let made = bench.runtime.block_on(schema.ensure(&tables.pool));
         made.map_err(|error| format!("no tables: {error}"))?;
         let mut options = Options::default();
-        options.schema = tables.schema.clone();
+        options.schema = schema;
         let ours = Ours::new(bench, store(tables.pool.clone(), &options), load);
         Ok((tables, ours))
     }

@@ -92,9 +92,10 @@ pub(crate) async fn postgres(clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStor
     let server = Postgres::shared().expect("a private PostgreSQL starts");
     let pool = PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers");
     let mut options = postgres::Options::default();
-    options.schema = format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let name = format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    options.schema = Schema::new(name).expect("a short name");
     options.clock = clock;
-    Schema::new(&options.schema).ensure(&pool).await.expect("the tables are made");
+    options.schema.ensure(&pool).await.expect("the tables are made");
     (Arc::new(PostgresStore::new(pool.clone(), &options)), pool)
 }
 

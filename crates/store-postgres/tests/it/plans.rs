@@ -72,7 +72,7 @@ async fn no_statement_reads_all_messages() {
     ];
     let server = Postgres::with(&settings).expect("a private PostgreSQL starts");
     let pool = PgPoolOptions::new().max_connections(2).connect(&server.url()).await.unwrap();
-    Schema::new("oncebox").ensure(&pool).await.unwrap();
+    Schema::default().ensure(&pool).await.unwrap();
     pool.execute(sqlx::raw_sql(FILL)).await.unwrap();
     let store = PostgresStore::new(pool, &Options::default());
     let mut explained = Explained { server, read: 0 };

@@ -10,7 +10,7 @@ use oncebox_core::{
 use oncebox_store_postgres::PostgresStore;
 use sqlx::{Executor, PgPool, Row};
 
-use crate::{pool, schema};
+use crate::{fresh, pool};
 
 const LEASE: Duration = Duration::from_secs(30);
 const HOLD: Hold = Hold { window: Duration::ZERO, keep: Some(Duration::from_secs(60)) };
@@ -24,8 +24,8 @@ struct Desk {
 /// A store on the server's own clock, and a table of somebody else's beside it.
 async fn desk() -> Desk {
     let pool = pool().await;
-    let options = schema(&pool).await;
-    let ledger = format!("\"{}\".ledger", options.schema.replace('"', "\"\""));
+    let options = fresh(&pool).await;
+    let ledger = format!("\"{}\".ledger", options.schema.name().replace('"', "\"\""));
     let create = format!("create table {ledger} (payment text primary key)");
     pool.execute(sqlx::AssertSqlSafe(create)).await.unwrap();
     let store = Arc::new(PostgresStore::new(pool.clone(), &options));
