@@ -117,6 +117,9 @@ mod guide {
     struct RetriesAndDeadLetters;
     #[doc = include_str!("../../../docs/guide/ledger-and-mailbox.md")]
     struct LedgerAndMailbox;
+    #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../../docs/guide/transactions.md")]
+    struct Transactions;
     #[cfg(feature = "testing")]
     #[doc = include_str!("../../../docs/guide/testing.md")]
     struct Testing;

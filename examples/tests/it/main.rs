@@ -1,4 +1,5 @@
 //! The examples, run and read.
 
+mod payments_in_one_transaction;
 mod retries_and_dead_letters;
 mod webhook_receiver;
