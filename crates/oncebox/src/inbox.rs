@@ -145,7 +145,7 @@ impl Inbox {
             Some(context) => telemetry::inject(&**context, message),
             None => message,
         };
-        Ok(message.accepted_by(settings, &**clock)?)
+        message.accepted_by(settings, &**clock)
     }
 
     fn taken(&self, message: &NewMessage, accepted: Accepted) -> Result<Receipt, Error> {

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Divergence, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
+    Accepted, CallerHash, Divergence, Error, Namespace, NewMessage, Number, Partition, Receipt, Ref, State,
+    Timestamp, Uid,
 };
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
@@ -62,14 +63,14 @@ impl<'a> Columns<'a> {
         self.id.push(key.id.as_str());
         self.topic.push(content.topic.as_str());
         self.shard.push(i32::from(content.shard.0));
-        self.partition.push(content.partition.as_ref().map(|partition| partition.as_str()));
+        self.partition.push(content.partition.as_ref().map(Partition::as_str));
         self.payload.push(content.payload.as_bytes());
         self.attributes.push(attributes(&content.attributes));
         self.due.push(content.due.map(stamp));
         self.expires.push(content.expires.map(stamp));
         self.fingerprint.push(fingerprint.as_bytes());
-        self.hash_name.push(hash.as_ref().map(|hash| hash.algorithm()));
-        self.hash.push(hash.as_ref().map(|hash| hash.as_bytes()));
+        self.hash_name.push(hash.as_ref().map(CallerHash::algorithm));
+        self.hash.push(hash.as_ref().map(CallerHash::as_bytes));
         self.correlation.push(trace.correlation());
         self.causation.push(trace.causation());
         self.tenant.push(trace.tenant());

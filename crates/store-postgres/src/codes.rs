@@ -25,7 +25,7 @@ pub(crate) const KINDS: [VerdictKind; 4] =
 
 /// The code of a name: its place in the list.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "the lists are short")]
-pub(crate) fn code<T: PartialEq>(all: &[T], value: T) -> i16 {
+pub(crate) fn code<T: PartialEq + Copy>(all: &[T], value: T) -> i16 {
     all.iter().position(|one| *one == value).expect("every name is in its list") as i16
 }
 

@@ -321,7 +321,7 @@ fn decide<T>(
     Ok((Sitting { answer, woken, upkept }, written))
 }
 
-/// A place in a statement is added to its ticket.
-pub(crate) const PLACES: i64 = 16_384;
+/// Places in one statement: a number is the statement's ticket, times this, plus its place.
+const PLACES: usize = 16_384;
 
-const _: () = assert!(oncebox_core::limits::CALL_ITEMS_MAX < PLACES as usize);
+const _: () = assert!(oncebox_core::limits::CALL_ITEMS_MAX < PLACES);

@@ -1,5 +1,7 @@
 //! What the database says, as our errors: never with what was bound to a statement.
 
+use std::borrow::Cow;
+
 use oncebox_core::{Error, Kind};
 
 /// SQLSTATEs after which the same transaction may work: a deadlock, and a serialization failure.
@@ -9,7 +11,7 @@ const LOCKED: &str = "55P03";
 
 /// Its SQLSTATE, if the database says it.
 pub(crate) fn state(error: &sqlx::Error) -> Option<String> {
-    error.as_database_error()?.code().map(|code| code.into_owned())
+    error.as_database_error()?.code().map(Cow::into_owned)
 }
 
 /// Whether the same statements may simply be tried again.

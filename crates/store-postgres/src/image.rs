@@ -1,7 +1,10 @@
 //! Rows written: messages and leases as the machine left them, one array per column.
 
 use oncebox_core::limits::REPEAT_WINDOW;
-use oncebox_core::{Attributes, Grant, GrantEnd, Namespace, Settled, Snapshot, State, Timestamp};
+use oncebox_core::{
+    Attributes, CallerHash, Grant, GrantEnd, LastError, Namespace, Partition, Settled, Snapshot, State,
+    Timestamp,
+};
 use sqlx::Postgres;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
@@ -137,7 +140,7 @@ impl Messages {
     /// Adds a message as it stands at `now`.
     pub(crate) fn push(&mut self, message: &Snapshot, now: Timestamp) {
         let leased = message.lease().is_some();
-        let (shelf, shelf_at) = shelved(message, now).unzip();
+        let (place, looked_at) = shelved(message, now).unzip();
         self.uid.push(Uuid::from_u128(message.uid.as_u128()));
         self.number.push(count(message.number.0));
         self.accepted_at.push(stamp(message.accepted_at));
@@ -146,7 +149,7 @@ impl Messages {
         self.retry_at.push(message.retry_at.map(stamp));
         self.window_ms.push(millis(message.policy.hold.window));
         self.keep_ms.push(message.policy.hold.keep.map(millis));
-        self.shelf_at.push(shelf_at.map(stamp));
+        self.shelf_at.push(looked_at.map(stamp));
         self.attempts.push(small(message.attempts));
         self.deliveries.push(small(message.deliveries.saturating_sub(u32::from(leased))));
         self.attempts_max.push(message.policy.attempts_max.map(|max| small(max.get())));
@@ -154,7 +157,7 @@ impl Messages {
         self.state.push(code(&STATES, message.state));
         self.dead.push(message.dead.map(|dead| code(&REASONS, dead)));
         self.divergence.push(code(&DIVERGENCES, message.policy.divergence));
-        self.shelf.push(shelf);
+        self.shelf.push(place);
         self.keyed.push(message.keyed);
         self.keep_finished.push(message.policy.keep_finished);
         self.ready.push(is_ready(message, now));
@@ -166,9 +169,9 @@ impl Messages {
         self.correlation.push(owned(message.trace.correlation()));
         self.causation.push(owned(message.trace.causation()));
         self.tenant.push(owned(message.trace.tenant()));
-        self.hash_name.push(owned(message.hash.as_ref().map(|hash| hash.algorithm())));
+        self.hash_name.push(owned(message.hash.as_ref().map(CallerHash::algorithm)));
         self.hash.push(message.hash.as_ref().map(|hash| hash.as_bytes().to_vec()));
-        self.last_error.push(owned(message.last_error.as_ref().map(|error| error.as_str())));
+        self.last_error.push(owned(message.last_error.as_ref().map(LastError::as_str)));
         self.fingerprint.push(message.fingerprint.map(|fingerprint| fingerprint.as_bytes().to_vec()));
         self.push_content(message);
         self.push_end(message.grant.as_ref().filter(|grant| grant.end.is_some()));
@@ -181,7 +184,7 @@ impl Messages {
         self.shard.push(content.map(|content| i32::from(content.shard.0)));
         self.topic.push(owned(content.map(|content| content.topic.as_str())));
         let partition = content.and_then(|content| content.partition.as_ref());
-        self.partition.push(owned(partition.map(|partition| partition.as_str())));
+        self.partition.push(owned(partition.map(Partition::as_str)));
         self.attributes.push(content.and_then(|content| attributes(&content.attributes)));
         self.payload.push(content.map(|content| content.payload.as_bytes().to_vec()));
     }
@@ -217,7 +220,7 @@ impl Messages {
         self.end_owner.push(grant.map(|grant| Uuid::from_u128(grant.lease.owner.as_u128())));
         self.end_request.push(grant.and_then(|grant| grant.request).map(|id| Uuid::from_u128(id.as_u128())));
         self.end_partition
-            .push(owned(grant.and_then(|grant| grant.partition.as_ref()).map(|name| name.as_str())));
+            .push(owned(grant.and_then(|grant| grant.partition.as_ref()).map(Partition::as_str)));
         self.end_superseded.push(grant.is_some_and(|grant| grant.superseded));
     }
 }
@@ -237,7 +240,7 @@ impl Leases {
         self.extend_max.push(stamp(grant.extendable_until));
         self.namespace.push(namespace(message.key.namespace));
         self.in_flight.push(message.state == State::Processing);
-        self.partition.push(owned(grant.partition.as_ref().map(|name| name.as_str())));
+        self.partition.push(owned(grant.partition.as_ref().map(Partition::as_str)));
     }
 }
 

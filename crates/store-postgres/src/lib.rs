@@ -5,6 +5,7 @@
 //! decided by the machine of the core, on rows that are locked meanwhile ([`desk`]). Time is the server's.
 
 mod accept;
+mod alone;
 mod claim;
 mod codes;
 mod desk;
@@ -14,8 +15,10 @@ mod image;
 mod lanes;
 mod read;
 mod room;
+mod round;
 mod row;
 mod schema;
+mod settle;
 mod sql;
 mod store;
 mod transaction;

@@ -238,7 +238,7 @@ struct End {
     until: Timestamp,
     limit: Timestamp,
     retry_at: Timestamp,
-    end: GrantEnd,
+    how: GrantEnd,
     superseded: bool,
     owner: Option<Owner>,
     request: Option<RequestId>,
@@ -250,7 +250,7 @@ impl End {
         let mut at = || Ok::<_, Error>(cells.maybe_moment()?.unwrap_or(Timestamp::EPOCH));
         let (until, limit, retry_at) = (at()?, at()?, at()?);
         let (owner, request) = (None, None);
-        Ok(Self { fence, until, limit, retry_at, end: GrantEnd::Lost, superseded: false, owner, request })
+        Ok(Self { fence, until, limit, retry_at, how: GrantEnd::Lost, superseded: false, owner, request })
     }
 
     fn outcome(mut self, cells: &mut Cells<'_>) -> Result<Self, Error> {
@@ -265,7 +265,7 @@ impl End {
                 4 => Settled::Dead { reason: named(&REASONS, reason.unwrap_or(-1))? },
                 _ => return Err(damaged("has an outcome that this version does not know")),
             };
-            self.end = GrantEnd::Settled(named(&KINDS, kind)?, settled);
+            self.how = GrantEnd::Settled(named(&KINDS, kind)?, settled);
         }
         Ok(self)
     }
@@ -288,7 +288,7 @@ impl End {
             request: self.request,
             partition,
             superseded: self.superseded,
-            end: Some(self.end),
+            end: Some(self.how),
         }))
     }
 }

@@ -50,6 +50,17 @@ impl Shop {
     }
 }
 
+/// Books every payment, and fails with some of them after that.
+async fn book(mut tx: Tx, State(table): State<Arc<str>>, context: Context) -> Result<(), Failure> {
+    let insert = format!("insert into {table} values ('{}')", context.id());
+    (**tx).execute(sqlx::AssertSqlSafe(insert)).await?;
+    match (context.id(), context.attempts()) {
+        ("2", 0) => Err(Failure::retry("not yet")),
+        ("3", _) => Err(Failure::dead("never")),
+        _ => Ok(()),
+    }
+}
+
 /// What a handler wrote and the acknowledgement commit together; what a failed one wrote is gone.
 /// Holds: RULE-01.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,15 +68,6 @@ async fn a_handlers_writes_commit_with_the_acknowledgement() {
     let shop = shop().await;
     for id in ["1", "2", "3"] {
         shop.enqueue(id).await;
-    }
-    async fn book(mut tx: Tx, State(table): State<Arc<str>>, context: Context) -> Result<(), Failure> {
-        let insert = format!("insert into {table} values ('{}')", context.id());
-        (**tx).execute(sqlx::AssertSqlSafe(insert)).await?;
-        match (context.id(), context.attempts()) {
-            ("2", 0) => Err(Failure::retry("not yet")),
-            ("3", _) => Err(Failure::dead("never")),
-            _ => Ok(()),
-        }
     }
     let soon = Backoff::new(Duration::from_millis(1), Duration::from_millis(1), Growth::Fixed, Jitter::None)
         .unwrap();
@@ -135,18 +137,19 @@ async fn a_message_is_taken_in_with_the_applications_own_row() {
     }
 }
 
+async fn ask(_tx: Tx) {}
+
 /// Where there are no transactions, that is said before anything runs.
 #[tokio::test]
 async fn a_store_without_transactions_says_so() {
-    async fn book(_tx: Tx) {}
     let oncebox = Oncebox::open("memory:").await.unwrap();
-    let refused = Worker::new(&oncebox).on("payment", book).start().err().unwrap();
+    let refused = Worker::new(&oncebox).on("payment", ask).start().err().unwrap();
     assert_eq!(refused.kind(), Kind::Unsupported);
     assert!(
         refused.to_string().contains("the handler of topic `payment` asks for a transaction"),
         "{refused}"
     );
-    let refused = Worker::new(&oncebox).route(Route::new("other", book)).start().err().unwrap();
+    let refused = Worker::new(&oncebox).route(Route::new("other", ask)).start().err().unwrap();
     assert_eq!(refused.kind(), Kind::Unsupported);
     let refused = oncebox.inbox().record_in(&mut 7, "bank", "1").await.unwrap_err();
     assert!(refused.to_string().contains("takes part in no transactions"), "{refused}");

@@ -1,0 +1,151 @@
+//! Settling: acknowledgements with the statement that claims, everything else at the desk.
+
+use std::collections::HashSet;
+
+use oncebox_core::machine::{Machine, Turn};
+use oncebox_core::{Claim, Delivery, Error, Settled, Settlement, Verdict, Worked};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::codes::count;
+use crate::desk::Wanted;
+use crate::ears::Heard;
+use crate::round::Wishes;
+use crate::store::PostgresStore;
+
+/// Settlements on their way: acknowledgements go with the next statement, and what that could not do goes to the desk.
+pub(crate) struct Settling<'a> {
+    settlements: &'a [Settlement],
+    outcomes: Vec<Option<Settled>>,
+    pub(crate) uids: Vec<Uuid>,
+    pub(crate) owners: Vec<Uuid>,
+    pub(crate) fences: Vec<i64>,
+}
+
+impl PostgresStore {
+    pub(crate) async fn work_on(
+        &self,
+        settlements: &[Settlement],
+        claims: &[Claim],
+    ) -> Result<Worked, Error> {
+        let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
+        let mut connection = self.connection().await?;
+        let connection = &mut *connection;
+        let mut settling = Settling::new(settlements);
+        if settling.uids.is_empty() {
+            self.settle_rest(connection, &mut settling, &HashSet::new()).await?;
+        }
+        let mut place = 0;
+        while place < claims.len() {
+            let run = run_of(&claims[place..]);
+            if run == 0 {
+                self.ack(connection, &mut settling).await?;
+                deliveries[place] = self.claim_alone(connection, &claims[place]).await?;
+                place += 1;
+                continue;
+            }
+            let wishes = Wishes::new(place, &claims[place..place + run]);
+            self.serve(connection, wishes, &mut settling, &mut deliveries).await?;
+            place += run;
+        }
+        self.ack(connection, &mut settling).await?;
+        let settled = settling.outcomes.into_iter().map(|outcome| outcome.expect("all are settled"));
+        Ok(Worked { settled: settled.collect(), deliveries })
+    }
+
+    /// Acknowledges what has not been acknowledged with a claim.
+    pub(crate) async fn ack(
+        &self,
+        connection: &mut PgConnection,
+        settling: &mut Settling<'_>,
+    ) -> Result<(), Error> {
+        if settling.uids.is_empty() {
+            return Ok(());
+        }
+        let nobody = Wishes { claims: Vec::new(), open: Vec::new(), had: Vec::new() };
+        let round = self.round(connection, settling, &nobody, &[], false).await?;
+        self.settle_rest(connection, settling, &round.acked).await
+    }
+
+    /// Notes what was acknowledged, and settles the rest at the desk.
+    pub(crate) async fn settle_rest(
+        &self,
+        connection: &mut PgConnection,
+        settling: &mut Settling<'_>,
+        acked: &HashSet<Uuid>,
+    ) -> Result<(), Error> {
+        let rest = settling.note(acked);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let doubtful: Vec<_> = rest.iter().map(|place| settling.settlements[*place].clone()).collect();
+        let mut heard = Heard::default();
+        let settled = self.settle(connection, &doubtful, &mut heard).await?;
+        self.ears.hear(heard);
+        for (place, outcome) in rest.into_iter().zip(settled) {
+            settling.outcomes[place] = Some(outcome);
+        }
+        Ok(())
+    }
+
+    /// Settles at the desk, in order.
+    pub(crate) async fn settle(
+        &self,
+        connection: &mut PgConnection,
+        settlements: &[Settlement],
+        heard: &mut Heard,
+    ) -> Result<Vec<Settled>, Error> {
+        let mut wanted = Wanted::default();
+        for settlement in settlements {
+            wanted.add_uid(settlement.uid);
+        }
+        let settle = |machine: &mut Machine, turn: &mut Turn<'_>| {
+            settlements.iter().map(|item| machine.settle(turn, item)).collect()
+        };
+        self.sit(connection, &wanted, heard, settle).await
+    }
+}
+
+/// Whether others with the same topics can be served by the same statement.
+fn is_plain(claim: &Claim) -> bool {
+    claim.bytes_max.is_none() && claim.in_flight_max.is_none()
+}
+
+/// How many claims at the head of the list one statement can serve; none if the first has wishes of its own.
+fn run_of(claims: &[Claim]) -> usize {
+    let first = &claims[0];
+    let alike = |claim: &&Claim| {
+        is_plain(claim) && claim.namespace == first.namespace && claim.topics == first.topics
+    };
+    claims.iter().take_while(alike).count()
+}
+
+impl<'a> Settling<'a> {
+    /// Only acknowledgements of different messages go with a statement; one that is something else sends all to the desk.
+    pub(crate) fn new(settlements: &'a [Settlement]) -> Self {
+        let outcomes = vec![None; settlements.len()];
+        let (uids, owners, fences) = (Vec::new(), Vec::new(), Vec::new());
+        let mut settling = Self { settlements, outcomes, uids, owners, fences };
+        let mut seen = HashSet::new();
+        let plain = |item: &Settlement| item.verdict == Verdict::Ack && seen.insert(item.uid);
+        if settlements.iter().all(plain) {
+            settling.uids = settlements.iter().map(|item| Uuid::from_u128(item.uid.as_u128())).collect();
+            settling.owners = settlements.iter().map(|item| Uuid::from_u128(item.owner.as_u128())).collect();
+            settling.fences = settlements.iter().map(|item| count(item.fence.get())).collect();
+        }
+        settling
+    }
+
+    /// Notes what was acknowledged; answers the places of those that still have to be settled.
+    fn note(&mut self, acked: &HashSet<Uuid>) -> Vec<usize> {
+        for (settlement, outcome) in self.settlements.iter().zip(&mut self.outcomes) {
+            if acked.contains(&Uuid::from_u128(settlement.uid.as_u128())) {
+                *outcome = Some(Settled::Done);
+            }
+        }
+        self.uids.clear();
+        self.owners.clear();
+        self.fences.clear();
+        (0..self.outcomes.len()).filter(|place| self.outcomes[*place].is_none()).collect()
+    }
+}
