@@ -42,19 +42,31 @@ pub struct Error {
     kind: Kind,
     message: String,
     retry_after: Option<Duration>,
+    held_up: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// An error of `kind`; `message` is lower case, has no full stop and says what to do next.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, source: None }
+        Self { kind, message: message.into(), retry_after: None, held_up: false, source: None }
     }
 
     /// The store is full; it expects room again after `retry_after`.
     pub fn saturated(retry_after: Duration) -> Self {
         let message = "the store is full and nothing was taken in: slow down, and repeat the call later";
         Self { retry_after: Some(retry_after), ..Self::new(Kind::Saturated, message) }
+    }
+
+    /// Somebody else holds what the call needs, and it does not wait for that. Nothing happened that a repeat would not
+    /// answer the same.
+    pub fn held_up(message: impl Into<String>) -> Self {
+        Self { held_up: true, ..Self::new(Kind::Unavailable, message) }
+    }
+
+    /// Whether it was made by [`Self::held_up`].
+    pub fn is_held_up(&self) -> bool {
+        self.held_up
     }
 
     /// Adds the failure below this one.

@@ -1,7 +1,8 @@
--- Locks messages by uid ($1) and by key ($2 namespaces, $3 hashes).
+-- Locks messages by uid ($1) and by key ($2 namespaces, $3 hashes). Where nobody may be held up, waits 50 ms at most.
 -- Plan: message_key once per key, message_pkey once per message.
+with waiting as materialized (select set_config('lock_timeout', '50', true) as lock_timeout)
 select {columns}
-  from {schema}.message m
+  from waiting, {schema}.message m
  where m.uid in (
    select unnest($1::uuid[])
    union all

@@ -11,7 +11,7 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use crate::codes::{DIVERGENCES, code, key_hash, millis, moment, namespace, stamp};
-use crate::desk::Wanted;
+use crate::desk::{Desk, Wanted};
 use crate::ears::Heard;
 use crate::fault;
 use crate::image::{attributes, small};
@@ -200,8 +200,9 @@ impl PostgresStore {
         let inserted = columns.insert(statement, self.time(), connection).await;
         let inserted = match inserted {
             Ok(inserted) => inserted,
-            // Somebody's transaction has one of the keys: the desk waits for it, and everybody else does not.
-            Err(error) if fault::is_locked(&error) || fault::is_collision(&error) => return Ok(None),
+            // Somebody's transaction has one of the keys: the desk waits for it, if waiting is allowed.
+            Err(error) if fault::is_locked(&error) && self.is_patient() => return Ok(None),
+            Err(error) if fault::is_collision(&error) => return Ok(None),
             Err(error) => return Err(fault::told(error)),
         };
         for uid in inserted.uids {
@@ -230,7 +231,9 @@ impl PostgresStore {
                 wanted.add_uid(uid);
             }
         }
-        let considered = self.sit(connection, &wanted, heard, |machine, turn| {
+        // Once something of the call has been taken in, it has to go on to its end.
+        let desk = Desk { patient: self.is_patient() || ticket.is_some(), ..self.desk() };
+        let considered = self.sit_at(&desk, connection, &wanted, heard, |machine, turn| {
             let decide = |place: &usize| {
                 let message = &messages[*place];
                 if room == Room::Full && is_free(machine, turn, message) {

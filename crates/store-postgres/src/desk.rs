@@ -115,18 +115,24 @@ pub(crate) struct Desk<'a> {
     pub(crate) sql: &'a Sql,
     /// The time, if it is not the server's.
     pub(crate) now: Option<i64>,
+    /// Locks of others are waited for.
+    pub(crate) patient: bool,
 }
 
 /// Why a sitting came to nothing.
 pub(crate) enum Trouble {
     /// Others did the same at the same time: try again.
     Collision,
+    /// Somebody has locked what is needed, for longer than may be waited. Nothing happened.
+    Locked,
     Failed(Error),
 }
 
 impl From<sqlx::Error> for Trouble {
     fn from(error: sqlx::Error) -> Self {
-        if fault::is_collision(&error) || fault::is_locked(&error) {
+        if fault::is_locked(&error) {
+            Self::Locked
+        } else if fault::is_collision(&error) {
             Self::Collision
         } else {
             Self::Failed(fault::told(error))
@@ -145,6 +151,7 @@ impl Trouble {
     pub(crate) fn told(self) -> Error {
         match self {
             Self::Failed(error) => error,
+            Self::Locked => fault::held_up(),
             Self::Collision => Error::new(
                 Kind::Unavailable,
                 "too many others change the same messages at once: repeat the call",
@@ -192,9 +199,8 @@ impl Desk<'_> {
     }
 
     async fn lock(&self, connection: &mut PgConnection, wanted: &Wanted) -> Result<Loaded, Trouble> {
-        let rows = self
-            .sql
-            .lock
+        let lock = if self.patient { &self.sql.lock_patiently } else { &self.sql.lock };
+        let rows = lock
             .query()
             .bind(&wanted.uids)
             .bind(&wanted.namespaces)

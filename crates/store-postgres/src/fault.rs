@@ -24,8 +24,18 @@ pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
     state(error).is_some_and(|state| state == LOCKED)
 }
 
+/// What is said when somebody holds up a call that must not wait for it.
+pub(crate) fn held_up() -> Error {
+    Error::held_up(
+        "a transaction of somebody else holds what is needed, and nothing happened: repeat the call",
+    )
+}
+
 /// As an error of the port. The text of a database error may repeat values: only its code is told.
 pub(crate) fn told(error: sqlx::Error) -> Error {
+    if is_locked(&error) {
+        return held_up();
+    }
     let (kind, text) = match &error {
         sqlx::Error::Database(database) => {
             let code = database.code().unwrap_or_default();

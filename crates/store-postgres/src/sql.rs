@@ -22,8 +22,9 @@ macro_rules! statements {
         /// Every statement, ready to be prepared.
         pub(crate) struct Sql {
             $(pub(crate) $name: Statement,)*
-            /// As `accept`, in somebody's transaction: its locks are waited for as that one says.
-            pub(crate) accept_in: Statement,
+            /// As `accept` and `lock`, but locks are waited for as the transaction says.
+            pub(crate) accept_patiently: Statement,
+            pub(crate) lock_patiently: Statement,
         }
 
         impl Sql {
@@ -31,7 +32,8 @@ macro_rules! statements {
             pub(crate) fn new(schema: &str) -> Self {
                 Self {
                     $($name: Statement::new(include_str!(concat!("../sql/", stringify!($name), ".sql")), schema),)*
-                    accept_in: Statement::new(&include_str!("../sql/accept.sql").replace(BRIEFLY, "''"), schema),
+                    accept_patiently: Statement::patient(include_str!("../sql/accept.sql"), schema),
+                    lock_patiently: Statement::patient(include_str!("../sql/lock.sql"), schema),
                 }
             }
         }
@@ -78,6 +80,10 @@ pub(crate) struct Statement(Arc<str>);
 impl Statement {
     fn new(text: &str, schema: &str) -> Self {
         Self(render(text, schema).into())
+    }
+
+    fn patient(text: &str, schema: &str) -> Self {
+        Self::new(&text.replace(BRIEFLY, "''"), schema)
     }
 
     /// To be bound and run. Nothing in its text comes from a caller but the quoted name of the schema.

@@ -25,9 +25,11 @@ use crate::sql::Sql;
 /// A store in a PostgreSQL database, shared by as many processes as open it.
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
-    pub(crate) sql: Sql,
+    pub(crate) sql: Arc<Sql>,
     clock: Option<Arc<dyn Clock>>,
     ids: Mutex<SystemRng>,
+    /// Locks of others are waited for.
+    patient: bool,
     pub(crate) ears: Arc<Ears>,
 }
 
@@ -36,11 +38,31 @@ impl PostgresStore {
     pub fn new(pool: PgPool, options: &Options) -> Self {
         Self {
             pool,
-            sql: Sql::new(&options.schema.quoted()),
+            sql: Arc::new(Sql::new(&options.schema.quoted())),
             clock: options.clock.clone(),
             ids: Mutex::default(),
+            patient: true,
             ears: Arc::default(),
         }
+    }
+
+    /// The same store, for those who speak for many: a call that a transaction of somebody else holds up fails within a
+    /// moment with an error that [says so](Error::is_held_up), and nothing has happened that a repeat would not answer the same.
+    #[must_use]
+    pub fn hasty(&self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            sql: self.sql.clone(),
+            clock: self.clock.clone(),
+            ids: Mutex::default(),
+            patient: false,
+            ears: Arc::clone(&self.ears),
+        }
+    }
+
+    /// Whether locks of others are waited for.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patient
     }
 
     pub(crate) async fn connection(&self) -> Result<PoolConnection<Postgres>, Error> {
@@ -64,16 +86,28 @@ impl PostgresStore {
         connection: &mut PgConnection,
         wanted: &Wanted,
         heard: &mut Heard,
+        decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
+    ) -> Result<T, Error> {
+        self.sit_at(&self.desk(), connection, wanted, heard, decide).await
+    }
+
+    /// The same, at this desk.
+    pub(crate) async fn sit_at<T>(
+        &self,
+        desk: &Desk<'_>,
+        connection: &mut PgConnection,
+        wanted: &Wanted,
+        heard: &mut Heard,
         mut decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
     ) -> Result<T, Error> {
         for _ in 1..TRIES {
-            match self.desk().sit(connection, wanted, &mut decide).await {
+            match desk.sit(connection, wanted, &mut decide).await {
                 Ok(sitting) => return Ok(heard.add(sitting)),
                 Err(Trouble::Collision) => {}
                 Err(trouble) => return Err(trouble.told()),
             }
         }
-        let sitting = self.desk().sit(connection, wanted, &mut decide).await.map_err(Trouble::told)?;
+        let sitting = desk.sit(connection, wanted, &mut decide).await.map_err(Trouble::told)?;
         Ok(heard.add(sitting))
     }
 
@@ -91,7 +125,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn desk(&self) -> Desk<'_> {
-        Desk { sql: &self.sql, now: self.time() }
+        Desk { sql: &self.sql, now: self.time(), patient: self.patient }
     }
 
     fn check_open(&self) -> Result<(), Error> {

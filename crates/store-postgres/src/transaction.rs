@@ -42,7 +42,7 @@ impl TransactionalStore for PostgresStore {
     ) -> Result<(Vec<Accepted>, Wake), Error> {
         self.check_items(messages.len())?;
         let mut heard = Heard::default();
-        let accepted = self.take_in(transaction, &self.sql.accept_in, messages, &mut heard).await?;
+        let accepted = self.take_in(transaction, &self.sql.accept_patiently, messages, &mut heard).await?;
         Ok((accepted, self.wake(heard)))
     }
 

@@ -63,7 +63,7 @@ impl PostgresStore {
                 self.ears.hear(heard);
                 Ok(ticked)
             }
-            Err(Trouble::Collision) => Ok(0),
+            Err(Trouble::Collision | Trouble::Locked) => Ok(0),
             Err(trouble) => Err(trouble.told()),
         }
     }

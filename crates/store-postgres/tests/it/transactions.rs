@@ -195,3 +195,35 @@ async fn a_slow_transaction_holds_up_only_what_it_touched() {
     assert!(matches!(accepted[..], [Accepted::New { .. }, Accepted::Duplicate { .. }]), "{accepted:?}");
     assert_eq!(acked.await.unwrap(), [Settled::Done], "the same acknowledgement again");
 }
+
+/// Who speaks for many is told at once that somebody holds a call up, and nothing has happened.
+/// Holds: RULE-13.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hasty_call_is_told_that_it_is_held_up() {
+    let desk = desk().await;
+    let hasty = desk.store.hasty();
+    desk.store.accept(&["a", "b"].map(message)).await.unwrap();
+    let taken = desk.take().await;
+    let mut slow = desk.store.begin_transaction().await.unwrap();
+    desk.store.accept_in(&mut slow, &[message("new")]).await.unwrap();
+    desk.store.settle_in(&mut slow, &[taken[0].ack()]).await.unwrap();
+
+    let refused = hasty.accept(&[message("x"), message("new")]).await.unwrap_err();
+    assert!(refused.is_held_up() && refused.is_retryable(), "{refused}");
+    assert_eq!(desk.state("x").await, None, "nothing happened");
+    let refused = hasty.work(&[taken[1].ack(), taken[0].ack()], &[claim()]).await.unwrap_err();
+    assert!(refused.is_held_up(), "{refused}");
+    let refused = hasty.observe(&[sighting("a")]).await.unwrap_err();
+    assert!(refused.is_held_up(), "{refused}");
+    assert!(is_new(&hasty.accept(&[message("x")]).await.unwrap()), "others go on");
+    let refused = hasty.extend(&[taken[0].extend(Span::lease(LEASE).unwrap())]).await.unwrap_err();
+    assert!(refused.is_held_up(), "{refused}");
+
+    desk.store.commit(slow).await.unwrap();
+    let settled = hasty.work(&[taken[1].ack(), taken[0].ack()], &[]).await.unwrap().settled;
+    assert_eq!(settled, [Settled::Done, Settled::Done], "a repeat answers the same");
+}
+
+fn sighting(id: &str) -> oncebox_core::Sighting {
+    oncebox_core::Sighting { key: key(id), hash: None, hold: HOLD }
+}
