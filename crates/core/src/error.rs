@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the caller of a failed operation can do about it.
@@ -36,14 +37,15 @@ impl Kind {
     }
 }
 
-/// A failure of the machinery. Expected refusals (a duplicate, a lost lease) are values, never errors.
-#[derive(Debug)]
+/// A failure of the machinery. Expected refusals (a duplicate, a lost lease) are values, never errors. Clones share what is
+/// below: one failure can be told to everybody whom it concerns.
+#[derive(Debug, Clone)]
 pub struct Error {
     kind: Kind,
     message: String,
     retry_after: Option<Duration>,
     held_up: bool,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
@@ -72,7 +74,7 @@ impl Error {
     /// Adds the failure below this one.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 
@@ -190,5 +192,6 @@ mod tests {
         let error = Error::from(Invalid::new("owner", "is missing")).with_source("below");
         assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "owner is missing"));
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("below"));
+        assert_eq!(error.clone().source().map(ToString::to_string).as_deref(), Some("below"));
     }
 }

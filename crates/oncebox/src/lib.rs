@@ -42,6 +42,7 @@
 //! A key (source, id) is accepted once while it is held: by default until 30 days after its message was handled.
 //! Handlers run at least once: write them so that a second run does no harm.
 
+pub mod layers;
 pub mod ledger;
 pub mod mailbox;
 pub mod telemetry;

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod capture;
 #[cfg(test)]
+mod coalesce;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod hardship;

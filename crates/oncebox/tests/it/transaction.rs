@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use oncebox::layers::{self, Coalesced};
 use oncebox::postgres::Tx;
 use oncebox::{
     Backoff, Context, Failure, Growth, Jitter, Kind, Message, MessageState, Oncebox, Recorded, Route, State,
     Worker,
 };
+use oncebox::{Outcome, TransactionalStore};
 use sqlx::{Executor, PgPool, Row};
 
 use crate::fixture;
@@ -156,4 +158,42 @@ async fn a_store_without_transactions_says_so() {
     let shop = shop().await;
     let refused = shop.oncebox.inbox().record_in(&mut 7, "bank", "1").await.unwrap_err();
     assert!(refused.to_string().contains("none of the store's"), "{refused}");
+}
+
+/// Calls that were merged do not wait for what somebody else holds up in one of them.
+/// Holds: RULE-13.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_up_call_holds_up_no_other() {
+    let (store, _) = fixture::postgres(None).await;
+    let merged = Coalesced::with(Arc::new(store.hasty()), store.clone(), layers::coalesce::Options::DEFAULT);
+    let oncebox = Oncebox::builder().on(Arc::new(merged)).unwrap();
+    let message = |id: &str| Message::new("payment", "shop", id).text(id);
+    let own = Oncebox::builder().on_transactional(store.clone()).unwrap();
+    let mut slow = store.begin_transaction().await.unwrap();
+    own.inbox().enqueue_in(&mut slow, message("held")).await.unwrap();
+
+    let held: Vec<_> = (0..3)
+        .map(|_| {
+            let inbox = oncebox.inbox();
+            tokio::spawn(
+                async move { inbox.enqueue(Message::new("payment", "shop", "held").text("held")).await },
+            )
+        })
+        .collect();
+    let others: Vec<_> = (0..64)
+        .map(|id| {
+            let (inbox, message) = (oncebox.inbox(), message(&format!("other-{id}")));
+            tokio::spawn(async move { inbox.enqueue(message).await })
+        })
+        .collect();
+    for other in others {
+        assert_eq!(other.await.unwrap().unwrap().outcome, Outcome::Accepted);
+    }
+    // Those who came later go on, too, while the transaction is still open.
+    assert_eq!(oncebox.inbox().enqueue(message("later")).await.unwrap().outcome, Outcome::Accepted);
+    assert!(held.iter().all(|held| !held.is_finished()), "whoever needs its key waits for it");
+    store.commit(slow).await.unwrap();
+    for held in held {
+        assert_eq!(held.await.unwrap().unwrap().outcome, Outcome::Duplicate);
+    }
 }

@@ -1,0 +1,55 @@
+//! Every caller gets its own outcomes.
+
+use oncebox_core::{Begun, Extended, Observed, Settled, Timestamp, Worked};
+
+use super::inner::{World, claim, made, numbers, receipt, settlement};
+
+#[tokio::test]
+async fn every_kind_deals_the_outcomes_to_those_whose_items_they_are() {
+    let world = World::busy().await;
+    let accepting = [world.accept(10..13), world.accept([13]), world.accept(14..16)];
+    let observing = [made(world.observe_later(10..13)), made(world.observe_later([13]))];
+    let beginning = [made(world.begin_later([10])), made(world.begin_later(11..14))];
+    let extending = [world.extend(10..13), world.extend([13])];
+    world.inner.answer_all();
+    for (call, expected) in accepting.into_iter().zip([10..13, 13..14, 14..16]) {
+        assert_eq!(numbers(&call.await.unwrap()), expected.collect::<Vec<_>>());
+    }
+    for (call, expected) in observing.into_iter().zip([10..13, 13..14]) {
+        let expected: Vec<_> = expected.map(|item| Observed::First(receipt(item))).collect();
+        assert_eq!(call.await.unwrap(), expected);
+    }
+    for (call, expected) in beginning.into_iter().zip([10..11, 11..14]) {
+        let expected: Vec<_> = expected.map(|item| Begun::Processed(receipt(item))).collect();
+        assert_eq!(call.await.unwrap(), expected);
+    }
+    for (call, expected) in extending.into_iter().zip([10..13, 13..14]) {
+        let expected: Vec<_> = expected.map(|item| Extended::Until(Timestamp::from_millis(item))).collect();
+        assert_eq!(call.await.unwrap(), expected);
+    }
+    assert_eq!(world.later_calls().await.len(), 4, "one group of each kind");
+}
+
+fn owners(worked: &Worked) -> Vec<Vec<u128>> {
+    let owner = |delivery: &oncebox_core::Delivery| delivery.lease.owner.as_u128();
+    worked.deliveries.iter().map(|deliveries| deliveries.iter().map(owner).collect()).collect()
+}
+
+#[tokio::test]
+async fn all_settlements_of_a_group_come_before_its_claims() {
+    let world = World::busy().await;
+    let both = world.work(vec![settlement(10), settlement(11)], vec![claim(3, 2)]);
+    let claims = world.work(vec![], vec![claim(4, 1), claim(5, 3)]);
+    let settles = world.work(vec![settlement(12)], vec![]);
+    world.inner.answer_all();
+    let settled = |worked: &Worked, items: &[u64]| {
+        let at = |item: &u64| Settled::Retrying { at: Timestamp::from_millis(*item) };
+        worked.settled == items.iter().map(at).collect::<Vec<_>>()
+    };
+    let (both, claims, settles) = (both.await.unwrap(), claims.await.unwrap(), settles.await.unwrap());
+    assert_eq!(world.later_calls().await, [[10, 11, 12, 3, 4, 5]]);
+    assert!(settled(&both, &[10, 11]) && settled(&claims, &[]) && settled(&settles, &[12]));
+    assert_eq!(owners(&both), [[3, 3]]);
+    assert_eq!(owners(&claims), [vec![4], vec![5; 3]]);
+    assert!(settles.deliveries.is_empty());
+}
