@@ -188,7 +188,7 @@ impl Desk<'_> {
             Locked::PassOver => &self.sql.due,
             Locked::WaitFor => &self.sql.due_wait,
         };
-        let rows = due.query().bind(self.now).bind(i64::from(items_max)).fetch_all(&mut *transaction).await?;
+        let rows = due.query().bind(self.now).bind(i64::from(items_max)).fetch_all(&mut transaction).await?;
         let mut loaded = self.load(&mut transaction, rows).await?;
         loaded.due = true;
         let count = loaded.messages.len();

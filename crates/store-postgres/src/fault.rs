@@ -40,11 +40,24 @@ pub(crate) fn told(error: sqlx::Error) -> Error {
         sqlx::Error::Database(database) => {
             let code = database.code().unwrap_or_default();
             match code.get(..2).unwrap_or_default() {
+                // What was prepared is not there, or is there already: the session was another's in between.
+                _ if matches!(&*code, "26000" | "42P05") => (
+                    Kind::Unavailable,
+                    format!("sessions are shared with others (SQLSTATE {code}): set `pooler=transaction`"),
+                ),
                 "42" | "3F" => (
                     Kind::Unavailable,
                     format!(
                         "the tables are not as they should be (SQLSTATE {code}): run `oncebox schema validate`"
                     ),
+                ),
+                "28" => (
+                    Kind::Unavailable,
+                    format!("the database does not let us in (SQLSTATE {code}): check user and password"),
+                ),
+                "3D" => (
+                    Kind::Unavailable,
+                    format!("the server has no such database (SQLSTATE {code}): make it, or name another"),
                 ),
                 "53" => (Kind::Unavailable, format!("the database has no room (SQLSTATE {code}): free some")),
                 _ => (Kind::Unavailable, format!("the database refused (SQLSTATE {code}): try again later")),

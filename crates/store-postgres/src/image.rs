@@ -5,12 +5,10 @@ use oncebox_core::{
     Attributes, CallerHash, Grant, GrantEnd, LastError, Namespace, Partition, Settled, Snapshot, State,
     Timestamp,
 };
-use sqlx::Postgres;
-use sqlx::postgres::PgArguments;
-use sqlx::query::Query;
 use uuid::Uuid;
 
 use crate::codes::{DIVERGENCES, KINDS, REASONS, STATES, code, count, key_hash, millis, namespace, stamp};
+use crate::query::Query;
 
 /// Where time and upkeep find a message; free shelves are ten higher.
 pub(crate) mod shelf {
@@ -34,8 +32,8 @@ macro_rules! arrays {
             /// Binds every column, in this order.
             pub(crate) fn bind<'q>(
                 &'q self,
-                query: Query<'q, Postgres, PgArguments>,
-            ) -> Query<'q, Postgres, PgArguments> {
+                query: Query<'q>,
+            ) -> Query<'q> {
                 query$(.bind(&self.$column))*
             }
         }

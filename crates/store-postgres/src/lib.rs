@@ -5,6 +5,7 @@
 //! decided by the machine of the core, on rows that are locked meanwhile ([`desk`]). Time is the server's.
 
 mod accept;
+mod address;
 mod alone;
 mod claim;
 mod codes;
@@ -13,6 +14,8 @@ mod ears;
 mod fault;
 mod image;
 mod lanes;
+mod options;
+mod query;
 mod read;
 mod room;
 mod round;
@@ -24,29 +27,10 @@ mod store;
 mod transaction;
 mod upkeep;
 
-use std::sync::Arc;
-
-use oncebox_core::Clock;
-
+pub use address::Address;
+pub use options::{Options, Pooler};
 pub use schema::{Ensured, Schema};
 pub use store::PostgresStore;
 
 /// A transaction on a connection of a pool's.
 pub type PgTransaction = sqlx::Transaction<'static, sqlx::Postgres>;
-
-/// How a PostgreSQL store is set up.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Options {
-    /// The schema that its tables are in.
-    pub schema: Schema,
-    /// Another clock than the server's: for tests.
-    pub clock: Option<Arc<dyn Clock>>,
-}
-
-impl Default for Options {
-    /// The schema `oncebox`, on the server's clock.
-    fn default() -> Self {
-        Self { schema: Schema::default(), clock: None }
-    }
-}

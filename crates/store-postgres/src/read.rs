@@ -40,7 +40,7 @@ impl PostgresStore {
             .bind(&wanted.uids)
             .bind(&wanted.namespaces)
             .bind(&wanted.hashes)
-            .fetch_all(&mut *connection);
+            .fetch_all(&mut connection);
         let rows = rows.await.map_err(fault::told)?;
         let (now, messages) = joined(&rows)?;
         // What time has brought shows in what is read, whether or not anybody has written it down.
@@ -73,7 +73,7 @@ impl PostgresStore {
             .bind(query.topic.as_ref().map(|topic| topic.as_str().to_owned()))
             .bind(query.source.as_ref().map(|source| source.as_str().to_owned()))
             .bind(PAGE_LOOKS_MAX)
-            .fetch_all(&mut *transaction);
+            .fetch_all(&mut transaction);
         let rows = rows.await.map_err(fault::told)?;
         let mut page = Page::default();
         let mut edge = None;
@@ -105,7 +105,7 @@ impl PostgresStore {
     /// For statements that look at much: they get the plan that they are written for.
     async fn steady<'c>(&self, connection: &'c mut PgConnection) -> Result<Transaction<'c, Postgres>, Error> {
         let mut transaction = connection.begin().await.map_err(fault::told)?;
-        self.sql.steady.query().execute(&mut *transaction).await.map_err(fault::told)?;
+        self.sql.steady.query().execute(&mut transaction).await.map_err(fault::told)?;
         Ok(transaction)
     }
 
@@ -122,7 +122,7 @@ impl PostgresStore {
             .bind(scope.topic.as_ref().map(|topic| topic.as_str().to_owned()))
             .bind(scope.topic.as_ref().and(scope.shard).map(|shard| i32::from(shard.0)))
             .bind(COUNT_MAX + 1)
-            .fetch_one(&mut *transaction);
+            .fetch_one(&mut transaction);
         let row = row.await.map_err(fault::told)?;
         let mut cells = Cells::new(&row);
         let mut estimated = false;
@@ -152,7 +152,7 @@ impl PostgresStore {
             .bind(namespace(query.namespace))
             .bind(query.after.as_ref().map_or("", |topic| topic.as_str()).to_owned())
             .bind(i64::from(query.limit.get()))
-            .fetch_all(&mut *connection);
+            .fetch_all(&mut connection);
         let rows = rows.await.map_err(fault::told)?;
         rows.iter().map(|row| Ok(Topic::new(Cells::new(row).next::<String>()?)?)).collect()
     }

@@ -99,6 +99,18 @@ impl Schema {
         Ok(found)
     }
 
+    /// Whether the tables are there in the version that this program works with, so that a store can be opened.
+    pub(crate) async fn check(&self, pool: &PgPool) -> Result<(), Error> {
+        let found = self.version(pool).await?;
+        if found.is_some_and(|found| found > Self::VERSION) {
+            return Err(self.too_new(found, Self::VERSION));
+        }
+        self.lack(found).map_or(Ok(()), |lack| {
+            let text = format!("{lack}: run `oncebox schema ensure`, or set `ensure=yes` in the store's URL");
+            Err(Error::new(Kind::Invalid, text))
+        })
+    }
+
     /// Compares what is there with what this version needs, and tells each difference in words; none if all is as it should
     /// be. Changes nothing, and needs no right but to connect.
     ///

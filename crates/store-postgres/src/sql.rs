@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use sqlx::postgres::PgArguments;
-use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Postgres};
+use crate::Pooler;
+use crate::query::Query;
 
 /// A message's columns, in the order in which `row.rs` reads them; the payload is last.
 const COLUMNS: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.finished_at, m.retry_at, m.due, m.expires, m.window_ms, m.keep_ms, \
@@ -29,11 +28,12 @@ macro_rules! statements {
 
         impl Sql {
             /// The statements for a schema, whose name is quoted already.
-            pub(crate) fn new(schema: &str) -> Self {
+            pub(crate) fn new(schema: &str, pooler: Pooler) -> Self {
+                let new = |text: &str| Statement { text: render(text, schema).into(), pooler };
                 Self {
-                    $($name: Statement::new(include_str!(concat!("../sql/", stringify!($name), ".sql")), schema),)*
-                    accept_patiently: Statement::patient(include_str!("../sql/accept.sql"), schema),
-                    lock_patiently: Statement::patient(include_str!("../sql/lock.sql"), schema),
+                    $($name: new(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
+                    accept_patiently: new(&patient(include_str!("../sql/accept.sql"))),
+                    lock_patiently: new(&patient(include_str!("../sql/lock.sql"))),
                 }
             }
         }
@@ -74,22 +74,22 @@ statements!(
     grant,
 );
 
-/// A statement as it is sent.
-pub(crate) struct Statement(Arc<str>);
+/// A statement as it is sent. Nothing in its text comes from a caller but the quoted name of the schema.
+pub(crate) struct Statement {
+    text: Arc<str>,
+    pooler: Pooler,
+}
 
 impl Statement {
-    fn new(text: &str, schema: &str) -> Self {
-        Self(render(text, schema).into())
+    /// To be bound and run.
+    pub(crate) fn query<'q>(&self) -> Query<'q> {
+        Query::new(Arc::clone(&self.text), self.pooler)
     }
+}
 
-    fn patient(text: &str, schema: &str) -> Self {
-        Self::new(&text.replace(BRIEFLY, "''"), schema)
-    }
-
-    /// To be bound and run. Nothing in its text comes from a caller but the quoted name of the schema.
-    pub(crate) fn query<'q>(&self) -> Query<'q, Postgres, PgArguments> {
-        sqlx::query(AssertSqlSafe(Arc::clone(&self.0)))
-    }
+/// The same, waiting for locks as long as its transaction says.
+fn patient(text: &str) -> String {
+    text.replace(BRIEFLY, "''")
 }
 
 pub(crate) fn render(text: &str, schema: &str) -> String {

@@ -14,13 +14,13 @@ use oncebox_system::SystemRng;
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 
-use crate::Options;
 use crate::codes::{millis, moment, stamp};
 use crate::desk::{Desk, TRIES, Trouble, Wanted};
 use crate::ears::{Ears, Heard};
 use crate::fault;
 use crate::row::Cells;
 use crate::sql::Sql;
+use crate::{Address, Options};
 
 /// A store in a PostgreSQL database, shared by as many processes as open it.
 pub struct PostgresStore {
@@ -34,11 +34,23 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
+    /// Opens the store at a URL like `postgres://user:password@host/database`; [`Address`] says what else may stand there.
+    pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
+        let address = Address::parse(url, options)?;
+        let (pool, options) = (address.connect().await?, address.options());
+        if options.ensure {
+            options.schema.ensure(&pool).await?;
+        } else {
+            options.schema.check(&pool).await?;
+        }
+        Ok(Self::new(pool, options))
+    }
+
     /// A store on a pool of connections. The tables have to be there; see [`crate::Schema`].
     pub fn new(pool: PgPool, options: &Options) -> Self {
         Self {
             pool,
-            sql: Arc::new(Sql::new(&options.schema.quoted())),
+            sql: Arc::new(Sql::new(&options.schema.quoted(), options.pooler)),
             clock: options.clock.clone(),
             ids: Mutex::default(),
             patient: true,
@@ -158,7 +170,7 @@ impl PostgresStore {
             .bind(&owners)
             .bind(&fences)
             .bind(&leases)
-            .fetch_all(&mut *connection);
+            .fetch_all(&mut connection);
         let rows = rows.await.map_err(fault::told)?;
         let mut until = std::collections::HashMap::new();
         for row in &rows {

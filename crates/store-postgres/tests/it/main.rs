@@ -1,7 +1,11 @@
 //! The PostgreSQL store against the conformance suite, the faulty cases and the random comparison, on a real server.
 
 #[cfg(test)]
+mod opening;
+#[cfg(test)]
 mod plans;
+#[cfg(test)]
+mod pooled;
 #[cfg(test)]
 mod rights;
 #[cfg(test)]

@@ -1,0 +1,77 @@
+//! A statement on its way: what is bound to it, and how it is sent.
+
+use std::sync::Arc;
+
+use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Encode, PgConnection, Postgres, Transaction, Type};
+
+use crate::Pooler;
+
+/// A statement and what is bound to it.
+///
+/// Without a pooler it is prepared once per session, and from then on one round trip. A pooler may give every transaction
+/// another session, in which nothing is prepared: there a statement is prepared without a name each time, and runs in a
+/// transaction, so that both happen in one session. On its own it has one for itself: four round trips.
+pub(crate) struct Query<'q> {
+    query: sqlx::query::Query<'q, Postgres, PgArguments>,
+    pooler: Pooler,
+}
+
+impl<'q> Query<'q> {
+    pub(crate) fn new(text: Arc<str>, pooler: Pooler) -> Self {
+        let query = sqlx::query(AssertSqlSafe(text));
+        let query = match pooler {
+            Pooler::None => query,
+            Pooler::Transaction => query.persistent(false),
+        };
+        Self { query, pooler }
+    }
+
+    pub(crate) fn bind<T: 'q + Encode<'q, Postgres> + Type<Postgres>>(self, value: T) -> Self {
+        Self { query: self.query.bind(value), pooler: self.pooler }
+    }
+
+    pub(crate) async fn fetch_all(self, connection: &mut PgConnection) -> Result<Vec<PgRow>, sqlx::Error> {
+        if !self.needs_transaction(connection) {
+            return self.query.fetch_all(connection).await;
+        }
+        let mut transaction = connection.begin().await?;
+        let rows = self.query.fetch_all(&mut *transaction).await;
+        end(transaction, rows).await
+    }
+
+    pub(crate) async fn fetch_one(self, connection: &mut PgConnection) -> Result<PgRow, sqlx::Error> {
+        if !self.needs_transaction(connection) {
+            return self.query.fetch_one(connection).await;
+        }
+        let mut transaction = connection.begin().await?;
+        let row = self.query.fetch_one(&mut *transaction).await;
+        end(transaction, row).await
+    }
+
+    pub(crate) async fn execute(self, connection: &mut PgConnection) -> Result<PgQueryResult, sqlx::Error> {
+        if !self.needs_transaction(connection) {
+            return self.query.execute(connection).await;
+        }
+        let mut transaction = connection.begin().await?;
+        let result = self.query.execute(&mut *transaction).await;
+        end(transaction, result).await
+    }
+
+    fn needs_transaction(&self, connection: &PgConnection) -> bool {
+        self.pooler == Pooler::Transaction && !connection.is_in_transaction()
+    }
+}
+
+/// Commits what went well. The rest is rolled back at once: until then, the pooler has a session less for others.
+async fn end<T>(
+    transaction: Transaction<'_, Postgres>,
+    outcome: Result<T, sqlx::Error>,
+) -> Result<T, sqlx::Error> {
+    match outcome {
+        Ok(_) => transaction.commit().await?,
+        // What happened first is what is told.
+        Err(_) => drop(transaction.rollback().await),
+    }
+    outcome
+}
