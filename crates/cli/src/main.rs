@@ -11,6 +11,7 @@ mod ledger;
 mod messages;
 mod nack;
 mod recv;
+mod schema;
 mod send;
 mod serve;
 mod stats;
@@ -70,6 +71,7 @@ enum Command {
     /// Tells how the server and its store stand.
     Stats,
     Store(store::Arguments),
+    Schema(schema::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -102,6 +104,7 @@ fn run(global: &Global, command: Command) -> Result<(), Trouble> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Config(arguments) => config::run(&arguments, global.output()),
         Command::Store(arguments) => store::run(&arguments, global.output()),
+        Command::Schema(arguments) => schema::run(&arguments, global.output()),
         Command::Completions(arguments) => completions::run(&arguments, self::command()),
         Command::Send(arguments) => {
             let message = arguments.message()?;

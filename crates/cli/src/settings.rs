@@ -11,7 +11,7 @@ use crate::word;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Where settings come from: the file, then variables `ONCEBOX__SECTION__NAME`, then flags; the later holds.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Settings {
     /// A file of settings (TOML).
     #[arg(long, value_name = "FILE")]
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     /// Listens there: `IP:PORT` or `unix:/path`; may be given more than once.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Where messages are kept: `embedded:DIRECTORY` or `memory:`.
+    /// Where messages are kept: `embedded:DIRECTORY`, `postgres://USER@HOST/DATABASE` or `memory:`.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Keeps nothing on disk: all messages go with the process.
@@ -40,6 +40,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// What says where the store is, and nothing else.
+    pub(crate) fn of_store(config: Option<PathBuf>, store: Option<String>) -> Self {
+        Self { config, store, ..Self::default() }
+    }
+
     /// Everything that holds, or everything that is wrong. The outer trouble: the file cannot be read.
     pub(crate) fn load(&self) -> Result<Result<Loaded, Problems>, Trouble> {
         let mut sources = Sources::default();

@@ -185,8 +185,8 @@ impl Builder {
         if let Some(invalid) = self.problem {
             return Err(invalid.into());
         }
-        let store = open::store(url, self.clock.clone()).await?;
-        self.named(open::name(url)).on(store)
+        let (store, transactions) = open::store(url, self.clock.clone()).await?;
+        self.named(open::name(url)).on_both(store, transactions)
     }
 
     /// Takes a store that is open already.

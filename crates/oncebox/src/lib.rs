@@ -60,7 +60,9 @@ pub mod embedded {
 /// Stores on PostgreSQL: their tables, and handlers that run in a transaction.
 #[cfg(feature = "postgres")]
 pub mod postgres {
-    pub use oncebox_store_postgres::{Options, PgTransaction, PostgresStore, Schema};
+    pub use oncebox_store_postgres::{
+        Address, Ensured, Options, PgTransaction, Pooler, PostgresStore, Schema,
+    };
 
     /// The transaction that a handler runs in. Run statements on `&mut **tx`.
     pub type Tx = crate::Tx<PgTransaction>;

@@ -5,21 +5,33 @@ use std::sync::Arc;
 
 use oncebox_core::{Clock, Error, Kind, Store};
 
+use crate::transaction::Transactions;
+
+/// A store, and how it takes part in transactions, if it does.
+pub(crate) type Opened = (Arc<dyn Store>, Option<Arc<dyn Transactions>>);
+
 /// Opens the store that `url` names.
-pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<dyn Store>, Error> {
+pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Opened, Error> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    #[cfg(feature = "postgres")]
+    if matches!(scheme, "postgres" | "postgresql") {
+        return postgres(url, clock).await;
+    }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let settings = Settings::parse(query)?;
-    match scheme {
+    let store = match scheme {
         #[cfg(feature = "memory")]
-        "memory" => memory(path, settings, clock),
+        "memory" => memory(path, settings, clock)?,
         #[cfg(feature = "embedded")]
-        "embedded" => embedded(path, settings, clock).await,
-        _ => Err(invalid(format!(
-            "no store is called `{scheme}`: use one of {}, or enable its feature",
-            SCHEMES.join(", ")
-        ))),
-    }
+        "embedded" => embedded(path, settings, clock).await?,
+        _ => {
+            return Err(invalid(format!(
+                "no store is called `{scheme}`: use one of {}, or enable its feature",
+                SCHEMES.join(", ")
+            )));
+        }
+    };
+    Ok((store, None))
 }
 
 /// The part of a URL that tells nothing secret.
@@ -38,6 +50,8 @@ const SCHEMES: &[&str] = &[
     "memory:",
     #[cfg(feature = "embedded")]
     "embedded:DIRECTORY",
+    #[cfg(feature = "postgres")]
+    "postgres://HOST/DATABASE",
 ];
 
 #[cfg(feature = "memory")]
@@ -103,6 +117,17 @@ fn durability(text: &str) -> Result<oncebox_store_embedded::Durability, Error> {
         (_, Some(millis)) if millis > 0 => Ok(Durability::Interval(Duration::from_millis(millis))),
         _ => Err(invalid("durability is none of `sync`, `interval-50ms` (any number), `os`")),
     }
+}
+
+/// Its settings are taken out of the URL where the rest is understood, too.
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Opened, Error> {
+    use oncebox_store_postgres::{Options, PostgresStore};
+
+    let mut options = Options::default();
+    options.clock = clock;
+    let store = Arc::new(PostgresStore::open(url, options).await?);
+    Ok((store.clone(), Some(crate::transaction::of(store))))
 }
 
 /// The pairs after the question mark.

@@ -46,6 +46,10 @@ impl Oncebox {
     ///   disk; `?durability=os` or `?durability=interval-50ms` trades that for speed.
     ///
     /// Both take the bounds `messages_max`, `keys_max` and `live_bytes_max`, as in `memory:?messages_max=1000`.
+    ///
+    /// - `postgres://USER@HOST/DATABASE` keeps everything in a PostgreSQL database that any number of processes share; with
+    ///   the feature `postgres`. `?ensure=yes` makes its tables; `schema`, `connections` and `pooler` are explained
+    ///   in the guide. With a pool of your own, see [`Builder::on_transactional`].
     pub async fn open(url: &str) -> Result<Self, Error> {
         Self::builder().open(url).await
     }

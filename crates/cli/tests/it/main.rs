@@ -8,5 +8,6 @@ mod demo;
 #[cfg(unix)]
 mod outside;
 mod rig;
+mod schema;
 mod served;
 mod store;

@@ -1,6 +1,8 @@
 //! Opening by URL.
 
-use oncebox::{Kind, Message, Oncebox, Outcome};
+use oncebox::postgres::Tx;
+use oncebox::{Kind, Message, Oncebox, Outcome, Worker};
+use oncebox_testkit::servers::Postgres;
 
 use super::fixture::Directory;
 
@@ -26,7 +28,8 @@ async fn a_bad_url_or_setting_is_refused_with_what_to_do() {
     for (url, text) in [
         (
             "oracle:x",
-            "no store is called `oracle`: use one of memory:, embedded:DIRECTORY, or enable its feature",
+            "no store is called `oracle`: use one of memory:, embedded:DIRECTORY, postgres://HOST/DATABASE, \
+             or enable its feature",
         ),
         ("memory:here", "`memory:` takes no path: its content goes with the process"),
         (
@@ -35,6 +38,8 @@ async fn a_bad_url_or_setting_is_refused_with_what_to_do() {
         ),
         ("memory:?keys_max=many", "keys_max is not a whole number"),
         ("memory:?keys_max", "a setting is not name=value"),
+        ("postgres:here", "a store on PostgreSQL has a URL like `postgres://user@host/database`"),
+        ("postgres://u:secret@h/d?ensure=perhaps", "ensure is neither `yes` nor `no`"),
         ("embedded:", "`embedded:` needs a directory, as in `embedded:./data`"),
         ("embedded://x", "`embedded://` names a host: leave the slashes out, as in `embedded:./data`"),
         ("embedded:x?durability=maybe", "durability is none of `sync`, `interval-50ms` (any number), `os`"),
@@ -50,4 +55,22 @@ async fn a_bad_url_or_setting_is_refused_with_what_to_do() {
     assert_eq!(refused.to_string(), "attempts_max must be greater than zero");
     let refused = Oncebox::builder().payload_bytes_max(usize::MAX).open("memory:").await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Invalid);
+}
+
+/// By its URL alone: no pool, no options.
+/// Holds: CMD-08, IBX-114.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inbox_on_postgres_is_opened_by_its_url() {
+    let database = Postgres::shared().unwrap().lend_database().unwrap();
+    let message = || Message::new("t", "test", "1").text("kept");
+    let first = Oncebox::open(&format!("{}?ensure=yes&schema=my+inbox", database.url())).await.unwrap();
+    assert_eq!(first.name(), "postgres");
+    assert_eq!(first.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Accepted);
+    let second = Oncebox::open(&format!("{}?schema=my+inbox&connections=2", database.url())).await.unwrap();
+    assert_eq!(second.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Duplicate);
+    let handled = Worker::new(&second).on("t", async |_: Tx| ()).run_until_idle().await.unwrap().handled;
+    assert_eq!(handled, 1);
+    for oncebox in [first, second] {
+        oncebox.close().await.unwrap();
+    }
 }

@@ -132,7 +132,7 @@ impl Kind {
                 words.join(" or ")
             }
             Self::Levels => format!("at most {LEVELS_BYTES_MAX} bytes"),
-            Self::Store => "`memory:` or `embedded:DIRECTORY`".to_owned(),
+            Self::Store => "`memory:`, `embedded:DIRECTORY` or `postgres://HOST/DATABASE`".to_owned(),
             Self::Listen => format!("1 to {LISTEN_MAX} entries"),
         }
     }

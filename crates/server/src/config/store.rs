@@ -17,7 +17,12 @@ pub(super) fn check(url: &str) -> Result<(), String> {
             Err(format!("is {}, which names a host: write `embedded:./data`", shown(url)))
         }
         "embedded" => Ok(()),
-        _ => Err(format!("is {}, which cannot be opened: use `memory:` or `embedded:DIRECTORY`", shown(url))),
+        "postgres" | "postgresql" if names_host(path) => Ok(()),
+        "postgres" | "postgresql" => Err("names no host: write `postgres://user@host/database`".to_owned()),
+        _ => Err(format!(
+            "is {}, which cannot be opened: use `memory:`, `embedded:DIRECTORY` or `postgres://HOST/DATABASE`",
+            shown(url)
+        )),
     }
 }
 
@@ -77,12 +82,26 @@ mod tests {
 
     #[test]
     fn only_stores_that_can_be_opened_pass() {
-        for url in
-            ["memory:", "memory:?messages_max=5", "embedded:./data", "embedded:///srv/data?durability=os"]
-        {
+        for url in [
+            "memory:",
+            "memory:?messages_max=5",
+            "embedded:./data",
+            "embedded:///srv/data?durability=os",
+            "postgres://h/d",
+            "postgresql://u:p@h/d?schema=x",
+        ] {
             assert_eq!(check(url), Ok(()), "{url}");
         }
-        for url in ["", "memory", "memory:x", "embedded:", "embedded:?a=b", "embedded://host/x", "sqlite:x"] {
+        for url in [
+            "",
+            "memory",
+            "memory:x",
+            "embedded:",
+            "embedded:?a=b",
+            "embedded://host/x",
+            "sqlite:x",
+            "postgres:x",
+        ] {
             assert!(check(url).is_err(), "{url}");
         }
     }
