@@ -18,7 +18,7 @@ use options::Options;
 use report::Report;
 
 const USAGE: &str =
-    "usage: oncebox-bench machine|embedded|worker|server|postgres [--quick] [--long] [--only LOAD] [--json FILE] [--plot FILE]
+    "usage: oncebox-bench machine|embedded|worker|server|postgres [--quick] [--long] [--libraries] [--only LOAD] [--json FILE] [--plot FILE]
 
   machine   the state machine against a bare HashMap and BTreeMap
   embedded  the embedded store against a bare journal and, with --features sqlite, against SQLite
@@ -29,6 +29,7 @@ const USAGE: &str =
   --long    embedded: ten minutes more, to see whether it stays as fast as it began;
             server: ten minutes more, to see whether its memory stays what it is;
             postgres: seven minutes more, to see what an old snapshot costs
+  --libraries  postgres: against graphile-worker too, which needs node and npm
   --only    embedded, server, postgres: the lines of one load and nothing else, to look at it closely
   --json    writes the figures to FILE
   --plot    server: writes a picture of the lifecycles to FILE, as SVG";

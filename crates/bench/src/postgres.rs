@@ -3,11 +3,13 @@
 
 mod cell;
 mod finished;
+mod libraries;
 mod pinned;
 mod raw;
 mod server;
 
 use cell::{Cell, Row};
+use libraries::GraphileWorker;
 use raw::Ack;
 use server::{CONNECTIONS_MAX, SETTINGS, Server};
 
@@ -50,6 +52,18 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         row.print(name, "forgetting");
         if name == "batch50" {
             report.figure("postgres.batch50.ratio_forgetting", ratio);
+        }
+    }
+    if options.libraries {
+        let library = GraphileWorker::install()?;
+        for (name, callers, batch) in LOADS.into_iter().filter(|(name, ..)| chosen(name)) {
+            let cell = Cell { bench: &bench, server: &server, load: load(callers, batch), rounds };
+            let comparison = library.compare(&cell)?;
+            println!(
+                "{name:>11} {:>15}: {:.0}/s, ours {:.0}/s",
+                "graphile-worker", comparison.rival_per_second, comparison.ours_per_second
+            );
+            report.figure(&format!("postgres.{name}.ratio_graphile_worker"), comparison.ratio);
         }
     }
     if chosen(FINISHED) {

@@ -17,7 +17,7 @@ use crate::ours::Ours;
 pub(super) const SETTINGS: [(&str, &str); 3] =
     [("shared_buffers", "1GB"), ("max_wal_size", "8GB"), ("checkpoint_timeout", "15min")];
 
-/// Connections of one side, at most. More than this make a queue of this kind slower, not faster.
+/// Connections of one side, at most: as many as a pool usually has. More callers take turns.
 pub(super) const CONNECTIONS_MAX: u32 = 16;
 
 pub(super) struct Server {
@@ -38,6 +38,11 @@ impl Server {
 
     pub(super) fn url(&self) -> String {
         self.postgres.url()
+    }
+
+    /// A new database for somebody who makes tables of their own.
+    pub(super) fn fresh_database(&self) -> Result<String, String> {
+        self.postgres.fresh_database()
     }
 
     /// Runs SQL and answers its rows as lines.
