@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::default();
     options.schema.ensure(&pool).await?;
     let store = Arc::new(PostgresStore::new(pool, &options));
-    let oncebox = Oncebox::builder().on_transactional(store)?;
+    let oncebox = Oncebox::builder().on_postgres(store)?;
 
     let worker = Worker::new(&oncebox).on("payment", book).concurrency(4).start()?;
     let router = Router::new().route("/payments", post(receive)).with_state(oncebox.inbox());

@@ -12,7 +12,7 @@ use crate::trouble::Trouble;
 
 /// Makes, checks and writes down the tables of a store on PostgreSQL.
 ///
-/// The store is the server's: from --store, else from the variable ONCEBOX__STORE, which keeps a password out of the list
+/// The store is the server's: from --store, else from the variable `ONCEBOX__STORE`, which keeps a password out of the list
 /// of processes, else from the file of settings. Prose, also on a pipe; with --output json or ndjson, as JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

@@ -205,6 +205,14 @@ impl Builder {
         self.on_both(store, Some(transactions))
     }
 
+    /// Takes a store on PostgreSQL that is open already, as [`Self::on_transactional`], and merges concurrent calls into
+    /// few: as if it had been opened by its URL.
+    #[cfg(feature = "postgres")]
+    pub fn on_postgres(self, store: Arc<crate::postgres::PostgresStore>) -> Result<Oncebox, Error> {
+        let (store, transactions) = open::on_postgres(store);
+        self.on_both(store, transactions)
+    }
+
     pub(crate) fn on_both(
         self,
         store: Arc<dyn Store>,

@@ -126,8 +126,17 @@ async fn postgres(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Opened, Er
 
     let mut options = Options::default();
     options.clock = clock;
-    let store = Arc::new(PostgresStore::open(url, options).await?);
-    Ok((store.clone(), Some(crate::transaction::of(store))))
+    Ok(on_postgres(Arc::new(PostgresStore::open(url, options).await?)))
+}
+
+/// A store on PostgreSQL whose calls are merged, and the same for transactions.
+#[cfg(feature = "postgres")]
+pub(crate) fn on_postgres(store: Arc<oncebox_store_postgres::PostgresStore>) -> Opened {
+    use crate::layers::{Coalesced, coalesce};
+
+    let hasty = Arc::new(store.hasty());
+    let merged = Coalesced::with(hasty, store.clone(), coalesce::Options::DEFAULT);
+    (Arc::new(merged), Some(crate::transaction::of(store)))
 }
 
 /// The pairs after the question mark.

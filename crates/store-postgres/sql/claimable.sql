@@ -1,12 +1,13 @@
 -- Not a statement, but a condition of several: whether a message `m` may be claimed at `clock.now`.
--- Subqueries, not joins: each is one probe of an index, whatever the planner believes about the tables.
+-- Subqueries, not joins: each is one probe of an index, whatever the planner believes about the tables. `coalesce`, not `is null`: of that it believes
+-- that hardly any message passes, and sorts the whole lane.
 m.ready
 and (m.expires is null or m.expires > clock.now)
-and (select true from {schema}.lease l where l.uid = m.uid) is null
+and coalesce((select false from {schema}.lease l where l.uid = m.uid), true)
 and (m.partition is null
-     or (select true from {schema}.lease l where l.namespace = m.namespace and l.partition = m.partition) is null
+     or coalesce((select false from {schema}.lease l where l.namespace = m.namespace and l.partition = m.partition), true)
     and (select true from {schema}.message o
           where o.namespace = m.namespace and o.partition = m.partition and o.state = 1 and o.number < m.number and o.topic is not null
             and (o.due is null or o.due <= clock.now)
-            and (select true from {schema}.lease l where l.uid = o.uid) is null
+            and coalesce((select false from {schema}.lease l where l.uid = o.uid), true)
           limit 1) is null)

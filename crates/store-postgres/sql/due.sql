@@ -9,5 +9,5 @@ with clock as materialized (
 )
 select {columns}
   from {schema}.message m
- where m.uid in (select uid from due)
+ where m.uid = any(array(select uid from due))
    for update of m skip locked

@@ -10,6 +10,6 @@ with clock as materialized (
 )
 select {columns}
   from {schema}.message m
- where m.uid in (select uid from due)
+ where m.uid = any(array(select uid from due))
  order by m.uid
    for update of m

@@ -2,7 +2,7 @@
 -- Plan: message_shelf, then message_pkey.
 update {schema}.message m
    set shelf = $2 + 10, shelf_at = case when m.state = 0 then m.accepted_at else m.finished_at end
- where m.uid in (
+ where m.uid = any(array(
    select b.uid from {schema}.message b
     where b.shelf = $2 and b.shelf_at <= coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
-    order by b.shelf_at limit $3 for update skip locked)
+    order by b.shelf_at limit $3 for update skip locked))

@@ -3,10 +3,10 @@
 with waiting as materialized (select set_config('lock_timeout', '50', true) as lock_timeout)
 select {columns}
   from waiting, {schema}.message m
- where m.uid in (
+ where m.uid = any(array(
    select unnest($1::uuid[])
    union all
    select k.uid from unnest($2::smallint[], $3::uuid[]) as given (namespace, key_hash)
-     join {schema}.message k on k.namespace = given.namespace and k.key_hash = given.key_hash and k.keyed)
+     join {schema}.message k on k.namespace = given.namespace and k.key_hash = given.key_hash and k.keyed))
  order by m.uid
    for update of m

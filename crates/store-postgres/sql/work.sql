@@ -12,7 +12,8 @@ with clock as materialized (
 ), held as materialized (
   select m.uid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition
     from clock, unnest($2::uuid[], $3::uuid[], $4::bigint[]) as given (uid, owner, fence)
-    join {schema}.lease l on l.uid = given.uid and l.owner = given.owner and l.fence = given.fence
+   -- `offset 0`: one probe per item, also if the planner believes that there are no leases.
+   cross join lateral (select * from {schema}.lease l where l.uid = given.uid and l.owner = given.owner and l.fence = given.fence offset 0) l
     join {schema}.message m on m.uid = l.uid
    where l.until > clock.now and not m.superseded
      -- Whoever ends a lease writes its fence here, so a message that changed while it was being locked is seen to have changed.
@@ -36,7 +37,7 @@ with clock as materialized (
    where m.uid = held.uid
   returning m.uid
 ), released as (
-  delete from {schema}.lease l using held where l.uid = held.uid
+  delete from {schema}.lease where uid = any(array(select uid from held))
 ), pending as materialized (
   select $14::boolean and (
            exists (select from {schema}.lease, clock where check_at <= clock.now)

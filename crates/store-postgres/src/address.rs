@@ -20,6 +20,9 @@ const IDLE_TRUSTED: Duration = Duration::from_secs(1);
 /// No statement of ours takes long, but one may wait for a row that somebody else holds. After this nobody waits for its
 /// answer any more, and it must not have a connection for ever. `ensure` has no such bound.
 const STATEMENT_TIMEOUT: (&str, &str) = ("statement_timeout", "30s");
+/// Our statements are long, and what is in the arrays that are bound to them does not change how they are best run: a plan of
+/// its own for every call would cost several times what the call does. Nor is there anything to compile.
+const PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("jit", "off")];
 const CONNECTIONS_MAX: u32 = 1_000;
 
 const OWN: [&str; 4] = ["schema", "connections", "ensure", "pooler"];
@@ -145,8 +148,11 @@ fn dressed(connect: PgConnectOptions, pooler: Pooler) -> PgConnectOptions {
     match pooler {
         // Poolers refuse what they cannot carry from session to session.
         Pooler::Transaction => connect.extra_float_digits(None),
-        Pooler::None if connect.get_options().is_some_and(|set| set.contains(STATEMENT_TIMEOUT.0)) => connect,
-        Pooler::None => connect.options([STATEMENT_TIMEOUT]),
+        Pooler::None => {
+            let set = connect.get_options().unwrap_or_default().to_owned();
+            let usual = PLANS.into_iter().chain([STATEMENT_TIMEOUT]);
+            connect.options(usual.filter(|(name, _)| !set.contains(name)))
+        }
     }
 }
 

@@ -118,7 +118,7 @@ impl PostgresStore {
             .bind(&topics)
             .bind(&shards)
             .bind(i64::from(batch).min(PICKS_MAX))
-            .fetch_all(&mut *transaction);
+            .fetch_all(&mut transaction);
         let rows = rows.await.map_err(fault::told)?;
         let chosen = choose(&rows, batch, bytes_max)?;
         let granted = self
@@ -130,7 +130,7 @@ impl PostgresStore {
             .bind(Uuid::from_u128(claim.owner.as_u128()))
             .bind(claim.request.map(uuid))
             .bind(millis(claim.lease.get()))
-            .fetch_all(&mut *transaction);
+            .fetch_all(&mut transaction);
         let granted = granted.await.map_err(fault::told)?;
         transaction.commit().await.map_err(fault::told)?;
         let deliveries = granted.iter().map(|row| {

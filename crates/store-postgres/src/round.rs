@@ -8,6 +8,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::codes::{counted, damaged, millis, moment, namespace};
+use crate::desk::TRIES;
 use crate::fault;
 use crate::lanes::Lane;
 use crate::row::{Cells, Message};
@@ -59,29 +60,38 @@ impl PostgresStore {
         let requests: Vec<Option<Uuid>> =
             wishes.claims.iter().map(|(_, claim)| claim.request.map(uuid)).collect();
         let leases: Vec<i64> = wishes.claims.iter().map(|(_, claim)| millis(claim.lease.get())).collect();
-        let rows = self
-            .sql
-            .work
-            .query()
-            .bind(self.time())
-            .bind(&settling.uids)
-            .bind(&settling.owners)
-            .bind(&settling.fences)
-            .bind(space)
-            .bind(&topics)
-            .bind(&shards)
-            .bind(&floors)
-            .bind(wishes.quota(lanes))
-            .bind(&owners)
-            .bind(&requests)
-            .bind(&leases)
-            .bind(&wanted)
-            .bind(look_for_pending)
-            .bind(&wishes.had)
-            .bind(wishes.had.iter().all(|had| *had == 0))
-            .fetch_all(&mut *connection);
-        let rows = rows.await.map_err(fault::told)?;
-        Round::read(&rows, &owners)
+        let first = wishes.had.iter().all(|had| *had == 0);
+        for _ in 1..TRIES {
+            let rows = self
+                .sql
+                .work
+                .query()
+                .bind(self.time())
+                .bind(&settling.uids)
+                .bind(&settling.owners)
+                .bind(&settling.fences)
+                .bind(space)
+                .bind(&topics)
+                .bind(&shards)
+                .bind(&floors)
+                .bind(wishes.quota(lanes))
+                .bind(&owners)
+                .bind(&requests)
+                .bind(&leases)
+                .bind(&wanted)
+                .bind(look_for_pending)
+                .bind(&wishes.had)
+                .bind(first)
+                .fetch_all(&mut *connection);
+            match rows.await {
+                Ok(rows) => return Round::read(&rows, &owners),
+                // It locks no message that others have, so it is the table that many want to grow at once, or a collision:
+                // nothing happened.
+                Err(error) if fault::is_locked(&error) || fault::is_collision(&error) => {}
+                Err(error) => return Err(fault::told(error)),
+            }
+        }
+        Err(fault::held_up())
     }
 }
 

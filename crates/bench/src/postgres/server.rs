@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use oncebox::layers::{Coalesced, coalesce};
 use oncebox_core::Store;
 use oncebox_store_postgres::{Options, PostgresStore, Schema};
 use oncebox_testkit::servers::Postgres;
@@ -96,5 +97,6 @@ impl Server {
 
 /// The store as a program opens it.
 fn store(pool: PgPool, options: &Options) -> Arc<dyn Store> {
-    Arc::new(PostgresStore::new(pool, options))
+    let store = Arc::new(PostgresStore::new(pool, options));
+    Arc::new(Coalesced::with(Arc::new(store.hasty()), store, coalesce::Options::DEFAULT))
 }

@@ -5,7 +5,9 @@ mod dealing;
 mod failing;
 mod grouping;
 mod inner;
+mod items;
 mod random;
+mod world;
 
 use std::sync::Arc;
 

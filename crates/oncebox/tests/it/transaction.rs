@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use oncebox::layers::{self, Coalesced};
 use oncebox::postgres::Tx;
 use oncebox::{
     Backoff, Context, Failure, Growth, Jitter, Kind, Message, MessageState, Oncebox, Recorded, Route, State,
@@ -28,7 +27,7 @@ async fn shop() -> Shop {
     let table = format!("public.payments{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let create = format!("create table {table} (id text primary key, note text)");
     pool.execute(sqlx::AssertSqlSafe(create)).await.unwrap();
-    Shop { oncebox: Oncebox::builder().on_transactional(store).unwrap(), pool, table }
+    Shop { oncebox: Oncebox::builder().on_postgres(store).unwrap(), pool, table }
 }
 
 impl Shop {
@@ -165,8 +164,7 @@ async fn a_store_without_transactions_says_so() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_up_call_holds_up_no_other() {
     let (store, _) = fixture::postgres(None).await;
-    let merged = Coalesced::with(Arc::new(store.hasty()), store.clone(), layers::coalesce::Options::DEFAULT);
-    let oncebox = Oncebox::builder().on(Arc::new(merged)).unwrap();
+    let oncebox = Oncebox::builder().on_postgres(store.clone()).unwrap();
     let message = |id: &str| Message::new("payment", "shop", id).text(id);
     let own = Oncebox::builder().on_transactional(store.clone()).unwrap();
     let mut slow = store.begin_transaction().await.unwrap();

@@ -58,6 +58,8 @@ impl Explained {
         for index in indexes {
             assert!(plans.contains(index), "{what} does not use {index}:\n{plans}");
         }
+        // In its order, that is: what is sorted first reads the whole lane.
+        assert!(!plans.contains("Bitmap Index Scan on message_lane"), "{what} reads a whole lane:\n{plans}");
     }
 }
 
@@ -74,7 +76,7 @@ async fn no_statement_reads_all_messages() {
     let pool = PgPoolOptions::new().max_connections(2).connect(&server.url()).await.unwrap();
     Schema::default().ensure(&pool).await.unwrap();
     pool.execute(sqlx::raw_sql(FILL)).await.unwrap();
-    let store = PostgresStore::new(pool, &Options::default());
+    let store = PostgresStore::open(&server.url(), Options::default()).await.unwrap();
     let mut explained = Explained { server, read: 0 };
     let _ = explained.since();
 

@@ -5,7 +5,8 @@ use std::task::Poll;
 use oncebox_core::{Accepted, Kind};
 use tokio::runtime::{Builder, Runtime};
 
-use super::inner::{Call, Reply, World, idle, numbers, poll};
+use super::inner::Reply;
+use super::world::{Call, World, idle, numbers, poll};
 
 #[tokio::test]
 async fn a_call_that_is_dropped_while_it_waits_does_not_happen() {

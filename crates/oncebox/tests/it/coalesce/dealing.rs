@@ -2,7 +2,8 @@
 
 use oncebox_core::{Begun, Extended, Observed, Settled, Timestamp, Worked};
 
-use super::inner::{World, claim, made, numbers, receipt, settlement};
+use super::items::{claim, receipt, settlement};
+use super::world::{World, made, numbers};
 
 #[tokio::test]
 async fn every_kind_deals_the_outcomes_to_those_whose_items_they_are() {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use oncebox::layers::coalesce::Options;
 use oncebox_core::{Accepted, Error, Kind, Store};
 
-use super::inner::{Call, Reply, World, idle, message, numbers};
+use super::inner::Reply;
+use super::items::message;
+use super::world::{Call, World, idle, numbers};
 
 #[tokio::test]
 async fn whoever_is_alone_gets_the_error_of_the_store() {

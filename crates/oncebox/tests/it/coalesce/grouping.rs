@@ -6,7 +6,8 @@ use std::task::Poll;
 use oncebox::layers::coalesce::{GROUP_BYTES_MAX, Options};
 use oncebox_core::{Claim, Kind, LastError, NewMessage, Payload, RequestId, Settlement, Store, Uid, Verdict};
 
-use super::inner::{Call, World, claim, idle, key, made, message, numbers, poll, settlement};
+use super::items::{claim, key, message, settlement};
+use super::world::{Call, World, idle, made, numbers, poll};
 
 /// No task, no copy, no runtime: a call that finds a place is made where its caller is.
 #[test]

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use oncebox_core::{Extended, Observed, RequestId, Settled, Timestamp};
+use oncebox_core::{Claim, Extended, Observed, RequestId, Settled, Timestamp};
 use oncebox_testkit::SplitMix;
 
-use super::inner::{Call, Mode, World, claim, numbers, receipt, settlement};
+use super::inner::Mode;
+use super::items::{claim, receipt, settlement};
+use super::world::{Call, World, made, numbers};
 
 const TASKS: u64 = 24;
 const CALLS: usize = 400;
@@ -59,13 +61,10 @@ async fn make(world: &World, random: &mut SplitMix) -> bool {
         }
         _ => {
             let settlements = items.iter().map(|item| settlement(*item)).collect();
-            // Claims are noted by their owners: a range of their own, one request for each.
+            // Claims are noted by their owners, which have a range of their own.
             let owners = some_items(random);
-            let claims = owners.iter().map(|owner| {
-                let mut claim = claim(1_000 + owner, 1 + u32::try_from(owner % 3).unwrap());
-                claim.request = Some(RequestId::from_u128(1));
-                claim
-            });
+            let claims =
+                owners.iter().map(|owner| requested(1_000 + owner, 1 + u32::try_from(owner % 3).unwrap()));
             let worked = patiently(world.work_later(settlements, claims.collect()), random).await;
             let Some(worked) = worked else { return false };
             assert_eq!(worked.settled, times().map(|at| Settled::Retrying { at }).collect::<Vec<_>>());
@@ -108,12 +107,26 @@ async fn thousands_of_calls_get_their_own_outcomes_and_none_meets_another_about_
     let (calls, answered) = (world.inner.calls().await.len(), answered.load(Ordering::Relaxed));
     assert!(answered * 2 > CALLS * usize::try_from(TASKS).unwrap(), "{answered} answered");
     assert!(calls < answered, "{calls} calls of the store for {answered} that were answered");
-    // Nothing is left behind: every place and every item is free.
+    // Nothing is left behind. Groups whose callers left may be on their way still: whoever has every item comes after them.
+    let all = || 1..=ITEMS;
+    let settle = |items: std::ops::RangeInclusive<u64>| items.map(settlement).collect::<Vec<_>>();
+    world.accept_later(all()).await.unwrap();
+    world.observe_later(all()).await.unwrap();
+    world.extend_later(all()).await.unwrap();
+    let claims = all().map(|owner| requested(1_000 + owner, 1)).collect();
+    world.work_later(settle(all()), claims).await.unwrap();
+    // Every place is free: as many calls as may be are under way at once.
     world.inner.set(Mode::Told);
-    let (from, all) = (world.inner.calls().await.len(), 1..=ITEMS);
-    let _accepting = [world.accept(all.clone()), world.accept([ITEMS + 1])];
-    let _extending = [world.extend(all.clone()), world.extend([ITEMS + 1])];
-    let working = all.map(settlement).collect();
-    let _working = [world.work(working, vec![]), world.work(vec![settlement(ITEMS + 1)], vec![])];
-    assert_eq!(world.inner.calls().await.len(), from + 6);
+    let from = world.inner.calls().await.len();
+    let _accepting = [world.accept(all()), world.accept([ITEMS + 1])];
+    let _observing = [made(world.observe_later(all())), made(world.observe_later([ITEMS + 1]))];
+    let _extending = [world.extend(all()), world.extend([ITEMS + 1])];
+    let _working = [world.work(settle(all()), vec![]), world.work(settle(99..=99), vec![])];
+    let under_way = world.inner.call(from + 7);
+    tokio::time::timeout(Duration::from_secs(120), under_way).await.expect("every place is free");
+}
+
+/// A claim with a request, of which there is one for each owner.
+fn requested(by: u64, messages: u32) -> Claim {
+    Claim { request: Some(RequestId::from_u128(1)), ..claim(by, messages) }
 }
