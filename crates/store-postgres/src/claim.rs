@@ -48,7 +48,7 @@ impl PostgresStore {
                 self.let_time_happen(connection, &mut ticks).await?;
                 continue;
             }
-            for claim in round.repeated {
+            for claim in round.repeated.iter().copied() {
                 let (index, repeated) = wishes.claims[claim];
                 wishes.open[claim] = 0;
                 deliveries[index] = self.replay(connection, repeated).await?.unwrap_or_default();
@@ -56,6 +56,10 @@ impl PostgresStore {
             let quota = wishes.quota(&lanes);
             let progress = !round.taken.is_empty();
             for (claim, delivery) in round.taken {
+                // What a repeated claim has got is all there already.
+                if round.repeated.contains(&claim) {
+                    continue;
+                }
                 wishes.open[claim] = wishes.open[claim].saturating_sub(1);
                 wishes.had[claim] += 1;
                 deliveries[wishes.claims[claim].0].push(delivery);

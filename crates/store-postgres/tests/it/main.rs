@@ -7,6 +7,8 @@ mod plans;
 #[cfg(test)]
 mod pooled;
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod schema;

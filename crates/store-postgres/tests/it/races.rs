@@ -1,0 +1,87 @@
+//! Several at once on the same messages.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{
+    Batch, Claim, Key, Namespace, NewMessage, Owner, Payload, RequestId, Settled, Span, Store, StoreExt,
+    Topic, TransactionalStore,
+};
+use oncebox_store_postgres::PostgresStore;
+use sqlx::Executor;
+
+use crate::{fresh, pool};
+
+const LEASE: Duration = Duration::from_secs(30);
+/// So many messages that the planner goes by the index.
+const MESSAGES: u32 = 2_000;
+
+fn message(id: u32) -> NewMessage {
+    let key = Key::inbox("shop", id.to_string()).unwrap();
+    NewMessage::new(key, Topic::new("payments").unwrap(), Payload::new("{}").unwrap())
+}
+
+fn claim(owner: u128, batch: u32) -> Claim {
+    let (owner, lease) = (Owner::new(owner).unwrap(), Span::lease(LEASE).unwrap());
+    Claim::new(Namespace::Inbox, owner, lease, Batch::new(batch).unwrap())
+}
+
+/// A store with messages, its pool, and its schema's quoted name.
+async fn filled() -> (Arc<PostgresStore>, sqlx::PgPool, String) {
+    let pool = pool().await;
+    let options = fresh(&pool).await;
+    let store = Arc::new(PostgresStore::new(pool.clone(), &options));
+    let messages: Vec<_> = (0..MESSAGES).map(message).collect();
+    store.accept(&messages).await.unwrap();
+    pool.execute("analyze").await.unwrap();
+    let schema = format!("\"{}\"", options.schema.name().replace('"', "\"\""));
+    (store, pool, schema)
+}
+
+/// A settlement that has to wait for somebody who touches its message counts as any other.
+/// Holds: RULE-05.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settlement_that_waited_counts() {
+    let (store, _, _) = filled().await;
+    let taken = store.claim(&claim(7, 6)).await.unwrap();
+    let again = message(taken[2].key.id.as_str().parse().unwrap());
+    let mut slow = store.begin_transaction().await.unwrap();
+    store.accept_in(&mut slow, &[again]).await.unwrap();
+    let settlements: Vec<_> = taken.iter().map(oncebox_core::Delivery::release).collect();
+    let waiting = Arc::clone(&store);
+    let waiting = tokio::spawn(async move { waiting.settle(&settlements).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!waiting.is_finished(), "it waits for who has the message");
+    store.commit(slow).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), [Settled::Released; 6]);
+}
+
+/// A claim with a request id that loses some of its messages to somebody faster gets each of the others once.
+/// Holds: RULE-05.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_loses_some_gets_the_rest_once() {
+    let (store, pool, schema) = filled().await;
+    // Somebody's lease on the first message that is free, which nobody sees before the commit.
+    let steal = format!(
+        "insert into {schema}.lease (uid, owner, fence, until, extend_max, check_at, namespace, in_flight)
+         select m.uid, gen_random_uuid(), $1, 9e15::bigint, 9e15::bigint, 9e15::bigint, 0, true from {schema}.message m
+          where not exists (select from {schema}.lease l where l.uid = m.uid) order by m.number limit 1"
+    );
+    for round in 1..=40_u32 {
+        let mut faster = pool.begin().await.unwrap();
+        let steal = sqlx::query(sqlx::AssertSqlSafe(steal.clone())).bind(i64::from(round));
+        faster.execute(steal).await.unwrap();
+        let mut claim = claim(7, 3);
+        claim.request = Some(RequestId::from_u128(round.into()));
+        let claimant = Arc::clone(&store);
+        let claimed = tokio::spawn(async move { claimant.claim(&claim).await });
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        faster.commit().await.unwrap();
+        // On a slow machine it has waited for too long, and says so.
+        let Ok(deliveries) = claimed.await.unwrap() else { continue };
+        let uids: HashSet<_> = deliveries.iter().map(|delivery| delivery.uid).collect();
+        assert_eq!(uids.len(), deliveries.len(), "round {round}: a message came twice");
+        assert!(deliveries.len() <= 3, "round {round}: {} came", deliveries.len());
+    }
+}
