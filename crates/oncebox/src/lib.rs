@@ -121,6 +121,9 @@ mod guide {
     #[doc = include_str!("../../../docs/guide/ledger-and-mailbox.md")]
     struct LedgerAndMailbox;
     #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../../docs/guide/postgres.md")]
+    struct Postgres;
+    #[cfg(feature = "postgres")]
     #[doc = include_str!("../../../docs/guide/transactions.md")]
     struct Transactions;
     #[cfg(feature = "testing")]
