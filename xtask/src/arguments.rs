@@ -20,12 +20,22 @@ usage: cargo xtask <command>
   kill --cycles N [--seed S]         kills a process with an embedded store N times and audits what is left
   kill-server [--rounds N] [--seed S]
                                      kills a server under load N times (25) and judges it by its answers
+  kill-workers [--workers W] [--messages N] [--seed S]
+                                     kills W workers (8) on a PostgreSQL, and its backends, until N messages (100000) are done
+  kill-handlers [--rounds N] [--seed S]
+                                     kills handlers in transactions N times (200) and compares their writes with the inbox
+  failover [--seed S]                kills a PostgreSQL under load, and its replica takes over
   api-fuzz [--requests N] [--seed S]
                                      sends a server N requests (5000) that schemathesis makes from its description
   powercut --cuts N [--seed S]       cuts the power under an embedded store N times; needs root and loop devices";
 
 /// How often a server is killed, if nobody says.
 const ROUNDS_DEFAULT: u64 = 25;
+/// How many workers share a PostgreSQL, and on how many messages, if nobody says.
+const WORKERS_DEFAULT: u64 = 8;
+const MESSAGES_DEFAULT: u64 = 100_000;
+/// How often handlers are killed, if nobody says.
+const HANDLERS_DEFAULT: u64 = 200;
 /// How many requests a server is sent, if nobody says.
 const REQUESTS_DEFAULT: u64 = 5_000;
 /// The seed of the requests, if nobody says.
@@ -60,10 +70,20 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
         ["crash", options @ ..] => campaign(&CRASH, options),
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
         ["sim", options @ ..] => campaign(&SIM, options),
-        ["kill", options @ ..] => torture("kill", "--cycles", options),
-        ["kill-server", options @ ..] => kill_server(options),
+        ["kill", options @ ..] => torture("kill", &[("--cycles", None)], options),
+        ["kill-server", options @ ..] => {
+            torture("kill-server", &[("--rounds", Some(ROUNDS_DEFAULT))], options)
+        }
+        ["kill-workers", options @ ..] => {
+            let counts = [("--workers", Some(WORKERS_DEFAULT)), ("--messages", Some(MESSAGES_DEFAULT))];
+            torture("kill-workers", &counts, options)
+        }
+        ["kill-handlers", options @ ..] => {
+            torture("kill-handlers", &[("--rounds", Some(HANDLERS_DEFAULT))], options)
+        }
+        ["failover", options @ ..] => torture("failover", &[], options),
         ["api-fuzz", options @ ..] => api_fuzz(options),
-        ["powercut", options @ ..] => torture("powercut", "--cuts", options),
+        ["powercut", options @ ..] => torture("powercut", &[("--cuts", None)], options),
         [name @ ("ci" | "guards" | "spec" | "test" | "tidy"), rest @ ..] => {
             Err(format!("`{name}` does not take `{}`", rest.join(" ")))
         }
@@ -76,15 +96,20 @@ fn campaign(kind: &'static Kind, options: &[&str]) -> Result<Command, String> {
     Ok(Command::Campaign(Campaign { kind, count, seed }))
 }
 
-fn torture(name: &'static str, unit: &'static str, options: &[&str]) -> Result<Command, String> {
-    let (count, seed) = counted(name, unit, options)?;
-    Ok(Command::Torture(Torture { name, unit, count, seed }))
-}
-
-fn kill_server(options: &[&str]) -> Result<Command, String> {
-    let (name, unit) = ("kill-server", "--rounds");
-    let (count, seed) = counted_or(name, unit, options, Some(ROUNDS_DEFAULT))?;
-    Ok(Command::Torture(Torture { name, unit, count, seed }))
+/// A campaign with these counts, each with a default or needed, and perhaps a seed.
+fn torture(name: &'static str, counts: &[(&str, Option<u64>)], options: &[&str]) -> Result<Command, String> {
+    let mut told = Vec::new();
+    let mut rest: Vec<&str> = options.to_vec();
+    for (unit, default) in counts {
+        let place = rest.iter().position(|word| word == unit);
+        let given: Vec<&str> =
+            place.map_or_else(Vec::new, |place| rest.drain(place..(place + 2).min(rest.len())).collect());
+        let (count, _) = counted_or(name, unit, &given, *default)?;
+        told.extend([(*unit).to_owned(), count.to_string()]);
+    }
+    let (_, seed) = counted_or(name, "", &rest, Some(1))?;
+    told.extend(seed.into_iter().flat_map(|seed| ["--seed".to_owned(), seed]));
+    Ok(Command::Torture(Torture { name, options: told }))
 }
 
 fn api_fuzz(options: &[&str]) -> Result<Command, String> {
@@ -153,13 +178,29 @@ mod tests {
 
     #[test]
     fn each_kind_of_torture_has_its_unit() {
-        let torture = |name, unit, count| Ok(Command::Torture(Torture { name, unit, count, seed: None }));
-        assert_eq!(parsed("kill --cycles 9"), torture("kill", "--cycles", 9));
-        assert_eq!(parsed("powercut --cuts 9"), torture("powercut", "--cuts", 9));
+        let torture = |name, options: &str| {
+            Ok(Command::Torture(Torture {
+                name,
+                options: options.split_whitespace().map(str::to_owned).collect(),
+            }))
+        };
+        assert_eq!(parsed("kill --cycles 9"), torture("kill", "--cycles 9"));
+        assert_eq!(parsed("powercut --seed 7 --cuts 9"), torture("powercut", "--cuts 9 --seed 7"));
         parsed("kill --cuts 9").unwrap_err();
-        assert_eq!(parsed("kill-server --rounds 9"), torture("kill-server", "--rounds", 9));
-        assert_eq!(parsed("kill-server"), torture("kill-server", "--rounds", ROUNDS_DEFAULT));
+        parsed("kill").unwrap_err();
+        assert_eq!(parsed("kill-server --rounds 9"), torture("kill-server", "--rounds 9"));
+        assert_eq!(parsed("kill-server"), torture("kill-server", "--rounds 25"));
         parsed("kill-server --rounds none").unwrap_err();
+        parsed("kill-server --rounds").unwrap_err();
+        let workers = torture("kill-workers", "--workers 8 --messages 100000 --seed 7");
+        assert_eq!(parsed("kill-workers --seed 7"), workers);
+        assert_eq!(
+            parsed("kill-workers --messages 9 --workers 2"),
+            torture("kill-workers", "--workers 2 --messages 9")
+        );
+        assert_eq!(parsed("kill-handlers"), torture("kill-handlers", "--rounds 200"));
+        assert_eq!(parsed("failover --seed 7"), torture("failover", "--seed 7"));
+        parsed("failover --rounds 7").unwrap_err();
     }
 
     #[test]

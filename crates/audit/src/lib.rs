@@ -13,6 +13,7 @@ mod random;
 mod rig;
 pub mod server;
 mod standing;
+pub mod workers;
 mod world;
 
 use std::fmt;

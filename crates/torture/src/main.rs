@@ -1,12 +1,14 @@
 //! The process under test of the kill and power-cut campaigns, and the campaigns themselves. `cargo xtask kill`,
-//! `cargo xtask kill-server` and `cargo xtask powercut` run it.
+//! `kill-server`, `kill-workers`, `kill-handlers`, `failover` and `powercut` run it.
 
 mod arguments;
 mod caller;
+mod clock;
 mod dump;
 mod held;
 mod listing;
 mod load;
+mod postgres;
 mod say;
 mod server;
 
@@ -56,6 +58,21 @@ fn run(mode: Mode) -> Result<(), Failure> {
             println!("{closing}");
             Ok(())
         }
+        Mode::KillWorkers(campaign) => {
+            println!("{}", postgres::kill_workers(&campaign)?);
+            Ok(())
+        }
+        Mode::Failover { seed } => {
+            println!("{}", postgres::failover(seed)?);
+            Ok(())
+        }
+        Mode::KillHandlers(campaign) => {
+            println!("{}", postgres::kill_handlers(&campaign)?);
+            Ok(())
+        }
+        Mode::PgHandle(handler) => postgres::handle(&handler),
+        Mode::PgSend(sender) => postgres::send(&sender),
+        Mode::PgWork(worker) => postgres::work(&worker),
         Mode::Powercut { cuts, seed } => {
             let (program, directory) = (env::current_exe()?, scratch("powercut"));
             let closing = powercut::run(&powercut::Campaign { program, directory, cuts, seed })?;

@@ -23,7 +23,7 @@ const RULES: [(&str, &[&str]); 19] = [
     ("sim", &["oncebox", "core", "testkit", "system", "store-memory"]),
     ("bench", &["*"]),
     ("audit", &[]),
-    ("torture", &["audit", "core", "store-embedded", "testkit"]),
+    ("torture", &["audit", "core", "oncebox", "store-embedded", "testkit"]),
     ("examples", &["oncebox"]),
     ("xtask", &[]),
 ];

@@ -1,7 +1,6 @@
 //! What every caller has: a connection, the book, chance, and the time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use oncebox_audit::server::Book;
 use oncebox_core::Rng;
@@ -87,18 +86,6 @@ pub(super) fn topics() -> [&'static str; 3] {
 pub(super) fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     // A caller that panicked fails the campaign anyway.
     book.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Milliseconds of the wall clock.
-#[expect(clippy::disallowed_methods, reason = "the judge's own clock: the server's is under test")]
-pub(super) fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Waits for a moment at which nothing else happens that one could wait for.
-pub(super) fn pause(duration: Duration) {
-    std::thread::park_timeout(duration);
 }
 
 /// A field of an answer that must be there.

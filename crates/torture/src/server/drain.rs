@@ -7,9 +7,10 @@ use oncebox_audit::server::Op;
 use oncebox_audit::server::Outcome;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, moment, now, pause, text, topics};
+use super::desk::{Desk, moment, text, topics};
 use super::receive::take;
 use crate::Failure;
+use crate::clock::{now, pause};
 
 /// Leases and retry times of the load are shorter than this.
 const PATIENCE_MS: u64 = 60_000;

@@ -3,8 +3,9 @@
 use oncebox_audit::server::{Began, LedgerLease, Marks};
 use serde_json::json;
 
-use super::desk::{Desk, Role, moment, now, text};
+use super::desk::{Desk, Role, moment, text};
 use crate::Failure;
+use crate::clock::now;
 
 /// Leases that one holds, at most.
 const HELD_MAX: usize = 30;

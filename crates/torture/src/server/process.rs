@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Campaign;
-use super::desk::{now, pause};
 use super::http::Connection;
 use crate::Failure;
+use crate::clock::{now, pause};
 
 /// It listens after so long, and is ready after so long again, or never.
 const START_MAX: Duration = Duration::from_secs(60);

@@ -5,9 +5,10 @@ use std::sync::Mutex;
 use oncebox_audit::server::{Book, Delivery, Op, Outcome};
 use serde_json::{Value, json};
 
-use super::desk::{Desk, Role, locked, moment, now, text};
+use super::desk::{Desk, Role, locked, moment, text};
 use super::send::from_base64;
 use crate::Failure;
+use crate::clock::now;
 
 /// Deliveries that one receiver holds, at most.
 const HELD_MAX: usize = 60;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use oncebox_audit::server::payload;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, Role, pause, text};
+use super::desk::{Desk, Role, text};
 use crate::Failure;
+use crate::clock::pause;
 
 /// So many unfinished messages are enough: senders wait for receivers.
 const UNFINISHED_MAX: u64 = 1_500;

@@ -1,4 +1,6 @@
-//! The kill campaign, short enough for every test run.
+//! The campaigns, short enough for every test run.
+
+mod postgres;
 
 use std::path::PathBuf;
 

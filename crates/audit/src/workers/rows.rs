@@ -1,0 +1,43 @@
+//! What is there in the end.
+
+use crate::{Fault, Result};
+
+pub(super) const DONE: u64 = 2;
+pub(super) const DEAD: u64 = 3;
+/// How the last lease ended.
+pub(super) const BY_ACK: &str = "0";
+pub(super) const BY_FAILURE: &str = "2";
+
+/// One message; [`super::line`] has the form.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) key: String,
+    pub(super) uid: String,
+    pub(super) state: u64,
+    pub(super) deliveries: u64,
+    pub(super) attempts: u64,
+    pub(super) fence: u64,
+    pub(super) kind: String,
+    pub(super) leases: u64,
+}
+
+impl Row {
+    pub(super) fn read(line: &str) -> Result<Self> {
+        parse(line).ok_or_else(|| Fault::new(format!("a row cannot be read: {line}")))
+    }
+}
+
+fn parse(line: &str) -> Option<Row> {
+    let fields: Vec<&str> = line.split('|').collect();
+    let [key, uid, state, deliveries, attempts, fence, kind, leases] = fields.try_into().ok()?;
+    Some(Row {
+        key: key.to_owned(),
+        uid: uid.to_owned(),
+        state: state.parse().ok()?,
+        deliveries: deliveries.parse().ok()?,
+        attempts: attempts.parse().ok()?,
+        fence: fence.parse().ok()?,
+        kind: kind.to_owned(),
+        leases: leases.parse().ok()?,
+    })
+}

@@ -1,0 +1,62 @@
+//! The messages of a campaign: everything about one follows from its number.
+
+use std::time::Duration;
+
+use oncebox_audit::server::payload;
+use oncebox_core::{
+    Divergence, Hold, Id, Key, Namespace, NewMessage, Partition, Payload, Policy, Source, Topic,
+};
+
+use crate::{Failure, say};
+
+/// Who sends.
+pub(super) const SENDERS: u64 = 2;
+pub(super) const TOPICS: [&str; 3] = ["orders", "mails", "bills"];
+const SOURCE: &str = "torture";
+/// One message in three has a partition, one of so many.
+const PARTITIONS: u64 = 240;
+const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// One of a sender's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mail {
+    pub(super) sender: u64,
+    pub(super) number: u64,
+}
+
+impl Mail {
+    pub(super) fn id(self) -> String {
+        format!("{}-{}", self.sender, self.number)
+    }
+
+    pub(super) fn read(id: &str) -> Option<Self> {
+        let (sender, number) = id.split_once('-')?;
+        Some(Self { sender: sender.parse().ok()?, number: number.parse().ok()? })
+    }
+
+    fn partition(self) -> Option<String> {
+        let is_partitioned = self.number.is_multiple_of(3);
+        is_partitioned.then(|| format!("p{}", self.number / 3 % PARTITIONS))
+    }
+
+    /// As it is told to the judge.
+    pub(super) fn told(self) -> String {
+        let (id, partition) = (self.id(), self.partition().unwrap_or_else(|| "-".to_owned()));
+        let hash = say::hash(payload(&id).as_bytes());
+        format!("{id},{partition},{hash}")
+    }
+
+    pub(super) fn message(self) -> Result<NewMessage, Failure> {
+        let id = self.id();
+        let payload = Payload::new(payload(&id))?;
+        let topic = TOPICS[usize::try_from(self.number % 5 % 3)?];
+        let key = Key::new(Namespace::Inbox, Source::new(SOURCE)?, Id::new(id)?);
+        let mut message = NewMessage::new(key, Topic::new(topic)?, payload);
+        message.content.partition = self.partition().map(Partition::new).transpose()?;
+        // Only a failure that a worker asks for makes it dead.
+        let (attempts_max, hold) = (None, Hold { window: Duration::ZERO, keep: Some(KEEP) });
+        message.policy =
+            Policy { attempts_max, hold, divergence: Divergence::KeepFirst, keep_finished: false };
+        Ok(message)
+    }
+}
