@@ -2,7 +2,7 @@
 //!
 //! Two tables: `message` has every message and every key that is remembered, `lease` has who holds what. The frequent and
 //! simple things (taking in what is new, acknowledging, claiming, extending) are one statement each; everything else is
-//! decided by the machine of the core, on rows that are locked meanwhile ([`desk`]). Time is the server's.
+//! decided by the machine of the core, on rows that are locked meanwhile. Time is the server's.
 
 mod accept;
 mod address;
