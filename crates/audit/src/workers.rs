@@ -32,7 +32,7 @@ impl Logs {
         self.book.hear(whole).map_err(|fault| Fault::new(format!("{name}: {fault}")))
     }
 
-    /// Everything is finished, and these are the rows that are there (see [`line`]): whether every promise was kept.
+    /// Everything is finished, and these are the rows that are there (see [`mod@line`]): whether every promise was kept.
     pub fn judge(&self, rows: &str) -> Result<Tally> {
         let rows = rows.lines().map(Row::read).collect::<Result<Vec<_>>>()?;
         rules::check(&self.book, &rows)
