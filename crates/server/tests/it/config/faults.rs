@@ -177,7 +177,7 @@ fn broken_toml_is_told_once_with_its_line() {
 /// Whatever is wrong with it, and wherever it stands.
 #[test]
 fn a_password_is_never_told() {
-    let url = "postgres://user:hidden@host/db";
+    let url = "mysql://user:hidden@host/db";
     for file in [
         format!("store = '{url}'"),
         format!("store = {url}"),
@@ -199,7 +199,7 @@ fn a_password_is_never_told() {
     assert_eq!(
         told(&format!("store = '{url}'")),
         [
-            "store (oncebox.toml, line 1) is `postgres://user:***@host/db`, which cannot be opened: use `memory:` or \
+            "store (oncebox.toml, line 1) is `mysql://user:***@host/db`, which cannot be opened: use `memory:` or \
           `embedded:DIRECTORY`"
         ]
     );
