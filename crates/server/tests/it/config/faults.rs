@@ -199,8 +199,8 @@ fn a_password_is_never_told() {
     assert_eq!(
         told(&format!("store = '{url}'")),
         [
-            "store (oncebox.toml, line 1) is `mysql://user:***@host/db`, which cannot be opened: use `memory:` or \
-          `embedded:DIRECTORY`"
+            "store (oncebox.toml, line 1) is `mysql://user:***@host/db`, which cannot be opened: use `memory:`, \
+             `embedded:DIRECTORY` or `postgres://HOST/DATABASE`"
         ]
     );
 }
