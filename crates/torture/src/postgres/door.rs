@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use oncebox::layers::{Coalesced, coalesce};
 use oncebox::postgres::{Options, PostgresStore};
+use oncebox_core::Store;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
@@ -18,17 +20,26 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A store whose URL stands in a file, which may change.
 pub(super) struct Door {
     file: PathBuf,
-    now: Mutex<(String, Arc<PostgresStore>)>,
+    calls: Calls,
+    now: Mutex<(String, Arc<dyn Store>)>,
+}
+
+/// What becomes of calls that a process makes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Calls {
+    Single,
+    /// They are merged, as if the store had been opened by its URL.
+    Merged,
 }
 
 impl Door {
-    pub(super) fn open(file: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(file: &Path, calls: Calls) -> Result<Self, Failure> {
         let url = fs::read_to_string(file)?;
-        let store = store(pool(&url, CONNECTIONS_MAX)?);
-        Ok(Self { file: file.to_owned(), now: Mutex::new((url, store)) })
+        let store = connect(&url, calls)?;
+        Ok(Self { file: file.to_owned(), calls, now: Mutex::new((url, store)) })
     }
 
-    pub(super) fn store(&self) -> Arc<PostgresStore> {
+    pub(super) fn store(&self) -> Arc<dyn Store> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
@@ -37,11 +48,21 @@ impl Door {
         let url = fs::read_to_string(&self.file)?;
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.0 != url {
-            let store = store(pool(&url, CONNECTIONS_MAX)?);
+            let store = connect(&url, self.calls)?;
             *now = (url, store);
         }
         Ok(())
     }
+}
+
+fn connect(url: &str, calls: Calls) -> Result<Arc<dyn Store>, Failure> {
+    let store = store(pool(url, CONNECTIONS_MAX)?);
+    Ok(match calls {
+        Calls::Single => store,
+        Calls::Merged => {
+            Arc::new(Coalesced::with(Arc::new(store.hasty()), store, coalesce::Options::DEFAULT))
+        }
+    })
 }
 
 /// Tells everybody where the store is.

@@ -66,7 +66,7 @@ impl Desk {
 pub(crate) fn run(handler: &Handler) -> Result<(), Failure> {
     run_process(async {
         let pool = door::pool(&std::fs::read_to_string(&handler.urls)?, CONNECTIONS_MAX)?;
-        let oncebox = Oncebox::builder().on_transactional(door::store(pool.clone()))?;
+        let oncebox = Oncebox::builder().on_postgres(door::store(pool.clone()))?;
         let (log, rng) = (Arc::new(Log::create(&handler.log)?), SplitMix::new(handler.seed));
         let beside = (handler.way == Way::Strays).then(|| pool.clone());
         let desk = Desk { log, rng: Arc::new(Mutex::new(rng)), beside };

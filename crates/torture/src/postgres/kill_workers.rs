@@ -16,6 +16,8 @@ const MESSAGES_PER_EVENT: u64 = 500;
 const EVENTS_MIN: u64 = 6;
 /// Backends that are cut off at once, at most.
 const CUT_MAX: u64 = 3;
+/// A server that confirms before it has written loses little at a time, and not every loss shows.
+const RESTARTS_LAZY: u64 = 10;
 /// How long a server stays away, at most.
 const AWAY_MS_MAX: u64 = 500;
 const LOOK: Duration = Duration::from_millis(100);
@@ -40,7 +42,7 @@ pub(crate) enum Plant {
     AsyncCommit,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Kill,
     Cut,
@@ -55,9 +57,9 @@ pub(crate) fn run(campaign: &KillWorkers) -> Result<String, Failure> {
 }
 
 fn attempt(campaign: &KillWorkers, scratch: &Scratch) -> Result<String, Failure> {
-    // What the server has confirmed and not written is lost with it.
+    let is_lazy = campaign.plant == Some(Plant::AsyncCommit);
     let lazy: &[_] = &[("synchronous_commit", "off"), ("wal_writer_delay", "10s")];
-    let mut server = Postgres::with(if campaign.plant == Some(Plant::AsyncCommit) { lazy } else { &[] })?;
+    let mut server = Postgres::with(if is_lazy { lazy } else { &[] })?;
     let (url, mut rng) = (server.url(), SplitMix::new(campaign.seed));
     door::prepare(&url)?;
     server.psql("checkpoint")?;
@@ -67,7 +69,7 @@ fn attempt(campaign: &KillWorkers, scratch: &Scratch) -> Result<String, Failure>
     for _ in 0..campaign.workers {
         crew.add_worker()?;
     }
-    let deck = deck(campaign.messages, &mut rng);
+    let deck = deck(campaign.messages, if is_lazy { RESTARTS_LAZY } else { 1 }, &mut rng);
     let (mut done, mut cut) = (0, 0);
     let mut progress = Progress::new(crew.messages());
     while !(crew.has_sent_all() && progress.is_idle()) {
@@ -92,18 +94,19 @@ fn attempt(campaign: &KillWorkers, scratch: &Scratch) -> Result<String, Failure>
     }
     let (took, logs) = (progress.took(), crew.end()?);
     let tally = logs.judge(&look::rows(&url)?)?;
-    let kills = deck.iter().filter(|event| matches!(event, Event::Kill)).count();
+    let kills = deck.iter().filter(|event| **event == Event::Kill).count();
+    let restarts = deck.iter().filter(|event| **event == Event::Restart).count();
     Ok(format!(
-        "kill-workers: {} workers, {kills} kills, {cut} backends cut off, 1 restart of the server, {took} ms; {tally}",
+        "kill-workers: {} workers, {kills} kills, {cut} backends cut off, the server restarted {restarts} times, {took} ms; {tally}",
         campaign.workers
     ))
 }
 
-/// What happens, in this order: one restart among kills and cuts.
-fn deck(messages: u64, rng: &mut SplitMix) -> Vec<Event> {
+/// What happens, in this order: restarts among kills and cuts.
+fn deck(messages: u64, restarts: u64, rng: &mut SplitMix) -> Vec<Event> {
     let count = (messages / MESSAGES_PER_EVENT).max(EVENTS_MIN);
     let mut deck: Vec<_> = (0..count).flat_map(|_| [Event::Kill, Event::Cut]).collect();
-    deck.push(Event::Restart);
+    deck.extend((0..restarts).map(|_| Event::Restart));
     for place in (1..deck.len()).rev() {
         let other = usize::try_from(rng.below(place as u64 + 1)).unwrap_or_default();
         deck.swap(place, other);

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use oncebox_core::{Accepted, Namespace, Scope, Store};
+use oncebox_core::{Accepted, Namespace, Scope};
 use oncebox_testkit::SplitMix;
 use tokio::time::sleep;
 
-use super::door::Door;
+use super::door::{Calls, Door};
 use super::log::Log;
 use super::mail::{Mail, SENDERS};
 use super::run_process;
@@ -42,7 +42,7 @@ pub(crate) fn run(sender: &Sender) -> Result<(), Failure> {
         None => 0,
     };
     run_process(async {
-        let (door, log) = (Door::open(&sender.urls)?, Log::create(&sender.log)?);
+        let (door, log) = (Door::open(&sender.urls, Calls::Single)?, Log::create(&sender.log)?);
         let mut post = Post { sender, door, log, rng: SplitMix::new(sender.seed), next };
         post.run().await
     })

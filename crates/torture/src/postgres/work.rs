@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use oncebox_core::{
     Batch, Budget, Claim, Error, Extended, Extension, Fence, Namespace, Owner, RequestId, Rng, Settlement,
-    Span, Store, Topic, Topics, Uid, Worked,
+    Span, Topic, Topics, Uid, Worked,
 };
 use oncebox_testkit::SplitMix;
 use tokio::time::sleep;
 
-use super::door::Door;
+use super::door::{Calls, Door};
 use super::log::Log;
 use super::mail::TOPICS;
 use super::run_process;
@@ -19,8 +19,9 @@ use super::words::{delivery, settlement};
 use crate::clock::now;
 use crate::{Failure, say};
 
-/// Callers in one process.
+/// Callers in one process, and in one whose calls are merged: the third and the fourth wait for each other.
 const LANES: u64 = 2;
+const LANES_MERGED: u64 = 4;
 /// Deliveries that a caller holds, at most.
 const HELD_MAX: usize = 48;
 const CLAIM_MAX: u64 = 24;
@@ -46,9 +47,15 @@ pub(crate) struct Worker {
 
 pub(crate) fn run(worker: &Worker) -> Result<(), Failure> {
     run_process(async {
-        let (door, log) = (Arc::new(Door::open(&worker.urls)?), Arc::new(Log::create(&worker.log)?));
+        let (calls, count) = if worker.seed.is_multiple_of(2) {
+            (Calls::Merged, LANES_MERGED)
+        } else {
+            (Calls::Single, LANES)
+        };
+        let door = Arc::new(Door::open(&worker.urls, calls)?);
+        let log = Arc::new(Log::create(&worker.log)?);
         let mut lanes = Vec::new();
-        for number in 0..LANES {
+        for number in 0..count {
             let mut rng = SplitMix::new(worker.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9)));
             let owner = Owner::new(u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64() | 1))?;
             let (door, log, lies) = (door.clone(), log.clone(), worker.lies);

@@ -21,7 +21,7 @@ fn clean(arguments: &str) {
 /// Holds: RULE-05, RULE-13.
 #[test]
 fn what_was_answered_survives_kills_of_everybody() {
-    clean("kill-workers --workers 4 --messages 1200");
+    clean("kill-workers --workers 4 --messages 1000");
 }
 
 /// What a handler wrote is there if its message is done, and only then, whenever it is killed.
