@@ -11,7 +11,7 @@ with clock as materialized (
   on conflict do nothing
   returning l.*
 )
-select granted.fence, granted.until, {columns}
+select granted.fence, granted.until, {delivery}
   from granted
   join {schema}.message m on m.uid = granted.uid
  order by granted.fence

@@ -1,6 +1,6 @@
 -- What the same claim got before and still has. $1 the time (null: the server's), $2 namespace, $3 owner, $4 request.
 -- Plan: lease_request, then message_pkey per lease.
-select l.fence, l.until, m.superseded, {columns}
+select l.fence, l.until, m.superseded, {delivery}
   from {schema}.lease l
   join {schema}.message m on m.uid = l.uid
  where l.request = $4 and l.owner = $3 and l.namespace = $2

@@ -11,8 +11,8 @@ create sequence {schema}.ticket as bigint;
 
 -- Lends the sequence to roles that may only read and write tables.
 create function {schema}.next_ticket() returns bigint
-  language sql volatile security definer set search_path = {schema}, pg_temp
-  as $$ select nextval('ticket') $$;
+  language plpgsql volatile security definer
+  as $oncebox$ begin return pg_catalog.nextval($ticket${schema}.ticket$ticket$); end $oncebox$;
 
 -- Every message and every key that is remembered.
 create table {schema}.message (

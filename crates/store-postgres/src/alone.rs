@@ -63,7 +63,7 @@ impl PostgresStore {
             let mut cells = Cells::new(row);
             let (fence, until) = (cells.next()?, cells.next()?);
             let superseded: bool = cells.next()?;
-            let delivery = deliver(&mut cells, claim.owner, fence, until)?;
+            let delivery = deliver(&mut cells, claim.namespace, claim.owner, fence, until)?;
             if !superseded {
                 deliveries.push(delivery);
             }
@@ -136,7 +136,7 @@ impl PostgresStore {
         let deliveries = granted.iter().map(|row| {
             let mut cells = Cells::new(row);
             let (fence, until) = (cells.next()?, cells.next()?);
-            deliver(&mut cells, claim.owner, fence, until)
+            deliver(&mut cells, claim.namespace, claim.owner, fence, until)
         });
         deliveries.collect()
     }

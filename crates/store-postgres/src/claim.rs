@@ -2,6 +2,7 @@
 
 use oncebox_core::{Claim, Delivery, Error, Topic};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::codes::namespace;
 use crate::desk::Locked;
@@ -48,23 +49,26 @@ impl PostgresStore {
                 self.let_time_happen(connection, &mut ticks).await?;
                 continue;
             }
-            for claim in round.repeated.iter().copied() {
+            for claim in round.repeated.iter().chain(&round.met).copied() {
                 let (index, repeated) = wishes.claims[claim];
-                wishes.open[claim] = 0;
-                deliveries[index] = self.replay(connection, repeated).await?.unwrap_or_default();
+                let again = self.replay(connection, repeated).await?;
+                // What it met may have been somebody else.
+                if again.is_some() || round.repeated.contains(&claim) {
+                    wishes.open[claim] = 0;
+                    deliveries[index] = again.unwrap_or_default();
+                }
             }
-            let quota = wishes.quota(&lanes);
-            let progress = !round.taken.is_empty();
+            let (quota, progress) = (wishes.quota(&lanes), !round.taken.is_empty());
             for (claim, delivery) in round.taken {
                 // What a repeated claim has got is all there already.
-                if round.repeated.contains(&claim) {
+                if wishes.open[claim] == 0 {
                     continue;
                 }
                 wishes.open[claim] = wishes.open[claim].saturating_sub(1);
                 wishes.had[claim] += 1;
                 deliveries[wishes.claims[claim].0].push(delivery);
             }
-            if progress && round.turns >= quota || round.freed {
+            if !round.repeated.is_empty() || progress && round.turns >= quota {
                 continue;
             }
             // Others took all of it between our look and our grasp: look again.
@@ -72,11 +76,15 @@ impl PostgresStore {
                 collisions += 1;
                 continue;
             }
-            if let Some(missed) = round.missed.filter(|_| !waited) {
-                waited = true;
-                // It is free now, or was taken, or somebody has it for longer than is worth waiting for.
-                let _ = self.sql.wait.query().bind(missed).execute(&mut *connection).await;
+            if round.partly {
+                self.ears.lanes.lower(first.namespace, None);
                 continue;
+            }
+            if !progress && !waited {
+                waited = true;
+                if self.wait_for_missed(connection, first, &lanes).await? {
+                    continue;
+                }
             }
             // These lanes have nothing more for now. Others may.
             self.ears.lanes.remove(first.namespace, &lanes);
@@ -88,6 +96,24 @@ impl PostgresStore {
             deliveries[*index].sort_by_key(|delivery| delivery.lease.fence);
         }
         Ok(())
+    }
+
+    /// If something could be claimed that somebody has locked, waits for it, but not for long. Answers whether there was something.
+    async fn wait_for_missed(
+        &self,
+        connection: &mut PgConnection,
+        claim: &Claim,
+        lanes: &[Lane],
+    ) -> Result<bool, Error> {
+        let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
+        let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
+        let missed = self.sql.missed.query().bind(self.time()).bind(namespace(claim.namespace)).bind(topics);
+        let missed = missed.bind(shards).fetch_all(&mut *connection).await.map_err(fault::told)?;
+        let Some(row) = missed.first() else { return Ok(false) };
+        let uid: Uuid = Cells::new(row).next()?;
+        // It is free now, or was taken, or somebody has it for longer than is worth waiting for.
+        let _ = self.sql.wait.query().bind(uid).execute(&mut *connection).await;
+        Ok(true)
     }
 
     /// Lets time happen before a claim goes on. Somebody else may be at it: then that is waited for, but not for long.

@@ -2,8 +2,15 @@
 
 use std::time::Duration;
 
+use oncebox_core::limits::{CALL_ITEMS_MAX, CLAIM_MESSAGES_MAX};
 use oncebox_core::{DeadReason, Divergence, Error, Key, Kind, Namespace, State, Timestamp, VerdictKind};
 use uuid::Uuid;
+
+/// Numbers that belong to one ticket: a call has fewer items.
+pub(crate) const TICKET: i64 = PLACES as i64;
+const PLACES: u32 = 16_384;
+
+const _: () = assert!(CALL_ITEMS_MAX < PLACES as usize && CLAIM_MESSAGES_MAX < PLACES);
 
 pub(crate) const STATES: [State; 4] = [State::Seen, State::Processing, State::Done, State::Dead];
 

@@ -326,8 +326,3 @@ fn decide<T>(
     }
     Ok((Sitting { answer, woken, upkept }, written))
 }
-
-/// Places in one statement: a number is the statement's ticket, times this, plus its place.
-const PLACES: usize = 16_384;
-
-const _: () = assert!(oncebox_core::limits::CALL_ITEMS_MAX < PLACES);

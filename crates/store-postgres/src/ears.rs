@@ -1,6 +1,7 @@
 //! What a process knows beside the tables: who waits for work, which lanes may have some, what has ended.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicI64;
 
 use oncebox_core::{Bell, Namespace, NewMessage, Timestamp, Topic, Upkept};
 
@@ -16,6 +17,8 @@ pub(crate) struct Ears {
     pub(crate) lanes: Lanes,
     pub(crate) room: Room,
     pub(crate) ended: Ended,
+    /// Up to when this process has seen that time has brought nothing that was not written down.
+    pub(crate) quiet_until: AtomicI64,
 }
 
 /// What a call brought about; told when it is committed.
@@ -23,6 +26,8 @@ pub(crate) struct Ears {
 pub(crate) struct Heard {
     lanes: BTreeSet<(Namespace, Lane)>,
     woken: BTreeSet<(Namespace, Topic)>,
+    /// Where something may have come back to its place among others.
+    lowered: BTreeSet<(Namespace, Topic)>,
     upkept: Vec<Upkept>,
 }
 
@@ -36,8 +41,15 @@ impl Heard {
         }
     }
 
+    /// It will be told later, so others may have come and gone by then.
+    pub(crate) fn belated(mut self) -> Self {
+        self.lowered.extend(self.woken.iter().cloned());
+        self
+    }
+
     /// Something was decided at the desk.
     pub(crate) fn add<T>(&mut self, sitting: Sitting<T>) -> T {
+        self.lowered.extend(sitting.woken.iter().cloned());
         self.woken.extend(sitting.woken);
         self.upkept.push(sitting.upkept);
         sitting.answer
@@ -49,6 +61,9 @@ impl Ears {
     pub(crate) fn hear(&self, heard: Heard) {
         for (namespace, lane) in heard.lanes {
             self.lanes.add(namespace, [lane]);
+        }
+        for (namespace, topic) in &heard.lowered {
+            self.lanes.lower(*namespace, Some(topic));
         }
         for (namespace, topic) in &heard.woken {
             self.bell.ring(*namespace, topic);

@@ -1,10 +1,14 @@
-//! Which lanes may have something: what this process has seen, so that a claim need not search.
+//! Which lanes may have something, and from which number on: what this process has seen, so that a claim need not search.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use oncebox_core::{Namespace, Topic, Topics};
+use oncebox_system::uptime;
+
+use crate::codes::TICKET;
 
 /// A slice of a topic, served in order.
 pub(crate) type Lane = (Topic, i32);
@@ -13,20 +17,34 @@ pub(crate) type Lane = (Topic, i32);
 pub(crate) const LANES_MAX: usize = 64;
 /// Lanes that are remembered, at most; the others are found again when it is their turn.
 const KNOWN_MAX: usize = 4_096;
+/// So often a lane is looked at from its beginning: so late this process notices what others put back there, at the latest. More
+/// rarely if such a look takes long, because vacuum may not remove what lies there: no more than a twentieth of the time is spent.
+const FROM_BEGINNING_EVERY: Duration = Duration::from_secs(1);
+const SHARE_OF_TIME: u32 = 20;
+/// Calls that draw their tickets before others may commit after them: so far a look begins before what was claimed last.
+const SLACK: i64 = 64 * TICKET;
 
 #[derive(Default)]
 pub(crate) struct Lanes(Mutex<BTreeMap<Namespace, Known>>);
 
 #[derive(Default)]
 struct Known {
-    lanes: BTreeSet<Lane>,
+    lanes: BTreeMap<Lane, Look>,
     /// The lane that was served last.
     served: Option<Lane>,
 }
 
+/// From where a lane is looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Look {
+    floor: i64,
+    /// When it is looked at from its beginning again.
+    again_at: Duration,
+}
+
 impl Lanes {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Namespace, Known>> {
-        // A set of names is whole whatever happened while it was locked.
+        // A map of hints is whole whatever happened while it was locked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,7 +54,7 @@ impl Lanes {
         let known = &mut all.entry(namespace).or_default().lanes;
         for lane in lanes {
             if known.len() < KNOWN_MAX {
-                known.insert(lane);
+                known.entry(lane).or_default();
             }
         }
     }
@@ -57,16 +75,48 @@ impl Lanes {
         let after = known.served.as_ref().map_or(Unbounded, Excluded);
         let rest = known.lanes.range::<Lane, _>((after, Unbounded));
         let wanted = |lane: &&Lane| topics.contains(&lane.0);
-        let lanes: Vec<_> =
-            rest.chain(&known.lanes).filter(wanted).take(LANES_MAX.min(known.lanes.len())).cloned().collect();
-        let lanes: Vec<_> = {
-            let mut seen = BTreeSet::new();
-            lanes.into_iter().filter(|lane| seen.insert(lane.clone())).collect()
-        };
+        let in_turn = rest.chain(&known.lanes).map(|(lane, _)| lane).filter(wanted);
+        let mut seen = BTreeSet::new();
+        let lanes: Vec<_> = in_turn
+            .take(LANES_MAX.min(known.lanes.len()))
+            .filter(|lane| seen.insert(*lane))
+            .cloned()
+            .collect();
         if let Some(first) = lanes.first() {
             known.served = Some(first.clone());
         }
         lanes
+    }
+
+    /// The lowest number of each lane that is worth a look.
+    pub(crate) fn floors(&self, namespace: Namespace, lanes: &[Lane]) -> Vec<i64> {
+        let all = self.lock();
+        let known = all.get(&namespace);
+        let look = |lane| known.and_then(|known| known.lanes.get(lane)).copied().unwrap_or_default();
+        let now = uptime();
+        lanes.iter().map(look).map(|look| if look.again_at > now { look.floor } else { 0 }).collect()
+    }
+
+    /// Notes the lowest number that a look into a lane found, and how long that took from where.
+    pub(crate) fn looked(&self, namespace: Namespace, lane: &Lane, from: i64, lowest: i64, took: Duration) {
+        let mut all = self.lock();
+        let look = all.get_mut(&namespace).and_then(|known| known.lanes.get_mut(lane));
+        let Some(look) = look else { return };
+        look.floor = lowest.saturating_sub(SLACK).max(0);
+        if from == 0 {
+            look.again_at = uptime().saturating_add((took * SHARE_OF_TIME).max(FROM_BEGINNING_EVERY));
+        }
+    }
+
+    /// Notes that something may have come back to its place in the lanes of a topic, or of all.
+    pub(crate) fn lower(&self, namespace: Namespace, topic: Option<&Topic>) {
+        let mut all = self.lock();
+        let Some(known) = all.get_mut(&namespace) else { return };
+        for ((name, _), look) in &mut known.lanes {
+            if topic.is_none_or(|topic| topic == name) {
+                *look = Look::default();
+            }
+        }
     }
 }
 
@@ -74,7 +124,9 @@ impl Lanes {
 mod tests {
     use oncebox_core::{Namespace, Topic, Topics};
 
-    use super::{LANES_MAX, Lane, Lanes};
+    use std::time::Duration;
+
+    use super::{LANES_MAX, Lane, Lanes, SLACK};
 
     fn lane(name: &str) -> Lane {
         (Topic::new(name).unwrap(), 0)
@@ -92,6 +144,25 @@ mod tests {
         lanes.remove(Namespace::Inbox, &[lane("b")]);
         assert_eq!(lanes.in_turn(Namespace::Inbox, &Topics::ALL), ["c", "a"].map(lane));
         assert_eq!(lanes.in_turn(Namespace::Ledger, &Topics::ALL), []);
+    }
+
+    #[test]
+    fn what_has_been_claimed_is_not_looked_at_again_for_a_while() {
+        let (lanes, space) = (Lanes::default(), Namespace::Inbox);
+        lanes.add(space, ["a", "b"].map(lane));
+        let both = ["a", "b"].map(lane);
+        assert_eq!(lanes.floors(space, &both), [0, 0]);
+        lanes.looked(space, &lane("a"), 0, 10 * SLACK, Duration::ZERO);
+        assert_eq!(lanes.floors(space, &both), [9 * SLACK, 0], "calls that commit late have a chance");
+        lanes.add(space, [lane("a")]);
+        lanes.looked(space, &lane("a"), 9 * SLACK, 12 * SLACK, Duration::ZERO);
+        assert_eq!(lanes.floors(space, &both), [11 * SLACK, 0], "what comes in is above");
+        lanes.lower(space, Some(&Topic::new("b").unwrap()));
+        assert_eq!(lanes.floors(space, &both), [11 * SLACK, 0]);
+        lanes.lower(space, Some(&Topic::new("a").unwrap()));
+        assert_eq!(lanes.floors(space, &both), [0, 0], "something came back");
+        lanes.looked(space, &lane("b"), 0, 3, Duration::ZERO);
+        assert_eq!(lanes.floors(space, &both), [0, 0], "there is nothing below the beginning");
     }
 
     #[test]

@@ -1,21 +1,31 @@
 //! One statement that acknowledges and claims: what it is asked, and what it answers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use oncebox_core::{Claim, Delivery, Error, Fence, Lease, Owner, Payload, RequestId, Snapshot};
+use oncebox_core::{
+    Claim, Content, Delivery, Error, Key, Lease, Namespace, Number, Owner, Partition, RequestId, Shard,
+    Source, Topic, Uid,
+};
+use oncebox_system::uptime;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::codes::{counted, damaged, millis, moment, namespace};
+use crate::codes::{TICKET, counted, damaged, millis, moment, namespace};
 use crate::desk::TRIES;
 use crate::fault;
 use crate::lanes::Lane;
-use crate::row::{Cells, Message};
+use crate::row::Cells;
 use crate::settle::Settling;
 use crate::store::PostgresStore;
 
+/// What others have written may be seen a little later than it says: so much of the past is looked at again.
+const LOOK_BACK: i64 = 2_000;
+
 /// Claims that one statement serves: the same namespace and topics, and no further wishes.
+#[derive(Default)]
 pub(crate) struct Wishes<'a> {
     pub(crate) claims: Vec<(usize, &'a Claim)>,
     /// How many each still wants.
@@ -25,19 +35,24 @@ pub(crate) struct Wishes<'a> {
 }
 
 /// What one statement did.
+#[derive(Default)]
 pub(crate) struct Round {
     pub(crate) acked: HashSet<Uuid>,
-    /// Partitions have become free, which its claim could not see.
-    pub(crate) freed: bool,
     /// Time has brought something, so nothing was claimed.
     pub(crate) pending: bool,
-    /// The most that one lane gave.
-    pub(crate) turns: i64,
-    /// Claims that came before, or come twice at once: what they get is what they got.
+    /// Claims that came before, so that nothing was claimed.
     pub(crate) repeated: Vec<usize>,
-    /// Nothing was taken, though this one could have been: somebody has it locked.
-    pub(crate) missed: Option<Uuid>,
+    /// Claims that did not get all that was dealt to them, and may have met themselves.
+    pub(crate) met: Vec<usize>,
+    /// The most that one lane gave, also if somebody else was faster in the end.
+    pub(crate) turns: i64,
+    /// Some lanes were not looked at from their beginning.
+    pub(crate) partly: bool,
     pub(crate) taken: Vec<(usize, Delivery)>,
+    now: i64,
+    freed: bool,
+    /// The lowest number that each lane gave.
+    lowest: HashMap<usize, i64>,
 }
 
 impl PostgresStore {
@@ -48,19 +63,56 @@ impl PostgresStore {
         settling: &Settling<'_>,
         wishes: &Wishes<'_>,
         lanes: &[Lane],
-        look_for_pending: bool,
+        look: bool,
+    ) -> Result<Round, Error> {
+        let Some((_, first)) = wishes.claims.first() else {
+            return self.ask(connection, settling, wishes, &[], &[], false).await;
+        };
+        let space = first.namespace;
+        let floors = self.ears.lanes.floors(space, lanes);
+        let start = uptime();
+        let mut round = self.ask(connection, settling, wishes, lanes, &floors, look).await?;
+        let took = uptime().saturating_sub(start);
+        round.partly = floors.iter().any(|floor| *floor > 0);
+        if look && !round.pending && round.acked.len() == settling.uids.len() {
+            self.ears.quiet_until.fetch_max(round.now, Ordering::Relaxed);
+        }
+        self.note_floors(space, lanes, &floors, &round, took);
+        Ok(round)
+    }
+
+    /// Notes from where lanes need not be looked at again soon.
+    fn note_floors(&self, space: Namespace, lanes: &[Lane], floors: &[i64], round: &Round, took: Duration) {
+        for (place, (lane, floor)) in lanes.iter().zip(floors).enumerate() {
+            if let Some(lowest) = round.lowest.get(&place) {
+                self.ears.lanes.looked(space, lane, *floor, *lowest, took);
+            }
+        }
+        if round.freed {
+            // Others of the partition waited for it, wherever they are.
+            self.ears.lanes.lower(space, None);
+        }
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut PgConnection,
+        settling: &Settling<'_>,
+        wishes: &Wishes<'_>,
+        lanes: &[Lane],
+        floors: &[i64],
+        look: bool,
     ) -> Result<Round, Error> {
         let space = wishes.claims.first().map_or(0, |(_, claim)| namespace(claim.namespace));
         let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
         let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
-        let floors = vec![0_i64; lanes.len()];
-        let wanted: Vec<i64> = wishes.open.iter().map(|open| i64::from(*open)).collect();
         let owner = |(_, claim): &(usize, &Claim)| Uuid::from_u128(claim.owner.as_u128());
         let owners: Vec<Uuid> = wishes.claims.iter().map(owner).collect();
         let requests: Vec<Option<Uuid>> =
             wishes.claims.iter().map(|(_, claim)| claim.request.map(uuid)).collect();
         let leases: Vec<i64> = wishes.claims.iter().map(|(_, claim)| millis(claim.lease.get())).collect();
-        let first = wishes.had.iter().all(|had| *had == 0);
+        let starts = wishes.starts();
+        let since = self.ears.quiet_until.load(Ordering::Relaxed).saturating_sub(LOOK_BACK);
         for _ in 1..TRIES {
             let rows = self
                 .sql
@@ -73,18 +125,19 @@ impl PostgresStore {
                 .bind(space)
                 .bind(&topics)
                 .bind(&shards)
-                .bind(&floors)
+                .bind(floors)
                 .bind(wishes.quota(lanes))
+                .bind(wishes.wanted())
                 .bind(&owners)
                 .bind(&requests)
                 .bind(&leases)
-                .bind(&wanted)
-                .bind(look_for_pending)
+                .bind(&starts)
                 .bind(&wishes.had)
-                .bind(first)
+                .bind(look)
+                .bind(since)
                 .fetch_all(&mut *connection);
             match rows.await {
-                Ok(rows) => return Round::read(&rows, &owners),
+                Ok(rows) => return Round::read(&rows, wishes, &starts),
                 // It locks no message that others have, so it is the table that many want to grow at once, or a collision:
                 // nothing happened.
                 Err(error) if fault::is_locked(&error) || fault::is_collision(&error) => {}
@@ -109,48 +162,67 @@ impl<'a> Wishes<'a> {
         }
     }
 
+    fn wanted(&self) -> i64 {
+        self.open.iter().map(|open| i64::from(*open)).sum()
+    }
+
+    /// After how many each claim gets what is dealt.
+    fn starts(&self) -> Vec<i64> {
+        let mut before = 0;
+        let mut start = |open: &u32| {
+            let start = before;
+            before += i64::from(*open);
+            start
+        };
+        self.open.iter().map(&mut start).collect()
+    }
+
     /// How many messages each lane gives at most, so that all get their turn.
     pub(crate) fn quota(&self, lanes: &[Lane]) -> i64 {
-        let wanted: i64 = self.open.iter().map(|open| i64::from(*open)).sum();
         let lanes = i64::try_from(lanes.len()).unwrap_or(i64::MAX).max(1);
-        wanted / lanes + i64::from(wanted % lanes > 0)
+        self.wanted() / lanes + i64::from(self.wanted() % lanes > 0)
     }
 }
 
 impl Round {
-    fn read(rows: &[PgRow], owners: &[Uuid]) -> Result<Self, Error> {
-        let mut round = Self {
-            acked: HashSet::new(),
-            freed: false,
-            pending: false,
-            turns: 0,
-            missed: None,
-            repeated: Vec::new(),
-            taken: Vec::new(),
-        };
+    fn read(rows: &[PgRow], wishes: &Wishes<'_>, starts: &[i64]) -> Result<Self, Error> {
+        let mut round = Self::default();
+        let mut fences = HashMap::new();
+        let mut from_lanes: HashMap<usize, i64> = HashMap::new();
         for (index, row) in rows.iter().enumerate() {
             let mut cells = Cells::new(row);
-            let _now: i64 = cells.next()?;
-            round.pending = cells.next()?;
+            round.now = cells.next()?;
             let acked: Option<Vec<Uuid>> = cells.next()?;
+            (round.freed, round.pending) = (cells.next()?, cells.next()?);
+            let (repeated, granted): (Option<Vec<i64>>, Option<Vec<i64>>) = (cells.next()?, cells.next()?);
             if index == 0 {
                 round.acked.extend(acked.unwrap_or_default());
-            }
-            (round.freed, round.turns) = (cells.next()?, cells.next()?);
-            let repeated: Option<Vec<i64>> = cells.next()?;
-            if index == 0 {
                 let places = repeated.unwrap_or_default().into_iter();
                 round.repeated.extend(places.filter_map(|place| usize::try_from(place - 1).ok()));
+                fences.extend(granted.unwrap_or_default().into_iter().map(|fence| (fence % TICKET, fence)));
             }
-            round.missed = cells.next()?;
-            let (claim, _place): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
-            let (fence, until): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
-            let (Some(claim), Some(fence), Some(until)) = (claim, fence, until) else { continue };
-            let claim = usize::try_from(claim - 1).map_err(|_| damaged("was dealt to nobody"))?;
-            let owner = owners.get(claim).ok_or_else(|| damaged("was dealt to nobody"))?;
-            let owner = Owner::new(owner.as_u128())?;
-            round.taken.push((claim, deliver(&mut cells, owner, fence, until)?));
+            let (lane, place): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
+            let (Some(lane), Some(place)) = (lane.and_then(|lane| usize::try_from(lane - 1).ok()), place)
+            else {
+                continue;
+            };
+            *from_lanes.entry(lane).or_default() += 1;
+            // The last one that begins before it. A claim that wanted nothing begins where the next one does.
+            let claim = starts.partition_point(|start| *start < place).saturating_sub(1);
+            let (_, wish) = wishes.claims.get(claim).ok_or_else(|| damaged("was dealt to nobody"))?;
+            let Some(fence) = fences.get(&place) else {
+                if wish.request.is_some() && !round.met.contains(&claim) {
+                    round.met.push(claim);
+                }
+                continue;
+            };
+            let until = round.now.saturating_add(millis(wish.lease.get()));
+            let delivery = deliver(&mut cells, wish.namespace, wish.owner, *fence, until)?;
+            let number = i64::try_from(delivery.number.0).unwrap_or(i64::MAX);
+            round.lowest.entry(lane).and_modify(|lowest| *lowest = number.min(*lowest)).or_insert(number);
+            round.taken.push((claim, delivery));
         }
+        round.turns = from_lanes.into_values().max().unwrap_or_default();
         Ok(round)
     }
 }
@@ -158,27 +230,45 @@ impl Round {
 /// A message that has just been leased, or was before.
 pub(crate) fn deliver(
     cells: &mut Cells<'_>,
+    space: Namespace,
     owner: Owner,
     fence: i64,
     until: i64,
 ) -> Result<Delivery, Error> {
-    let message: Snapshot<Payload> = Message::read(cells)?.with(None);
-    let lease = Lease { owner, fence: Fence::new(counted(fence)?)?, until: moment(until) };
-    let content = message.content.ok_or_else(|| damaged("was leased without content"))?;
-    let fingerprint = message.fingerprint.ok_or_else(|| damaged("has content without a fingerprint"))?;
+    let uid = Uid::from_u128(cells.next::<Uuid>()?.as_u128());
+    let number = Number(counted(cells.next()?)?);
+    let (accepted_at, last_seen_at) = (cells.moment()?, cells.moment()?);
+    let (due, expires) = (cells.maybe_moment()?, cells.maybe_moment()?);
+    let (attempts, deliveries) = (cells.count()?, cells.count()?);
+    let shard = Shard(u16::try_from(cells.next::<i32>()?).unwrap_or_default());
+    let key = Key::new(
+        space,
+        Source::new(cells.next::<String>()?)?,
+        oncebox_core::Id::new(cells.next::<String>()?)?,
+    );
+    let topic = Topic::new(cells.next::<String>()?)?;
+    let partition = cells.text(Partition::new)?;
+    let trace = cells.trace()?;
+    let (hash, last_error) = cells.hash_and_error()?;
+    let fingerprint = cells.fingerprint()?.ok_or_else(|| damaged("has content without a fingerprint"))?;
+    let attributes = cells.attributes()?;
+    let payload = cells.payload()?.ok_or_else(|| damaged("was leased without content"))?;
+    let content = Content { topic, shard, partition, payload, attributes, due, expires };
+    let lease = Lease { owner, fence: crate::row::fence(fence)?, until: moment(until) };
+    let deliveries = deliveries.saturating_add(1);
     Ok(Delivery {
-        uid: message.uid,
-        number: message.number,
-        key: message.key,
+        uid,
+        number,
+        key,
         content,
         fingerprint,
-        hash: message.hash,
-        trace: message.trace,
-        accepted_at: message.accepted_at,
-        last_seen_at: message.last_seen_at,
-        attempts: message.attempts,
-        deliveries: message.deliveries.saturating_add(1),
-        last_error: message.last_error,
+        hash,
+        trace,
+        accepted_at,
+        last_seen_at,
+        attempts,
+        deliveries,
+        last_error,
         lease,
     })
 }

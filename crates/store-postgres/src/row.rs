@@ -31,16 +31,63 @@ impl<'r> Cells<'r> {
         cell.map_err(fault::told)
     }
 
-    fn moment(&mut self) -> Result<Timestamp, Error> {
+    pub(crate) fn moment(&mut self) -> Result<Timestamp, Error> {
         self.next().map(moment)
     }
 
-    fn maybe_moment(&mut self) -> Result<Option<Timestamp>, Error> {
+    pub(crate) fn maybe_moment(&mut self) -> Result<Option<Timestamp>, Error> {
         Ok(self.next::<Option<i64>>()?.map(moment))
     }
 
-    fn count(&mut self) -> Result<u32, Error> {
+    pub(crate) fn count(&mut self) -> Result<u32, Error> {
         u32::try_from(self.next::<i32>()?).map_err(|_| damaged("has a negative count"))
+    }
+
+    pub(crate) fn text<T>(
+        &mut self,
+        new: impl FnOnce(String) -> Result<T, oncebox_core::Invalid>,
+    ) -> Result<Option<T>, Error> {
+        Ok(self.next::<Option<String>>()?.map(new).transpose()?)
+    }
+
+    pub(crate) fn trace(&mut self) -> Result<Trace, Error> {
+        let mut trace = Trace::default();
+        if let Some(correlation) = self.next::<Option<&str>>()? {
+            trace = trace.with_correlation(correlation)?;
+        }
+        if let Some(causation) = self.next::<Option<&str>>()? {
+            trace = trace.with_causation(causation)?;
+        }
+        if let Some(tenant) = self.next::<Option<&str>>()? {
+            trace = trace.with_tenant(tenant)?;
+        }
+        Ok(trace)
+    }
+
+    /// The hash's name, the last error, and the hash.
+    pub(crate) fn hash_and_error(&mut self) -> Result<(Option<CallerHash>, Option<LastError>), Error> {
+        let name: Option<String> = self.next()?;
+        let last_error = self.next::<Option<&str>>()?.and_then(LastError::new);
+        let hash = name.zip(self.next::<Option<&[u8]>>()?);
+        Ok((hash.map(|(name, bytes)| CallerHash::new(&name, bytes)).transpose()?, last_error))
+    }
+
+    pub(crate) fn fingerprint(&mut self) -> Result<Option<Fingerprint>, Error> {
+        let Some(bytes) = self.next::<Option<&[u8]>>()? else { return Ok(None) };
+        let bytes = bytes.try_into().map_err(|_| damaged("has a fingerprint of the wrong length"))?;
+        Ok(Some(Fingerprint::from_bytes(bytes)))
+    }
+
+    pub(crate) fn attributes(&mut self) -> Result<Attributes, Error> {
+        let Some(json) = self.next::<Option<&str>>()? else { return Ok(Attributes::default()) };
+        let pairs: std::collections::BTreeMap<String, String> =
+            serde_json::from_str(json).map_err(|_| damaged("has attributes that are not texts"))?;
+        Ok(Attributes::new(pairs)?)
+    }
+
+    pub(crate) fn payload(&mut self) -> Result<Option<Payload>, Error> {
+        let bytes: Option<Vec<u8>> = self.next()?;
+        bytes.map(Payload::new).transpose().map_err(Error::from)
     }
 
     /// Whether the message is there: an outer join may have found none.
@@ -57,8 +104,7 @@ pub(crate) trait Cell: PayloadHandle {
 
 impl Cell for Payload {
     fn read(cells: &mut Cells<'_>) -> Result<Option<Self>, Error> {
-        let bytes: Option<Vec<u8>> = cells.next()?;
-        bytes.map(Self::new).transpose().map_err(Error::from)
+        cells.payload()
     }
 }
 
@@ -84,22 +130,15 @@ impl LeaseRow {
         let request: Option<Uuid> = cells.next()?;
         let fence = fence(cells.next()?)?;
         let (until, extend_max) = (cells.moment()?, cells.moment()?);
-        let partition = text(cells.next()?, Partition::new)?;
+        let partition = cells.text(Partition::new)?;
         let request = request.map(|request| RequestId::from_u128(request.as_u128()));
         let lease = Lease { owner: Owner::new(owner.as_u128())?, fence, until };
         Ok(Some(Self { lease, request, extend_max, partition }))
     }
 }
 
-fn fence(value: i64) -> Result<Fence, Error> {
+pub(crate) fn fence(value: i64) -> Result<Fence, Error> {
     Ok(Fence::new(counted(value)?)?)
-}
-
-fn text<T>(
-    text: Option<String>,
-    new: impl FnOnce(String) -> Result<T, oncebox_core::Invalid>,
-) -> Result<Option<T>, Error> {
-    Ok(text.map(new).transpose()?)
 }
 
 /// The columns of a message, as they stand.
@@ -157,16 +196,13 @@ impl<P: Cell> Message<P> {
         let end = end.holder(cells)?;
         let source = Source::new(cells.next::<String>()?)?;
         let id = Id::new(cells.next::<String>()?)?;
-        let topic = text(cells.next()?, Topic::new)?;
-        let partition = text(cells.next()?, Partition::new)?;
-        let grant = end.grant(text(cells.next()?, Partition::new)?)?;
-        let trace = trace(cells)?;
-        let hash_name: Option<String> = cells.next()?;
-        let last_error = cells.next::<Option<&str>>()?.and_then(LastError::new);
-        let hash = hash_name.zip(cells.next::<Option<&[u8]>>()?);
-        let hash = hash.map(|(name, bytes)| CallerHash::new(&name, bytes)).transpose()?;
-        let fingerprint = cells.next::<Option<&[u8]>>()?.map(fingerprint).transpose()?;
-        let attributes = cells.next::<Option<&str>>()?.map(attributes).transpose()?.unwrap_or_default();
+        let topic = cells.text(Topic::new)?;
+        let partition = cells.text(Partition::new)?;
+        let grant = end.grant(cells.text(Partition::new)?)?;
+        let trace = cells.trace()?;
+        let (hash, last_error) = cells.hash_and_error()?;
+        let fingerprint = cells.fingerprint()?;
+        let attributes = cells.attributes()?;
         let payload = P::read(cells)?;
         let shard = Shard(shard.and_then(|shard| u16::try_from(shard).ok()).unwrap_or_default());
         let content = topic.zip(payload).map(|(topic, payload)| Content {
@@ -205,31 +241,6 @@ impl<P: Cell> Message<P> {
             },
         }))
     }
-}
-
-fn trace(cells: &mut Cells<'_>) -> Result<Trace, Error> {
-    let mut trace = Trace::default();
-    if let Some(correlation) = cells.next::<Option<&str>>()? {
-        trace = trace.with_correlation(correlation)?;
-    }
-    if let Some(causation) = cells.next::<Option<&str>>()? {
-        trace = trace.with_causation(causation)?;
-    }
-    if let Some(tenant) = cells.next::<Option<&str>>()? {
-        trace = trace.with_tenant(tenant)?;
-    }
-    Ok(trace)
-}
-
-fn fingerprint(bytes: &[u8]) -> Result<Fingerprint, Error> {
-    let bytes = bytes.try_into().map_err(|_| damaged("has a fingerprint of the wrong length"))?;
-    Ok(Fingerprint::from_bytes(bytes))
-}
-
-fn attributes(json: &str) -> Result<Attributes, Error> {
-    let pairs: std::collections::BTreeMap<String, String> =
-        serde_json::from_str(json).map_err(|_| damaged("has attributes that are not texts"))?;
-    Ok(Attributes::new(pairs)?)
 }
 
 /// The newest lease that has ended, as far as it has been read.

@@ -15,6 +15,8 @@ use steps::Steps;
 
 /// PostgreSQL cuts longer names off, so two of them could be one.
 const NAME_BYTES_MAX: usize = 63;
+/// What the texts of our functions are quoted with.
+const QUOTES: [&str; 2] = ["$oncebox$", "$ticket$"];
 /// What the tables of this version look like, as the catalog tells it. A test writes it.
 const EXPECTED: &str = include_str!("schema/expected.txt");
 
@@ -46,8 +48,8 @@ impl Schema {
     /// The version of the tables that this program works with.
     pub const VERSION: u32 = steps::OURS.version();
 
-    /// The tables in the schema of this name, which may hold any character. Names of the server's own schemas, and names of
-    /// more than 63 bytes, are [`Kind::Invalid`].
+    /// The tables in the schema of this name, which may hold nearly any character. Names of the server's own schemas, and
+    /// names of more than 63 bytes, are [`Kind::Invalid`].
     pub fn new(name: impl Into<String>) -> Result<Self, Error> {
         let name = name.into();
         let fault = match name.as_str() {
@@ -58,6 +60,9 @@ impl Schema {
             )),
             text if text.contains('\0') => {
                 Some("the schema's name has a null character: leave it out".to_owned())
+            }
+            text if QUOTES.iter().any(|quote| text.contains(quote)) => {
+                Some(format!("the schema's name has {} in it: choose another one", QUOTES.join(" or ")))
             }
             text if text.starts_with("pg_") || text == "information_schema" => Some(format!(
                 "the schema `{text}` is the server's own: choose a name that does not begin with `pg_`"

@@ -62,8 +62,7 @@ impl PostgresStore {
         if settling.uids.is_empty() {
             return Ok(());
         }
-        let nobody = Wishes { claims: Vec::new(), open: Vec::new(), had: Vec::new() };
-        let round = self.round(connection, settling, &nobody, &[], false).await?;
+        let round = self.round(connection, settling, &Wishes::default(), &[], false).await?;
         self.settle_rest(connection, settling, &round.acked).await
     }
 

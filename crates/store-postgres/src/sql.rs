@@ -13,6 +13,11 @@ const COLUMNS: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.finishe
      m.source, m.id, m.topic, m.partition, m.end_partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
      m.hash, m.fingerprint, m.attributes::text as attributes";
 
+/// What a delivery has of a message, in the order in which `round.rs` reads it; the payload is last. `work_1.sql` has them too.
+const DELIVERY: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m.expires, m.attempts, m.deliveries, m.shard, \
+     m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
+     m.hash, m.fingerprint, m.attributes::text as attributes, m.payload";
+
 /// What makes a statement wait but a little for locks, and the rest of its transaction too.
 const BRIEFLY: &str = "set_config('lock_timeout', '50', true)";
 
@@ -44,6 +49,7 @@ statements!(
     accept,
     work,
     wait,
+    missed,
     replay,
     lanes,
     lanes_of,
@@ -92,12 +98,19 @@ fn patient(text: &str) -> String {
     text.replace(BRIEFLY, "''")
 }
 
-pub(crate) fn render(text: &str, schema: &str) -> String {
+fn render(text: &str, schema: &str) -> String {
     let text = statement(text);
-    let text = text.replace("{claimable}", &statement(include_str!("../sql/claimable.sql")));
-    text.replace("{columns_without_payload}", &format!("{COLUMNS}, octet_length(m.payload) as payload"))
+    let text = text
+        .replace("{columns_without_payload}", &format!("{COLUMNS}, octet_length(m.payload) as payload"))
         .replace("{columns}", &format!("{COLUMNS}, m.payload"))
-        .replace("{schema}", schema)
+        .replace("{delivery}", DELIVERY);
+    complete(&text, schema)
+}
+
+/// The text with its names, and the conditions that several have.
+pub(crate) fn complete(text: &str, schema: &str) -> String {
+    let claimable = statement(include_str!("../sql/claimable.sql"));
+    text.replace("{claimable}", claimable.trim_end()).replace("{schema}", schema)
 }
 
 /// What the comments say is not sent with every call.

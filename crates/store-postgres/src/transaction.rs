@@ -18,6 +18,7 @@ impl PostgresStore {
     /// Tells what a transaction brought about, once it is committed.
     fn wake(&self, heard: Heard) -> Wake {
         let ears = Arc::clone(&self.ears);
+        let heard = heard.belated();
         Wake::new(move || ears.hear(heard))
     }
 }

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use super::Schema;
+use crate::sql;
 
 /// All there are. A step that was released is never changed; the next version is one more.
-pub(super) const OURS: Steps = Steps(&[include_str!("../../sql/schema.sql")]);
+pub(super) const OURS: Steps =
+    Steps(&[concat!(include_str!("../../sql/schema.sql"), "\n", include_str!("../../sql/work_1.sql"))]);
 
 /// Each makes a version out of the one before; the first one makes it out of nothing.
 pub(super) struct Steps(pub(super) &'static [&'static str]);
@@ -27,7 +29,7 @@ impl Steps {
         let quoted = schema.quoted();
         let mut script = String::new();
         for (step, version) in self.0.iter().zip(1..).skip(version as usize) {
-            let step = step.replace("{schema}", &quoted);
+            let step = sql::complete(step, &quoted);
             write!(
                 script,
                 "{step}\ninsert into {quoted}.meta (name, value) values ('version', '{version}')\n  \

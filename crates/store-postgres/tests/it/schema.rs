@@ -85,7 +85,7 @@ const CHANGES: &[(&str, &[&str])] = &[
     ),
     (
         "alter sequence oncebox.ticket as bigint; alter function oncebox.next_ticket() security invoker",
-        &["function `next_ticket()` is sql volatile security invoker, not definer"],
+        &["function `next_ticket()` is plpgsql volatile security invoker, not definer"],
     ),
     (
         "alter function oncebox.next_ticket() security definer; alter table oncebox.lease drop constraint lease_pkey",

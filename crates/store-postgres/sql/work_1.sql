@@ -1,0 +1,124 @@
+-- Acknowledges deliveries, then claims, in one commit: `work.sql` calls it. A function, because a plan that was made while the tables were empty would
+-- stay: its settings leave only plans that go by index, whatever the planner believes, and however the caller's connection is set. It decides nothing
+-- that the core's machine would decide otherwise; what is not plain it leaves alone and says so. A newer version of it gets another name, so that
+-- programs of two versions can share the tables.
+-- Plans: message_pkey and lease_pkey once per acknowledgement; per lane a range of message_lane, and one probe of lease_pkey per message looked at;
+-- for partitioned ones message_partition and lease_partition. What time has brought: a range of lease_check and of message_shelf.
+create function {schema}.work_1(
+  given_now bigint,                 -- null: the server's time
+  -- Acknowledged: each uid once.
+  uids uuid[], owners uuid[], fences bigint[],
+  -- Claimed from the lanes of a namespace: not below these numbers, of each lane and in all so many at most.
+  space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint,
+  -- Dealt to claims: in this order, beginning after so many; how many each has had already.
+  claim_owners uuid[], requests uuid[], leases bigint[], starts bigint[], had bigint[],
+  -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
+  look boolean, since bigint)
+returns table (
+  -- In the first row only. Acknowledged uids; whether partitions became free; whether time has brought something; claims that have leases already, so that
+  -- nothing was claimed; the fences that were granted.
+  now bigint, acked uuid[], freed boolean, pending boolean, repeated bigint[], granted bigint[],
+  -- What was dealt: from which lane, as which in all; without a fence of its number, somebody else was faster.
+  lane bigint, place bigint,
+  uid uuid, number bigint, accepted_at bigint, last_seen_at bigint, due bigint, expires bigint, attempts integer, deliveries integer, shard integer,
+  source text, id text, topic text, partition text, correlation text, causation text, tenant text, hash_name text, last_error text,
+  hash bytea, fingerprint bytea, attributes text, payload bytea)
+language plpgsql volatile
+set lock_timeout = '50ms' set plan_cache_mode = force_generic_plan set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+as $oncebox$
+#variable_conflict use_column
+declare
+  instant bigint := coalesce(given_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint);
+  done uuid[] := '{}';
+  emptied boolean := false;
+  come boolean := false;
+  known bigint[];
+begin
+  if cardinality(uids) > 0 then
+    with held as materialized (
+      select m.tid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition
+        from unnest(uids, owners, fences) as given (uid, owner, fence)
+       cross join lateral (
+         select * from {schema}.lease l
+          where l.uid = given.uid and l.owner = given.owner and l.fence = given.fence and l.until > instant offset 0) l
+       cross join lateral (
+         -- Whoever ends a lease writes its fence here, so a message that changed while it was being locked is seen to have changed.
+         select m.ctid as tid from {schema}.message m
+          where m.uid = l.uid and not m.superseded and m.end_fence < l.fence
+            for no key update skip locked) m
+    ), ended as (
+      update {schema}.message m
+         set state = 2, dead = null, finished_at = instant, retry_at = null, deliveries = m.deliveries + 1, ready = false,
+             shelf = 2,
+             shelf_at = greatest(instant + 600000, case
+               when not m.keyed then 0
+               when m.keep_ms is null then m.accepted_at + m.window_ms
+               else greatest(m.accepted_at + m.window_ms, instant + m.keep_ms) end),
+             end_fence = held.fence, end_owner = held.owner, end_until = held.until, end_limit = held.extend_max, end_request = held.request,
+             end_partition = held.partition, end_superseded = false, end_kind = 0, end_outcome = 0, end_dead = null, end_retry_at = null,
+             topic = case when m.keep_finished then m.topic end, shard = case when m.keep_finished then m.shard end,
+             partition = case when m.keep_finished then m.partition end, due = case when m.keep_finished then m.due end,
+             expires = case when m.keep_finished then m.expires end, attributes = case when m.keep_finished then m.attributes end,
+             payload = case when m.keep_finished then m.payload end, last_error = case when m.keep_finished then m.last_error end
+        from held
+       -- One that changed before it was locked has moved on, and is not found: it is not told, either.
+       where m.ctid = held.tid
+      returning m.uid, m.end_partition
+    ), released as (
+      delete from {schema}.lease l using ended where l.uid = ended.uid
+    )
+    select coalesce(array_agg(ended.uid), '{}'), coalesce(bool_or(ended.end_partition is not null), false) into done, emptied from ended;
+  end if;
+  -- What was not acknowledged is settled otherwise before anything is claimed.
+  if cardinality(done) = cardinality(uids) and claim_max > 0 then
+    come := look and (
+      exists (select from {schema}.lease l where l.check_at > since and l.check_at <= instant)
+      or exists (select from {schema}.message m where m.shelf = 1 and m.shelf_at > since and m.shelf_at <= instant));
+    select array_agg(wish.place) into known
+      from unnest(claim_owners, requests, had) with ordinality as wish (owner, request, had, place)
+     where wish.request is not null and wish.had = 0
+       and (select true from {schema}.lease l where l.request = wish.request and l.owner = wish.owner and l.namespace = space limit 1);
+    if not come and known is null then
+      return query
+      with candidate as (
+        select lane.place as lane, found.*, row_number() over (partition by lane.place order by found.number) as turn
+          from unnest(topics, shards, floors) with ordinality as lane (topic, shard, floor, place)
+         cross join lateral (
+           select m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m.expires, m.attempts, m.deliveries, m.shard,
+                  m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error,
+                  m.hash, m.fingerprint, m.attributes::text as attributes, m.payload
+             from {schema}.message m, (select instant as now) as clock
+            where m.namespace = space and m.topic = lane.topic and m.shard = lane.shard and m.number >= lane.floor and {claimable}
+            order by m.number
+            limit lane_max
+              for no key update of m skip locked) found
+      ), dealt as materialized (
+        select *, row_number() over (order by turn, lane) as place from candidate order by turn, lane limit claim_max
+      ), granted as (
+        insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, check_at, namespace, in_flight, partition)
+        select slot.uid, claim_owners[slot.claim], requests[slot.claim], had[slot.claim] + slot.place - starts[slot.claim],
+               slot.ticket * 16384 + slot.place, instant + leases[slot.claim],
+               case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, instant + leases[slot.claim],
+               space, true, slot.partition
+          from (select dealt.uid, dealt.partition, dealt.place, width_bucket(dealt.place - 1, starts) as claim,
+                       (select {schema}.next_ticket()) as ticket
+                  from dealt) slot
+         order by slot.place
+        on conflict do nothing
+        returning l.fence
+      )
+      select instant, case when dealt.place = 1 then done end, emptied, false, null::bigint[],
+             case when dealt.place = 1 then (select array_agg(fence) from granted) end,
+             dealt.lane, dealt.place, uid, number, accepted_at, last_seen_at, due, expires, attempts, deliveries, shard,
+             source, id, topic, partition, correlation, causation, tenant, hash_name, last_error,
+             hash, fingerprint, attributes, payload
+        from dealt;
+      if found then
+        return;
+      end if;
+    end if;
+  end if;
+  now := instant; acked := done; freed := emptied; pending := come; repeated := known;
+  return next;
+end $oncebox$;
