@@ -8,7 +8,7 @@ use oncebox_core::Store;
 use oncebox_store_postgres::{Options, PostgresStore, Schema};
 use oncebox_testkit::servers::Postgres;
 use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::raw::{Ack, Raw};
 use crate::drive::{Bench, Load};
@@ -17,6 +17,9 @@ use crate::ours::Ours;
 /// A small server of production. What concerns durability is left as it is by default.
 pub(super) const SETTINGS: [(&str, &str); 3] =
     [("shared_buffers", "1GB"), ("max_wal_size", "8GB"), ("checkpoint_timeout", "15min")];
+
+/// How connections of both sides are set: as ours are if they come from a URL.
+const PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("jit", "off")];
 
 /// Connections of one side, at most: as many as a pool usually has. More callers take turns.
 pub(super) const CONNECTIONS_MAX: u32 = 16;
@@ -58,7 +61,8 @@ impl Server {
         let connections = u32::try_from(load.callers).unwrap_or(u32::MAX).min(CONNECTIONS_MAX);
         let options = PgPoolOptions::new().min_connections(connections).max_connections(connections);
         let pool = options.test_before_acquire(false).idle_timeout(None).max_lifetime(None);
-        let pool = bench.runtime.block_on(pool.connect(&self.url()));
+        let connect: PgConnectOptions = self.url().parse().map_err(|error| format!("no address: {error}"))?;
+        let pool = bench.runtime.block_on(pool.connect_with(connect.options(PLANS)));
         Ok(Tables { schema, pool: pool.map_err(|error| format!("no connections: {error}"))? })
     }
 
