@@ -21,5 +21,6 @@ mod readme;
 mod receipts;
 mod reload;
 mod restart;
+mod several;
 mod slow;
 mod stopping;

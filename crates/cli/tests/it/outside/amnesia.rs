@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::rig::{Server, Store, home};
+use super::rig::{Server, Store, home, on_durable_stores};
 use super::talk::{NOTHING, text};
 
 const QUICK: [&str; 3] = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
@@ -86,19 +86,23 @@ fn with_amnesia_nothing_is_written() {
 /// Holds: MBX-G-6, MBX-I-16.
 #[test]
 fn without_amnesia_dead_letters_survive_a_restart() {
-    let server = Server::start(Store::Embedded, &QUICK);
-    assert_ne!(written_files(server.pid()), NO_FILES, "the test above would see a journal");
-    soak(&server);
-    let letters = server.get("/v1/dlq").ok();
-    let stats = server.get("/v1/stats").ok();
-    assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(false), "durable"));
-    let server = Server::start_in(server.kill(), Store::Embedded, &QUICK);
-    assert_eq!(server.get("/v1/dlq").ok(), letters, "after a crash");
-    let server = Server::start_in(server.stop(), Store::Embedded, &QUICK);
-    assert_eq!(server.get("/v1/dlq").ok(), letters, "after a stop");
-    let told = server.metric(r#"mailbox_profile_info{dlq_profile="durable"}"#);
-    assert_eq!(told.as_deref(), Some("1"));
-    let swept = server.post("/v1/dlq/reprocess", &json!({"topic": "poison"})).ok();
-    assert_eq!(swept["changed"], 1);
-    assert_eq!(text(&server.recv_one("poison"), "idem_key"), "p");
+    on_durable_stores(|store| {
+        let server = Server::start(store, &QUICK);
+        if store == Store::Embedded {
+            assert_ne!(written_files(server.pid()), NO_FILES, "the test above would see a journal");
+        }
+        soak(&server);
+        let letters = server.get("/v1/dlq").ok();
+        let stats = server.get("/v1/stats").ok();
+        assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(false), "durable"));
+        let server = Server::start_in(server.kill(), store, &QUICK);
+        assert_eq!(server.get("/v1/dlq").ok(), letters, "after a crash");
+        let server = Server::start_in(server.stop(), store, &QUICK);
+        assert_eq!(server.get("/v1/dlq").ok(), letters, "after a stop");
+        let told = server.metric(r#"mailbox_profile_info{dlq_profile="durable"}"#);
+        assert_eq!(told.as_deref(), Some("1"));
+        let swept = server.post("/v1/dlq/reprocess", &json!({"topic": "poison"})).ok();
+        assert_eq!(swept["changed"], 1);
+        assert_eq!(text(&server.recv_one("poison"), "idem_key"), "p");
+    });
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::http::{Answer, Request};
-use super::rig::{Server, home, on_every_store};
+use super::rig::{Server, home, on_every_store, on_own_stores};
 use super::talk::{NOTHING, base64, text, texts};
 
 const MIB: usize = 1024 * 1024;
@@ -20,7 +20,7 @@ fn saturated(answer: &Answer) {
 /// Holds: MBX-C-8, MBX-G-4, RULE-17.
 #[test]
 fn unknown_fields_are_refused_by_every_call() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         let calls = [
             ("/v1/send", json!({"topic": "t", "idem_key": "k", "payload_b64": "", "secret": 1})),
             ("/v1/send/batch", json!({"messages": [], "secret": 1})),
@@ -64,7 +64,7 @@ fn a_mebibyte_is_taken_and_a_byte_more_is_not() {
 /// Holds: MBX-G-4, MBX-P-2.
 #[test]
 fn a_body_that_is_announced_too_large_is_refused_before_it_comes() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         for path in ["/v1/send", "/v1/send/batch", "/v1/recv", "/v1/settle", "/v1/inbox/try-begin"] {
             let request = Request::new("POST", path).header("content-type", "application/json");
             let mut connection = server.connect();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::http::Request;
-use super::rig::on_every_store;
+use super::rig::{on_every_store, on_own_stores};
 use super::talk::{base64, text};
 
 /// Every byte there is.
@@ -52,7 +52,7 @@ fn bytes_and_headers_are_a_message_both_ways() {
 /// Holds: MBX-G-4.
 #[test]
 fn headers_that_are_missing_or_wrong_are_told() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         let bare = || Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
         let told = server.call(&bare().header("x-idem-key", "k")).refused(400, "E_SCHEMA");
         assert!(told.contains("x-topic"), "{told}");

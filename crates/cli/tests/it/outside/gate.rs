@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::http::Request;
-use super::rig::on_every_store;
+use super::rig::on_own_stores;
 use super::talk::{NOTHING, text};
 
 fn send() -> Request {
@@ -14,7 +14,7 @@ fn send() -> Request {
 /// Holds: RULE-21.
 #[test]
 fn foreign_hosts_and_web_pages_are_refused() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         for host in ["example.com", "localhost.example.com", "127.0.0.1.example.com:7420", "10.0.0.1", ""] {
             server.call(&send().host(Some(host))).refused(403, "E_CAP_SCOPE");
         }
@@ -33,7 +33,7 @@ fn foreign_hosts_and_web_pages_are_refused() {
 /// Holds: RULE-21, MBX-G-4.
 #[test]
 fn bodies_that_a_web_page_could_send_are_refused() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         let body = r#"{"topic":"t","idem_key":"k","payload_b64":""}"#;
         let kinds = [
             "application/x-www-form-urlencoded",
@@ -59,7 +59,7 @@ fn bodies_that_a_web_page_could_send_are_refused() {
 /// Holds: MBX-P-8.
 #[test]
 fn a_correlation_id_is_echoed_or_made_or_refused_and_ties_the_message() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         let mine = "0198a1b2-0000-7000-8000-00000000002a";
         let answer = server.call(&send().header("x-corr-id", mine));
         assert_eq!((answer.status, answer.header("x-corr-id")), (200, Some(mine)));
@@ -79,7 +79,7 @@ fn a_correlation_id_is_echoed_or_made_or_refused_and_ties_the_message() {
 /// Holds: MBX-C-10.
 #[test]
 fn refusals_have_one_shape_or_that_of_rfc_9457_if_asked() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         let plain = server.post("/v1/recv", &json!({}));
         assert_eq!(plain.header("content-type"), Some("application/json"));
         let told = plain.json();
@@ -101,7 +101,7 @@ fn refusals_have_one_shape_or_that_of_rfc_9457_if_asked() {
 /// Holds: MBX-C-10.
 #[test]
 fn paths_and_methods_that_are_unknown_are_told_so() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         for path in ["/", "/v1", "/v1/nothing", "/v1/send/", "/v2/send", "/v1/inbox/a/b"] {
             server.get(path).refused(404, "E_NOT_FOUND");
         }
@@ -123,7 +123,7 @@ fn paths_and_methods_that_are_unknown_are_told_so() {
 
 #[test]
 fn what_is_no_json_or_no_message_is_told_in_words() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         let call = |body: &str| {
             let request = Request::new("POST", "/v1/send").header("content-type", "application/json");
             server.call(&request.body(body)).refused(400, "E_SCHEMA")

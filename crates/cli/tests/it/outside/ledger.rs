@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::http::Request;
-use super::rig::{Server, Store, on_every_store};
+use super::rig::{Server, on_durable_stores, on_every_store, on_own_stores};
 use super::talk::{moment, text};
 
 fn begin(server: &Server, key: &str) -> Value {
@@ -170,19 +170,18 @@ fn a_key_is_one_part_of_the_path_however_it_is_spelt() {
 /// Holds: LDG-09.
 #[test]
 fn an_unknown_key_is_not_found_if_it_is_set_so() {
-    for store in [Store::Memory, Store::Embedded] {
-        let server = Server::start(store, &["ledger.unknown_key=not-found"]);
+    on_every_store(&["ledger.unknown_key=not-found"], |server| {
         server.get("/v1/inbox/k").refused(404, "E_NOT_FOUND");
         server.get("/v1/inbox/try-begin").refused(404, "E_NOT_FOUND");
         server.post("/v1/inbox/mark-processed", &json!({"key": "k"})).ok();
         assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Processed");
-    }
+    });
 }
 
 /// Holds: LDG-09, LDG-10.
 #[test]
 fn blank_keys_are_refused_and_no_proof_is_asked_for() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         for key in ["", " ", "\t \n"] {
             for call in ["try-begin", "mark-processed", "release"] {
                 let wish = json!({"key": key, "leaseId": "x"});
@@ -200,11 +199,13 @@ fn blank_keys_are_refused_and_no_proof_is_asked_for() {
 /// Holds: LDG-06.
 #[test]
 fn processed_keys_and_leases_survive_a_crash() {
-    let server = Server::start(Store::Embedded, &[]);
-    server.post("/v1/inbox/mark-processed", &json!({"key": "done"})).ok();
-    let begun = begin(&server, "held");
-    let server = Server::start_in(server.kill(), Store::Embedded, &[]);
-    assert_eq!(begin(&server, "done"), json!({"status": "Processed"}));
-    assert_eq!(text(&begin(&server, "held"), "status"), "Busy");
-    assert_eq!(mark(&server, "held", text(&begun, "leaseId")), json!({"status": "Processed"}));
+    on_durable_stores(|store| {
+        let server = Server::start(store, &[]);
+        server.post("/v1/inbox/mark-processed", &json!({"key": "done"})).ok();
+        let begun = begin(&server, "held");
+        let server = Server::start_in(server.kill(), store, &[]);
+        assert_eq!(begin(&server, "done"), json!({"status": "Processed"}));
+        assert_eq!(text(&begin(&server, "held"), "status"), "Busy");
+        assert_eq!(mark(&server, "held", text(&begun, "leaseId")), json!({"status": "Processed"}));
+    });
 }

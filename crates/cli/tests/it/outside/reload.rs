@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::rig::{Home, Server, home};
+use super::rig::{Home, Server, Store, home};
 use super::talk::{base64, moment, text};
 
 fn write(home: &Home, settings: &str) -> String {
@@ -17,10 +17,11 @@ fn write(home: &Home, settings: &str) -> String {
 /// Replays R-T18.
 #[test]
 fn a_reload_changes_visibilities_and_loses_nothing_in_flight() {
-    for store in ["memory:", "embedded:data"] {
+    for store in [Store::Memory, Store::Embedded, Store::Postgres] {
         let home = home();
+        let store = home.url(store);
         let file = write(&home, "[mailbox]\nvisibility_min = \"250ms\"\nvisibility_default = \"2m\"\n");
-        let server = Server::start_with(home.clone(), &["--store", store, "--config", &file], &[]);
+        let server = Server::start_with(home.clone(), &["--store", &store, "--config", &file], &[]);
         server.sent("t", "1");
         let held = server.recv_as(&json!({"topic": "t"})).remove(0);
         assert!(moment(text(&held, "visible_until")) - moment(text(&held, "ts")) >= 120_000, "{held}");

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use serde_json::json;
 
 use super::http::{Connection, Request};
-use super::rig::{Server, Store, on_every_store};
+use super::rig::{Server, Store, on_durable_stores, on_every_store};
 use super::talk::{NOTHING, base64, text, texts};
 
 /// Senders at once.
@@ -36,58 +36,66 @@ fn send_until_the_end(address: &str, sender: usize, answered: impl Fn(String)) {
 /// Holds: MBX-G-1, MBX-I-1, RULE-13.
 #[test]
 fn what_was_answered_survives_a_crash() {
-    let server = Server::start(Store::Embedded, &[]);
-    let (address, answered) = (server.address.clone(), Mutex::new(BTreeSet::new()));
-    let (sender, answers) = channel();
-    let home = std::thread::scope(|scope| {
-        for number in 0..SENDERS {
-            let (address, answered, sender) = (&address, &answered, sender.clone());
-            scope.spawn(move || {
-                send_until_the_end(address, number, |idem_key| {
-                    answered.lock().unwrap().insert(idem_key);
-                    // Nobody counts after the crash.
-                    let _ = sender.send(());
+    on_durable_stores(|store| {
+        let server = Server::start(store, &[]);
+        let (address, answered) = (server.address.clone(), Mutex::new(BTreeSet::new()));
+        let (sender, answers) = channel();
+        let home = std::thread::scope(|scope| {
+            for number in 0..SENDERS {
+                let (address, answered, sender) = (&address, &answered, sender.clone());
+                scope.spawn(move || {
+                    send_until_the_end(address, number, |idem_key| {
+                        answered.lock().unwrap().insert(idem_key);
+                        // Nobody counts after the crash.
+                        let _ = sender.send(());
+                    });
                 });
-            });
+            }
+            for _ in 0..ANSWERS {
+                answers.recv().unwrap();
+            }
+            server.kill()
+        });
+        let server = Server::start_in(home, store, &[]);
+        let mut found = BTreeSet::new();
+        loop {
+            let messages = server.recv("t");
+            if messages.is_empty() {
+                break;
+            }
+            found.extend(messages.iter().map(|message| text(message, "idem_key").to_owned()));
         }
-        for _ in 0..ANSWERS {
-            answers.recv().unwrap();
-        }
-        server.kill()
+        let answered = answered.into_inner().unwrap();
+        let lost: Vec<_> = answered.difference(&found).collect();
+        assert!(lost.is_empty(), "answered and lost: {lost:?}");
+        assert!(found.len() <= answered.len() + SENDERS, "each sender had one under way at most");
     });
-    let server = Server::start_in(home, Store::Embedded, &[]);
-    let mut found = BTreeSet::new();
-    loop {
-        let messages = server.recv("t");
-        if messages.is_empty() {
-            break;
-        }
-        found.extend(messages.iter().map(|message| text(message, "idem_key").to_owned()));
-    }
-    let answered = answered.into_inner().unwrap();
-    let lost: Vec<_> = answered.difference(&found).collect();
-    assert!(lost.is_empty(), "answered and lost: {lost:?}");
-    assert!(found.len() <= answered.len() + SENDERS, "each sender had one under way at most");
 }
 
 /// Replays R-T14.
 /// Holds: MBX-G-1, MBX-I-3.
 #[test]
 fn what_was_held_in_a_crash_comes_again_and_what_was_acknowledged_does_not() {
-    let server = Server::start(Store::Embedded, &["mailbox.shards=1"]);
-    let ids: Vec<_> = ["1", "2", "3"].into_iter().map(|idem_key| server.sent("t", idem_key)).collect();
-    let wish = json!({"topic": "t", "visibility_ms": 1_000, "max_messages": 2, "wait_ms": 60_000});
-    let held = server.recv_as(&wish);
-    server.ack(text(&held[0], "receipt")).ok();
-    let home = server.kill();
-    let server = Server::start_in(home, Store::Embedded, &["mailbox.shards=1"]);
-    assert_eq!(server.ack(text(&held[0], "receipt")).ok(), json!({"ok": true}), "the same answer as before");
-    assert_eq!(server.send("t", "1", "1").ok()["duplicate"], true, "keys are held through a crash");
-    let mut received = vec![server.recv_one("t"), server.recv_one("t")];
-    received.sort_by_key(|message| text(message, "idem_key").to_owned());
-    assert_eq!(texts(&received, "msg_id"), [&ids[1], &ids[2]]);
-    assert_eq!((&received[0]["attempt"], &received[1]["attempt"]), (&json!(2), &json!(1)));
-    assert_eq!(server.recv("t"), NOTHING);
+    on_durable_stores(|store| {
+        let server = Server::start(store, &["mailbox.shards=1"]);
+        let ids: Vec<_> = ["1", "2", "3"].into_iter().map(|idem_key| server.sent("t", idem_key)).collect();
+        let wish = json!({"topic": "t", "visibility_ms": 1_000, "max_messages": 2, "wait_ms": 60_000});
+        let held = server.recv_as(&wish);
+        server.ack(text(&held[0], "receipt")).ok();
+        let home = server.kill();
+        let server = Server::start_in(home, store, &["mailbox.shards=1"]);
+        assert_eq!(
+            server.ack(text(&held[0], "receipt")).ok(),
+            json!({"ok": true}),
+            "the same answer as before"
+        );
+        assert_eq!(server.send("t", "1", "1").ok()["duplicate"], true, "keys are held through a crash");
+        let mut received = vec![server.recv_one("t"), server.recv_one("t")];
+        received.sort_by_key(|message| text(message, "idem_key").to_owned());
+        assert_eq!(texts(&received, "msg_id"), [&ids[1], &ids[2]]);
+        assert_eq!((&received[0]["attempt"], &received[1]["attempt"]), (&json!(2), &json!(1)));
+        assert_eq!(server.recv("t"), NOTHING);
+    });
 }
 
 /// Replays R-T15.
@@ -109,6 +117,7 @@ fn a_shard_gives_out_in_the_order_of_sending() {
     });
 }
 
+/// Not on PostgreSQL: there nothing is inherited, for other servers never stopped.
 /// Replays R-T15.
 /// Holds: MBX-G-9, MBX-I-14, RULE-11.
 #[test]

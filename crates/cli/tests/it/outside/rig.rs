@@ -1,10 +1,12 @@
 //! A server of its own for each test: the real binary on a free port, with throwaway data, gone with the test.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use oncebox_testkit::servers::{Database, Postgres};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,13 +22,39 @@ const LOOKS_MAX: usize = 3_000;
 pub(crate) enum Store {
     Memory,
     Embedded,
+    Postgres,
 }
 
-/// A directory that is gone with the test.
-pub(crate) type Home = Arc<TempDir>;
+/// What is gone with the test: a directory, and a database once one is asked for.
+pub(crate) struct Place {
+    directory: TempDir,
+    database: OnceLock<Database<'static>>,
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The URL of a store that is empty at first.
+    pub(crate) fn url(&self, store: Store) -> String {
+        match store {
+            Store::Memory => "memory:".to_owned(),
+            Store::Embedded => format!("embedded:{}", self.path().join("data").display()),
+            Store::Postgres => format!("{}?ensure=yes", self.database.get_or_init(database).url()),
+        }
+    }
+}
+
+fn database() -> Database<'static> {
+    Postgres::shared().and_then(Postgres::lend_database).expect("a private PostgreSQL")
+}
+
+pub(crate) type Home = Arc<Place>;
 
 pub(crate) fn home() -> Home {
-    Arc::new(TempDir::new().expect("a directory"))
+    let directory = TempDir::new().expect("a directory");
+    Arc::new(Place { directory, database: OnceLock::new() })
 }
 
 /// A server that runs.
@@ -41,9 +69,23 @@ pub(crate) struct Server {
 
 /// Runs a test on each kind of store; `set` is any settings, as in `mailbox.shards=1`.
 pub(crate) fn on_every_store(set: &[&str], test: impl Fn(Server)) {
-    for store in [Store::Memory, Store::Embedded] {
+    on_each(&[Store::Memory, Store::Embedded, Store::Postgres], |store| test(Server::start(store, set)));
+}
+
+/// Runs a test on the stores that need no other server: for what is decided before a store is asked.
+pub(crate) fn on_own_stores(set: &[&str], test: impl Fn(Server)) {
+    on_each(&[Store::Memory, Store::Embedded], |store| test(Server::start(store, set)));
+}
+
+/// Runs a test on each kind of store that outlives the server.
+pub(crate) fn on_durable_stores(test: impl Fn(Store)) {
+    on_each(&[Store::Embedded, Store::Postgres], test);
+}
+
+fn on_each(stores: &[Store], test: impl Fn(Store)) {
+    for store in stores {
         println!("on {store:?}");
-        test(Server::start(store, set));
+        test(*store);
     }
 }
 
@@ -54,10 +96,7 @@ impl Server {
 
     /// On what is there from before.
     pub(crate) fn start_in(home: Home, store: Store, set: &[&str]) -> Self {
-        let url = match store {
-            Store::Memory => "memory:".to_owned(),
-            Store::Embedded => format!("embedded:{}", home.path().join("data").display()),
-        };
+        let url = home.url(store);
         Self::start_with(home, &["--store", &url], set)
     }
 

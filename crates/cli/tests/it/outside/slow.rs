@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::http::{Connection, Request};
-use super::rig::{Server, Store, on_every_store};
+use super::rig::{Server, Store, on_own_stores};
 use super::talk::text;
 
 const HURRIED: [&str; 3] =
@@ -18,7 +18,7 @@ const LARGE: (usize, usize) = (24, 600 * 1024);
 /// Holds: MBX-G-4.
 #[test]
 fn half_a_head_is_not_waited_for() {
-    on_every_store(&HURRIED, |server| {
+    on_own_stores(&HURRIED, |server| {
         for head in
             ["P", "POST /v1/send HTTP/1.1\r\nhost: loc", "POST /v1/send HTTP/1.1\r\nhost: localhost\r\n"]
         {
@@ -43,7 +43,7 @@ fn half_a_head_is_not_waited_for() {
 /// Holds: MBX-G-4.
 #[test]
 fn half_a_body_is_not_waited_for() {
-    on_every_store(&HURRIED, |server| {
+    on_own_stores(&HURRIED, |server| {
         let request = Request::new("POST", "/v1/send").header("content-type", "application/json");
         for sent in [&b""[..], br#"{"topic":"t","#] {
             let mut connection = server.connect();
@@ -82,7 +82,7 @@ fn a_client_that_does_not_read_its_answer_is_cut() {
 /// Those beyond the limit wait, and are served when somebody leaves.
 #[test]
 fn connections_beyond_the_limit_wait_for_their_turn() {
-    on_every_store(&["http.connections_max=2"], |server| {
+    on_own_stores(&["http.connections_max=2"], |server| {
         let (mut one, mut two) = (server.connect(), server.connect());
         one.call(&Request::get("/healthz")).ok();
         two.call(&Request::get("/healthz")).ok();
@@ -100,7 +100,7 @@ fn connections_beyond_the_limit_wait_for_their_turn() {
 /// A client keeps its connection and asks again, also before the answer came.
 #[test]
 fn a_connection_is_kept_for_what_is_asked_next() {
-    on_every_store(&[], |server| {
+    on_own_stores(&[], |server| {
         let mut connection = server.connect();
         for _ in 0..3 {
             connection.call(&Request::get("/healthz")).ok();

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 
 use super::http::{Connection, Request};
-use super::rig::{Server, Store, home, on_every_store};
+use super::rig::{Server, Store, home, on_durable_stores, on_every_store, on_own_stores};
 use super::talk::{base64, text, texts};
 
 /// Whoever is slow in these tests must not be cut.
@@ -75,22 +75,24 @@ fn requests_under_way_are_answered_and_sends_refused() {
 
 #[test]
 fn everything_is_there_after_a_stop() {
-    let server = Server::start(Store::Embedded, &PATIENT);
-    let ids: Vec<_> = ["1", "2", "3"].into_iter().map(|idem_key| server.sent("t", idem_key)).collect();
-    let held = server.recv_one("t");
-    server.post("/v1/inbox/mark-processed", &json!({"key": "k"})).ok();
-    let counts = server.counts("t");
-    let server = Server::start_in(server.stop(), Store::Embedded, &PATIENT);
-    assert_eq!(server.counts("t"), counts);
-    assert_eq!(server.ack(text(&held, "receipt")).ok(), json!({"ok": true}), "receipts outlive a stop");
-    assert_eq!(texts(&server.recv("t"), "msg_id"), ids[1..]);
-    assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Processed");
+    on_durable_stores(|store| {
+        let server = Server::start(store, &PATIENT);
+        let ids: Vec<_> = ["1", "2", "3"].into_iter().map(|idem_key| server.sent("t", idem_key)).collect();
+        let held = server.recv_one("t");
+        server.post("/v1/inbox/mark-processed", &json!({"key": "k"})).ok();
+        let counts = server.counts("t");
+        let server = Server::start_in(server.stop(), store, &PATIENT);
+        assert_eq!(server.counts("t"), counts);
+        assert_eq!(server.ack(text(&held, "receipt")).ok(), json!({"ok": true}), "receipts outlive a stop");
+        assert_eq!(texts(&server.recv("t"), "msg_id"), ids[1..]);
+        assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Processed");
+    });
 }
 
 /// Somebody who does not end is not waited for longer than is set.
 #[test]
 fn who_does_not_finish_is_cut() {
-    on_every_store(&["shutdown.drain=1s", "http.body_timeout=60s"], |server| {
+    on_own_stores(&["shutdown.drain=1s", "http.body_timeout=60s"], |server| {
         let mut stuck = begin(&server, &json("/v1/send"), 1_000);
         server.terminate();
         let (status, _) = server.ended();
