@@ -27,6 +27,8 @@ mod pace;
 #[cfg(test)]
 mod queue;
 #[cfg(test)]
+mod replays;
+#[cfg(test)]
 mod stopping;
 #[cfg(test)]
 mod telemetry;
