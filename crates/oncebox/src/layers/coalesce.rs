@@ -17,6 +17,7 @@
 //! - A failed group has failed for each of its callers, for its outcome is unknown for each. Only where nothing can have
 //!   happened ([`Kind::Invalid`], [`Kind::Unsupported`]) it is halved and tried again, until what is wrong fails alone.
 //! - What somebody else holds up ([`Error::is_held_up`]) leaves its group, and holds up nobody but those who want the same.
+//!   Up to [`ASIDE_MAX`] calls stand aside, and two of them at a time are made; one more is answered that it is held up.
 //! - A caller may go away at any time. If it still waits, its call does not happen; if it is in a group, the group goes on.
 //!
 //! # Why groups are tasks
@@ -24,6 +25,7 @@
 //! on, it would still stand still while that caller is not polled. So a group is a task of the runtime, which goes on
 //! with the next group while there is one. A call by itself needs none of this: with its caller, all who wait for it are gone.
 
+mod aside;
 mod gate;
 mod kinds;
 mod queue;
@@ -43,8 +45,11 @@ use oncebox_core::{
     limits::{CALL_ITEMS_MAX, CLAIM_MESSAGES_MAX},
 };
 
-use gate::{Aside, Gate};
+use aside::Aside;
+use gate::Gate;
 use kinds::{Items, Working};
+
+pub use aside::ASIDE_MAX;
 
 /// Most bytes of payloads, attributes and error texts in a group of several calls.
 pub const GROUP_BYTES_MAX: u64 = 8 * 1024 * 1024;

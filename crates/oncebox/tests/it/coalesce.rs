@@ -1,5 +1,6 @@
 //! The coalescing layer: it keeps the contract of the port, and merges what may be merged.
 
+mod aside;
 mod cancelling;
 mod dealing;
 mod failing;

@@ -5,16 +5,15 @@ use std::iter;
 use std::mem;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use oncebox_core::{Error, Store};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task;
 
 use super::Options;
+use super::aside::{Aside, Waiting};
 use super::kinds::{Kind, Mark};
 use super::queue::{Found, Group, Id, Name, Queue};
 
@@ -46,7 +45,7 @@ impl<K: Kind> Gate<K> {
                 match K::make(&*self.inner, items).await {
                     Err(error) if error.is_held_up() => {
                         place.step_aside();
-                        self.aside.make::<K>(items).await
+                        self.make_aside(items).await
                     }
                     answer => answer,
                 }
@@ -64,6 +63,19 @@ impl<K: Kind> Gate<K> {
     pub(super) fn close(&self) {
         let told = self.lock().close();
         wake(told);
+    }
+
+    /// Makes a call that somebody else holds up.
+    pub(super) async fn make_aside<'a>(&'a self, items: K::Borrowed<'a>) -> Result<K::Answer, Error> {
+        self.aside.make::<K>(items).await
+    }
+
+    /// Answers a call that is under way apart from its group.
+    pub(super) fn answer(self: &Arc<Self>, id: Id, answer: Result<K::Answer, Error>) {
+        let mut queue = self.lock();
+        let told = queue.answer(id, answer);
+        self.go_on(queue);
+        wake(told.into_iter().collect());
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<K::Owned, K::Answer>> {
@@ -212,12 +224,7 @@ impl<K: Kind> Runner<K> {
     /// Leaves the next call of the group to a task of its own: it waits for something that is none of the others'.
     fn step_aside(&mut self, call: K::Owned) {
         let Some(id) = self.unanswered.next() else { return };
-        let waiting = Waiting { gate: self.gate.clone(), id: Some(id) };
-        tokio::spawn(async move {
-            let end = K::end(&call);
-            let answer = waiting.gate.aside.make::<K>(K::between(&call, (0, 0), end)).await;
-            waiting.answer(answer);
-        });
+        tokio::spawn(Waiting::new(self.gate.clone(), id).make(call));
     }
 
     /// Answers the next calls of the group.
@@ -245,79 +252,6 @@ impl<K: Kind> Drop for Runner<K> {
         told.extend(queue.wakers());
         drop(queue);
         wake(told);
-    }
-}
-
-/// A call that stepped aside. However it ends, its caller hears of it.
-struct Waiting<K: Kind> {
-    gate: Arc<Gate<K>>,
-    id: Option<Id>,
-}
-
-impl<K: Kind> Waiting<K> {
-    fn answer(mut self, answer: Result<K::Answer, Error>) {
-        self.tell(answer);
-    }
-
-    fn tell(&mut self, answer: Result<K::Answer, Error>) {
-        let Some(id) = self.id.take() else { return };
-        let mut queue = self.gate.lock();
-        let told = queue.answer(id, answer);
-        self.gate.go_on(queue);
-        wake(told.into_iter().collect());
-    }
-}
-
-impl<K: Kind> Drop for Waiting<K> {
-    fn drop(&mut self) {
-        self.tell(Err(Error::new(oncebox_core::Kind::Unavailable, "the call was given up: repeat it")));
-    }
-}
-
-/// Where calls wait that somebody else holds up.
-pub(super) struct Aside {
-    patient: Arc<dyn Store>,
-    places: Semaphore,
-    waiting: AtomicUsize,
-}
-
-/// Calls that are held up and made at once, and that wait for that, at most.
-const ASIDE_AT_ONCE: usize = 2;
-const ASIDE_MAX: usize = 1_000;
-
-impl Aside {
-    pub(super) fn new(patient: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { patient, places: Semaphore::new(ASIDE_AT_ONCE), waiting: AtomicUsize::new(0) })
-    }
-
-    /// Makes a call however long it takes.
-    async fn make<'a, K: Kind>(&'a self, items: K::Borrowed<'a>) -> Result<K::Answer, Error> {
-        let counted = Counted::new(&self.waiting);
-        if counted.before >= ASIDE_MAX {
-            return Err(Error::held_up(
-                "transactions of somebody else hold too many calls up: repeat it later",
-            ));
-        }
-        let _place = self.places.acquire().await;
-        K::make(&*self.patient, items).await
-    }
-}
-
-/// One that waits, for as long as it does.
-struct Counted<'a> {
-    waiting: &'a AtomicUsize,
-    before: usize,
-}
-
-impl<'a> Counted<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
-        Self { waiting, before: waiting.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

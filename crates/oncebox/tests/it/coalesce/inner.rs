@@ -32,6 +32,8 @@ pub(crate) enum Mode {
     Told,
     /// At once, but for those with this item: they are invalid.
     AtOnce { refused: Option<u64> },
+    /// As they are told to be, but those with items from this one on are held up.
+    HeldUp { from: u64 },
     /// After a while; what is under way twice is noted.
     Checking,
 }
@@ -149,7 +151,8 @@ impl Inner {
         };
         self.changed.notify_waiters();
         match mode {
-            Mode::Told => self.as_told(index, outcomes).await,
+            Mode::HeldUp { from } if items.iter().any(|item| *item >= from) => Err(held_up()),
+            Mode::Told | Mode::HeldUp { .. } => self.as_told(index, outcomes).await,
             Mode::AtOnce { refused: Some(item) } if items.contains(&item) => Err(invalid()),
             Mode::AtOnce { .. } => Ok(outcomes),
             Mode::Checking => {
@@ -206,6 +209,10 @@ impl Drop for UnderWay<'_> {
             noted.under_way.remove(&(self.kind, *item));
         }
     }
+}
+
+pub(crate) fn held_up() -> Error {
+    Error::held_up("somebody has locked it")
 }
 
 fn invalid() -> Error {

@@ -16,6 +16,8 @@ use super::items::{begin, extension, message, settlement, sighting};
 /// A coalescing layer around a store that is told what to do.
 pub(crate) struct World {
     pub(crate) inner: Arc<Inner>,
+    /// The store for calls that are held up; the same one, unless a test wants two.
+    pub(crate) patient: Arc<Inner>,
     pub(crate) store: Arc<Coalesced>,
 }
 
@@ -29,8 +31,17 @@ impl World {
 
     pub(crate) fn with(options: Options) -> Self {
         let inner = Arc::new(Inner::default());
-        let store = Arc::new(Coalesced::with(inner.clone(), inner.clone(), options));
-        Self { inner, store }
+        Self::around(inner.clone(), inner, options)
+    }
+
+    /// A world in which what is held up goes to another store.
+    pub(crate) fn apart() -> Self {
+        Self::around(Arc::default(), Arc::default(), Options::DEFAULT)
+    }
+
+    fn around(inner: Arc<Inner>, patient: Arc<Inner>, options: Options) -> Self {
+        let store = Arc::new(Coalesced::with(inner.clone(), patient.clone(), options));
+        Self { inner, patient, store }
     }
 
     /// A world in which both places of every kind are taken, by calls 0 to 9 of the store; those of accept are 0 and 1.
