@@ -78,6 +78,7 @@ mod open;
 mod operator;
 mod queue;
 mod shared;
+mod stirring;
 mod transaction;
 mod upkeep;
 mod worker;

@@ -14,6 +14,7 @@ use crate::ledger::Ledger;
 use crate::mailbox::{Mailbox, MailboxSettings};
 use crate::operator::Operator;
 use crate::queue::WorkQueue;
+use crate::stirring::{self, Stirred};
 use crate::transaction::Transactions;
 use crate::upkeep::{Upkeep, Warnings};
 
@@ -23,6 +24,8 @@ pub struct Oncebox(Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
+    /// What this process does to it, if others have it too.
+    pub(crate) stirred: Option<Stirred>,
     /// The same store, if it takes part in transactions.
     pub(crate) transactions: Option<Arc<dyn Transactions>>,
     /// Names the store in logs (IBX-113).
@@ -49,7 +52,7 @@ impl Oncebox {
     ///
     /// - `postgres://USER@HOST/DATABASE` keeps everything in a PostgreSQL database that any number of processes share; with
     ///   the feature `postgres`. `?ensure=yes` makes its tables; `schema`, `connections` and `pooler` are explained
-    ///   in the guide. With a pool of your own, see [`Builder::on_transactional`].
+    ///   in the guide. A pool of your own is taken by `Builder::on_postgres`.
     pub async fn open(url: &str) -> Result<Self, Error> {
         Self::builder().open(url).await
     }
@@ -68,8 +71,19 @@ impl Oncebox {
         settings: Settings,
     ) -> Self {
         let (handled, unhandled, pulses) = (Handled::default(), Warnings::default(), Pulses::default());
-        let rng = Mutex::new(rng);
-        Self(Arc::new(Shared { store, transactions, name, clock, settings, handled, unhandled, pulses, rng }))
+        let (rng, (store, stirred)) = (Mutex::new(rng), stirring::around(store));
+        Self(Arc::new(Shared {
+            store,
+            stirred,
+            transactions,
+            name,
+            clock,
+            settings,
+            handled,
+            unhandled,
+            pulses,
+            rng,
+        }))
     }
 
     /// Receiving: all that code which takes messages in needs.

@@ -11,13 +11,17 @@ use tracing::{debug, info, warn};
 
 use crate::health::Pulse;
 use crate::shared::Shared;
+use crate::stirring::Stirred;
 use crate::telemetry;
 
 /// Events and messages that one call deals with, at most.
 const ITEMS_MAX: u32 = 1_000;
 /// Any call may bring up an earlier moment than the store last named, so it is asked at least so often.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often a topic without a handler is warned about.
+/// A store that others share is asked less and less often while this process does nothing to it, down to this: the others see
+/// to what they do, and claims to what becomes due.
+const IDLE_INTERVAL: Duration = Duration::from_secs(20);
+/// How often a topic without a handler is looked for, and warned about.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long to wait for what is due by our clock and not yet by the store's.
 const CLOCKS_APART: Duration = Duration::from_millis(100);
@@ -96,29 +100,31 @@ impl Upkeep {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         let pulse = self.shared.pulses.start("upkeep");
+        let mut pace = Pace::new(self.shared.stirred.clone());
         loop {
             let pause = tokio::select! {
                 biased;
                 () = &mut shutdown => return,
-                pause = self.round(&pulse) => pause,
+                pause = self.round(&pulse, &mut pace) => pause,
             };
             let Some(pause) = pause else { return };
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
-                () = tokio::time::sleep(pause) => {}
+                () = pace.wait(pause) => {}
             }
         }
     }
 
     /// One pass, and how long to wait before the next; none if the store is closed.
-    async fn round(&self, pulse: &Pulse) -> Option<Duration> {
+    async fn round(&self, pulse: &Pulse, pace: &mut Pace) -> Option<Duration> {
         pulse.turned();
         // Processes that started together drift apart.
-        let usual = INTERVAL.mul_f64(0.75 + self.shared.fraction() / 4.0);
+        let usual = pace.interval.mul_f64(0.75 + self.shared.fraction() / 4.0);
         match self.run_once().await {
             Ok(upkept) => {
                 pulse.passed("upkeep");
+                pace.passed(&upkept);
                 self.warn_of_unhandled().await;
                 let due = upkept.next_due.map(|due| due.since(self.shared.clock.now()));
                 Some(match due {
@@ -153,6 +159,47 @@ impl Upkeep {
     }
 }
 
+/// How often upkeep passes.
+struct Pace {
+    stirred: Option<Stirred>,
+    /// The longest pause at present.
+    interval: Duration,
+}
+
+impl Pace {
+    fn new(stirred: Option<Stirred>) -> Self {
+        Self { stirred, interval: INTERVAL }
+    }
+
+    /// Pauses grow while there is nothing to do.
+    fn passed(&mut self, upkept: &Upkept) {
+        let idle = upkept.lapsed + upkept.expired + upkept.forgotten == 0 && upkept.died.is_empty();
+        let grows = idle && self.stirred.is_some();
+        self.interval = if grows { (self.interval * 2).min(IDLE_INTERVAL) } else { INTERVAL };
+    }
+
+    /// Waits for so long, but no longer than usual once this process has done something to the store.
+    async fn wait(&mut self, pause: Duration) {
+        let (soon, end) = (Instant::now() + pause.min(INTERVAL), Instant::now() + pause);
+        let heard = async {
+            let heard = match &mut self.stirred {
+                Some(stirred) => stirred.changed().await.is_ok(),
+                None => false,
+            };
+            if !heard {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(end) => {}
+            () = heard => {
+                self.interval = INTERVAL;
+                tokio::time::sleep_until(soon).await;
+            }
+        }
+    }
+}
+
 /// What this process has warned about and when: no more topics than one listing has, each for a minute.
 #[derive(Default)]
 pub(crate) struct Warnings(Mutex<Given>);
@@ -175,7 +222,7 @@ impl Warnings {
         let mut given = self.lock();
         let due = given.next.is_some_and(|next| next <= now);
         if due || given.next.is_none() {
-            given.next = Some(now + INTERVAL);
+            given.next = Some(now + if due { WARN_INTERVAL } else { INTERVAL });
         }
         due
     }

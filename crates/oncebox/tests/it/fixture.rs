@@ -133,7 +133,13 @@ pub(crate) struct Paused {
 }
 
 /// Store time that runs with the runtime's clock.
-struct RuntimeClock(Instant);
+pub(crate) struct RuntimeClock(Instant);
+
+impl RuntimeClock {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+}
 
 impl Clock for RuntimeClock {
     fn now(&self) -> Timestamp {
@@ -144,7 +150,7 @@ impl Clock for RuntimeClock {
 impl Paused {
     /// To be made inside a runtime whose time is paused.
     pub(crate) fn new() -> Self {
-        let clock = Arc::new(RuntimeClock(Instant::now()));
+        let clock = Arc::new(RuntimeClock::new());
         let store: Arc<dyn Store> = Arc::new(memory(clock.clone()));
         let faults = FaultPlan::default();
         let failing = Arc::new(FaultyStore::new(store.clone(), faults.clone()));

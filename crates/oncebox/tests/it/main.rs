@@ -11,6 +11,8 @@ mod hardship;
 #[cfg(test)]
 mod health;
 #[cfg(test)]
+mod idle;
+#[cfg(test)]
 mod inbox;
 #[cfg(test)]
 mod leases;
