@@ -1,7 +1,7 @@
 //! Opening by URL.
 
 use oncebox::postgres::Tx;
-use oncebox::{Kind, Message, Oncebox, Outcome, Worker};
+use oncebox::{BoxError, Kind, Message, Oncebox, Outcome, Worker};
 use oncebox_testkit::servers::Postgres;
 
 use super::fixture::Directory;
@@ -57,6 +57,20 @@ async fn a_bad_url_or_setting_is_refused_with_what_to_do() {
     assert_eq!(refused.kind(), Kind::Invalid);
 }
 
+/// What every connection has that is made from a URL.
+async fn settings_hold(mut tx: Tx) -> Result<(), BoxError> {
+    for (name, value) in
+        [("plan_cache_mode", "force_generic_plan"), ("jit", "off"), ("statement_timeout", "30s")]
+    {
+        let query = sqlx::query_scalar::<_, String>("select current_setting($1)").bind(name);
+        let set = query.fetch_one(&mut **tx).await?;
+        if set != value {
+            return Err(format!("{name} is {set}").into());
+        }
+    }
+    Ok(())
+}
+
 /// By its URL alone: no pool, no options.
 /// Holds: CMD-08, IBX-114.
 #[tokio::test(flavor = "multi_thread")]
@@ -68,8 +82,8 @@ async fn an_inbox_on_postgres_is_opened_by_its_url() {
     assert_eq!(first.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Accepted);
     let second = Oncebox::open(&format!("{}?schema=my+inbox&connections=2", database.url())).await.unwrap();
     assert_eq!(second.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Duplicate);
-    let handled = Worker::new(&second).on("t", async |_: Tx| ()).run_until_idle().await.unwrap().handled;
-    assert_eq!(handled, 1);
+    let handled = Worker::new(&second).on("t", settings_hold).run_until_idle().await.unwrap().handled;
+    assert_eq!(handled, 1, "what a handler asks for is as the guide says");
     for oncebox in [first, second] {
         oncebox.close().await.unwrap();
     }
