@@ -21,8 +21,10 @@ const IDLE_TRUSTED: Duration = Duration::from_secs(1);
 /// answer any more, and it must not have a connection for ever. `ensure` has no such bound.
 const STATEMENT_TIMEOUT: (&str, &str) = ("statement_timeout", "30s");
 /// Our statements are long, and what is in the arrays that are bound to them does not change how they are best run: a plan of
-/// its own for every call would cost several times what the call does. Nor is there anything to compile.
-const PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("jit", "off")];
+/// its own for every call would cost several times what the call does. Nor is there anything to compile. A plan that was made while
+/// the tables were empty stays, so it must go by index already.
+const PLANS: [(&str, &str); 3] =
+    [("plan_cache_mode", "force_generic_plan"), ("jit", "off"), ("enable_seqscan", "off")];
 const CONNECTIONS_MAX: u32 = 1_000;
 
 const OWN: [&str; 4] = ["schema", "connections", "ensure", "pooler"];

@@ -8,8 +8,8 @@ use oncebox_core::{
 };
 use oncebox_store_postgres::{Options, PostgresStore, Schema};
 use oncebox_testkit::servers::Postgres;
-use sqlx::Executor;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{Executor, PgPool};
 
 /// 100,000 messages that are ready, in ten topics, and as many that are finished.
 const FILL: &str = "
@@ -19,7 +19,6 @@ select gen_random_uuid(), n, 1, 1, case when n % 2 = 0 then 1 end, 0, 1000000000
   0, case when n % 2 = 0 then 2 end, case when n % 2 = 0 then 1000000000000 + n end, true, false, n % 2 = 1, gen_random_uuid(), 'fill', n::text,
   case when n % 2 = 1 then 'topic' || n / 2 % 10 end, case when n % 2 = 1 then 'x'::bytea end, sha256('x')
 from generate_series(1, 200000) n;
-analyze oncebox.message;
 select setval('oncebox.ticket', 100);
 ";
 
@@ -37,6 +36,8 @@ fn claim(topics: Topics) -> Claim {
 struct Explained {
     server: Postgres,
     read: usize,
+    /// Plans are checked.
+    strict: bool,
 }
 
 impl Explained {
@@ -51,6 +52,9 @@ impl Explained {
     /// Checks that what just ran read messages by these indexes, and never from one end to the other.
     fn check(&mut self, what: &str, indexes: &[&str]) {
         let plans = self.since();
+        if !self.strict {
+            return;
+        }
         assert!(plans.contains("Query Text"), "{what}: nothing was explained");
         for line in plans.lines() {
             assert!(!line.contains("Seq Scan on message"), "{what} reads all messages:\n{plans}");
@@ -63,10 +67,8 @@ impl Explained {
     }
 }
 
-/// Whatever is asked, nobody reads all messages for it.
-/// Holds: RULE-20.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_statement_reads_all_messages() {
+/// A server that explains everything, with empty tables.
+async fn explaining() -> (Postgres, PgPool) {
     let settings = [
         ("session_preload_libraries", "auto_explain"),
         ("auto_explain.log_min_duration", "0"),
@@ -75,47 +77,82 @@ async fn no_statement_reads_all_messages() {
     let server = Postgres::with(&settings).expect("a private PostgreSQL starts");
     let pool = PgPoolOptions::new().max_connections(2).connect(&server.url()).await.unwrap();
     Schema::default().ensure(&pool).await.unwrap();
+    (server, pool)
+}
+
+/// A plan that was made when there was nothing serves as well when there is much: nobody analyses the tables in between.
+/// Holds: RULE-20.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_from_before_there_was_anything_go_by_index() {
+    let (server, pool) = explaining().await;
+    pool.execute("alter table oncebox.message set (autovacuum_enabled = off)").await.unwrap();
+    pool.execute("alter table oncebox.lease set (autovacuum_enabled = off)").await.unwrap();
+    pool.execute("vacuum analyze").await.unwrap();
+    let mut options = Options::default();
+    options.connections = 1;
+    let store = PostgresStore::open(&server.url(), options).await.unwrap();
+    let mut explained = Explained { server, read: 0, strict: true };
+    let few = ["first", "second"].map(message);
+    let many: Vec<_> = (0..30).map(|id| message(&format!("many{id}"))).collect();
+    store.accept(&few).await.unwrap();
+    store.accept(&many).await.unwrap();
+    explained.strict = false;
+    ask_everything(&store, &mut explained, 0).await;
     pool.execute(sqlx::raw_sql(FILL)).await.unwrap();
+    let _ = explained.since();
+    explained.strict = true;
+    ask_everything(&store, &mut explained, 1).await;
+}
+
+/// Whatever is asked, nobody reads all messages for it.
+/// Holds: RULE-20.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_reads_all_messages() {
+    let (server, pool) = explaining().await;
+    pool.execute(sqlx::raw_sql(FILL)).await.unwrap();
+    pool.execute("analyze oncebox.message").await.unwrap();
     let store = PostgresStore::open(&server.url(), Options::default()).await.unwrap();
-    let mut explained = Explained { server, read: 0 };
+    let mut explained = Explained { server, read: 0, strict: true };
     let _ = explained.since();
 
     // Often enough that plans for any arguments are made, too.
     for round in 0..8 {
-        let topics = Topics::only([Topic::new("topic3").unwrap(), Topic::new("topic4").unwrap()]).unwrap();
-        let id = |name: &str| format!("{name}{round}");
-        store.accept(&[message(&id("a")), message(&id("b"))]).await.unwrap();
-        explained.check("accept", &[]);
-        store.accept(&[message(&id("a"))]).await.unwrap();
-        explained.check("a duplicate", &["message_key", "message_pkey"]);
-
-        let taken = store.claim(&claim(topics)).await.unwrap();
-        assert_eq!(taken.len(), 10);
-        explained.check("claim", &["message_lane"]);
-        let worked = store.work(&[taken[0].ack()], &[claim(Topics::ALL)]).await.unwrap();
-        assert_eq!((worked.settled[0], worked.deliveries[0].len()), (Settled::Done, 10));
-        explained.check("ack and claim", &["message_pkey", "message_lane"]);
-        store
-            .settle(&[taken[1].abandon(Span::delay(Duration::from_millis(1)).unwrap(), None)])
-            .await
-            .unwrap();
-        explained.check("abandon", &["message_pkey"]);
-        store.extend(&[taken[2].extend(Span::lease(Duration::from_secs(60)).unwrap())]).await.unwrap();
-        explained.since();
-
-        store.upkeep(Budget::new(100)).await.unwrap();
-        explained.check("upkeep", &["message_shelf"]);
-        let query = Query { size: PageSize::new(10).unwrap(), ..Query::all(Namespace::Inbox) };
-        assert_eq!(store.page(&query).await.unwrap().messages.len(), 10);
-        explained.check("page", &["message_number"]);
-        store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.unwrap();
-        explained.check("ready topics", &["message_lane"]);
-        store.counts(&Scope::all(Namespace::Inbox)).await.unwrap();
-        explained.check("counts", &["message_number", "message_lane"]);
-        store.get(&[taken[3].uid.into(), Key::inbox("shop", id("a")).unwrap().into()]).await.unwrap();
-        explained.check("get", &["message_key", "message_pkey"]);
-        let cancel = Order { target: taken[4].uid.into(), action: Action::Cancel };
-        store.operate(&[cancel]).await.unwrap();
-        explained.check("operate", &["message_pkey"]);
+        ask_everything(&store, &mut explained, round).await;
     }
+}
+
+/// Everything that can be asked, once.
+async fn ask_everything(store: &PostgresStore, explained: &mut Explained, round: u32) {
+    let topics = Topics::only([Topic::new("topic3").unwrap(), Topic::new("topic4").unwrap()]).unwrap();
+    let id = |name: &str| format!("{name}{round}");
+    store.accept(&[message(&id("a")), message(&id("b"))]).await.unwrap();
+    explained.check("accept", &[]);
+    store.accept(&[message(&id("a"))]).await.unwrap();
+    explained.check("a duplicate", &["message_key", "message_pkey"]);
+
+    let taken = store.claim(&claim(topics)).await.unwrap();
+    assert_eq!(taken.len(), 10);
+    explained.check("claim", &["message_lane"]);
+    let worked = store.work(&[taken[0].ack()], &[claim(Topics::ALL)]).await.unwrap();
+    assert_eq!((worked.settled[0], worked.deliveries[0].len()), (Settled::Done, 10));
+    explained.check("ack and claim", &["message_pkey", "message_lane"]);
+    store.settle(&[taken[1].abandon(Span::delay(Duration::from_millis(1)).unwrap(), None)]).await.unwrap();
+    explained.check("abandon", &["message_pkey"]);
+    store.extend(&[taken[2].extend(Span::lease(Duration::from_secs(60)).unwrap())]).await.unwrap();
+    explained.since();
+
+    store.upkeep(Budget::new(100)).await.unwrap();
+    explained.check("upkeep", &["message_shelf"]);
+    let query = Query { size: PageSize::new(10).unwrap(), ..Query::all(Namespace::Inbox) };
+    assert_eq!(store.page(&query).await.unwrap().messages.len(), 10);
+    explained.check("page", &["message_number"]);
+    store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.unwrap();
+    explained.check("ready topics", &["message_lane"]);
+    store.counts(&Scope::all(Namespace::Inbox)).await.unwrap();
+    explained.check("counts", &["message_number", "message_lane"]);
+    store.get(&[taken[3].uid.into(), Key::inbox("shop", id("a")).unwrap().into()]).await.unwrap();
+    explained.check("get", &["message_key", "message_pkey"]);
+    let cancel = Order { target: taken[4].uid.into(), action: Action::Cancel };
+    store.operate(&[cancel]).await.unwrap();
+    explained.check("operate", &["message_pkey"]);
 }

@@ -85,3 +85,48 @@ async fn a_claim_that_loses_some_gets_the_rest_once() {
         assert!(deliveries.len() <= 3, "round {round}: {} came", deliveries.len());
     }
 }
+
+/// A process that has plenty of newer messages before it still finds what comes back to the beginning of their lane: at once what it
+/// gave back itself, soon what another process gave back, or committed late.
+/// Holds: RULE-18.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_back_to_the_beginning_of_a_lane_is_found() {
+    let pool = pool().await;
+    let options = fresh(&pool).await;
+    let ours = PostgresStore::new(pool.clone(), &options);
+    let theirs = PostgresStore::new(pool.clone(), &options);
+    let mut late = theirs.begin_transaction().await.unwrap();
+    let (_, wake) = theirs.accept_in(&mut late, &[message(0)]).await.unwrap();
+    // One ticket each: what is claimed first lies far behind.
+    for id in 1..=200 {
+        ours.accept(&[message(id)]).await.unwrap();
+    }
+    let given_back = theirs.claim(&claim(8, 1)).await.unwrap();
+    let first = ours.claim(&claim(7, 1)).await.unwrap();
+    assert_eq!((given_back[0].key.id.as_str(), first[0].key.id.as_str()), ("1", "2"));
+    for _ in 3..=180 {
+        ours.claim(&claim(7, 1)).await.unwrap();
+    }
+    ours.settle(&[first[0].release()]).await.unwrap();
+    assert_eq!(ours.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str(), "2", "its own, at once");
+
+    theirs.settle(&[given_back[0].release()]).await.unwrap();
+    theirs.commit(late).await.unwrap();
+    wake.fire();
+    let mut found = Vec::new();
+    let search = async {
+        // Whatever else is found is made up for, so there is always something newer.
+        for id in 1_000.. {
+            let taken = ours.claim(&claim(7, 1)).await.unwrap();
+            match taken[0].key.id.as_str() {
+                id @ ("0" | "1") => found.push(id.to_owned()),
+                _ => drop(ours.accept(&[message(id)]).await.unwrap()),
+            }
+            if found.len() == 2 {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), search).await.expect("they are found");
+    assert_eq!(found, ["0", "1"]);
+}
