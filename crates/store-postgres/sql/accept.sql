@@ -1,17 +1,12 @@
 -- Takes in messages whose keys and uids are free and that have not expired yet; says which. What is not told was not touched.
--- $1 the time (null: the server's), then one array per column. Waits at most 50 ms for somebody else's uncommitted key.
+-- $1 the time (null: the server's), then one array per column, which `sql.rs` turns into `given`. Waits at most 50 ms for somebody else's uncommitted key.
 -- Plan: no scan but of the arrays; per row one insert into message_pkey, message_key, message_number, message_lane.
 with clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now,
          {schema}.next_ticket() * 16384 as ticket,
          set_config('lock_timeout', '50', true) as lock_timeout
 ), given as (
-  select * from unnest($2::uuid[], $3::smallint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::bytea[],
-                       $11::text[], $12::bigint[], $13::bigint[], $14::bytea[], $15::text[], $16::bytea[], $17::text[], $18::text[], $19::text[],
-                       $20::integer[], $21::bigint[], $22::bigint[], $23::smallint[], $24::boolean[]) with ordinality
-    as given (uid, namespace, key_hash, source, id, topic, shard, partition, payload,
-              attributes, due, expires, fingerprint, hash_name, hash, correlation, causation, tenant,
-              attempts_max, window_ms, keep_ms, divergence, keep_finished, place)
+  select * from {given}
 ), inserted as (
   insert into {schema}.message as m
     (uid, number, accepted_at, last_seen_at, due, expires, window_ms, keep_ms, attempts_max, shard, namespace, state, divergence,

@@ -1,5 +1,6 @@
--- The lanes of namespace $2 after ($3 topic, $4 shard) that have something ready, $5 at most; and whether time has brought something. $1 the time.
--- Plan: one probe of message_lane per lane, however many messages they hold; lease_check and message_shelf once.
+-- The lanes of namespace $2 after ($3 topic, $4 shard) that have something ready, $5 at most; whether time has brought something; and whether one of the requests $7 of the
+-- owners $6 has something already. $1 the time.
+-- Plan: one probe of message_lane per lane, however many messages they hold; lease_check and message_shelf once; lease_request per request.
 with recursive clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 ), lane as (
@@ -16,5 +17,8 @@ with recursive clock as materialized (
 )
 select exists (select from {schema}.lease, clock where check_at <= clock.now)
          or exists (select from {schema}.message, clock where shelf = 1 and shelf_at <= clock.now) as pending,
+       (select true from unnest($6::uuid[], $7::uuid[]) as wish (owner, request)
+         where (select true from {schema}.lease l where l.request = wish.request and l.owner = wish.owner and l.namespace = $2 limit 1)
+         limit 1) is not null as repeated,
        found.topic, found.shard
   from clock left join found on true

@@ -15,7 +15,7 @@ use crate::desk::{Desk, Wanted};
 use crate::ears::Heard;
 use crate::fault;
 use crate::image::{attributes, small};
-use crate::sql::Statement;
+use crate::sql::{Accept, Statement};
 use crate::store::PostgresStore;
 
 /// One array per column, borrowed from the messages.
@@ -128,7 +128,7 @@ impl PostgresStore {
     pub(crate) async fn take_in(
         &self,
         connection: &mut PgConnection,
-        statement: &Statement,
+        statement: &Accept,
         messages: &[NewMessage],
         heard: &mut Heard,
     ) -> Result<Vec<Accepted>, Error> {
@@ -152,7 +152,7 @@ impl PostgresStore {
     async fn take_in_run(
         &self,
         connection: &mut PgConnection,
-        statement: &Statement,
+        statement: &Accept,
         messages: &[NewMessage],
         heard: &mut Heard,
     ) -> Result<Vec<Accepted>, Error> {
@@ -181,7 +181,7 @@ impl PostgresStore {
     async fn insert_fresh(
         &self,
         connection: &mut PgConnection,
-        statement: &Statement,
+        statement: &Accept,
         messages: &[NewMessage],
         outcomes: &mut [Option<Accepted>],
         heard: &mut Heard,
@@ -197,7 +197,7 @@ impl PostgresStore {
                 return Ok(None);
             }
         }
-        let inserted = columns.insert(statement, self.time(), connection).await;
+        let inserted = columns.insert(statement.of(messages.len()), self.time(), connection).await;
         let inserted = match inserted {
             Ok(inserted) => inserted,
             // Somebody's transaction has one of the keys: the desk waits for it, if waiting is allowed.

@@ -99,10 +99,9 @@ impl PostgresStore {
         bytes_max: u64,
     ) -> Result<Vec<Delivery>, Error> {
         let (mut ticks, mut searched) = (0, false);
-        let mut lanes = Vec::new();
-        if self.search(connection, claim, &mut ticks, &mut searched).await? {
-            lanes = self.ears.lanes.in_turn(claim.namespace, &claim.topics);
-        }
+        let wishes = Wishes::new(0, std::slice::from_ref(claim));
+        self.search(connection, &wishes, &mut ticks, &mut searched).await?;
+        let lanes = self.ears.lanes.in_turn(claim.namespace, &claim.topics);
         if lanes.is_empty() {
             return Ok(Vec::new());
         }

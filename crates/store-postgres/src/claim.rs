@@ -19,6 +19,17 @@ const TICKS_MAX: u32 = 3;
 const COLLISIONS_MAX: u32 = 16;
 /// Messages that a claim lets time happen to at once.
 const TICK_ITEMS: u32 = 1_000;
+
+/// What a search found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Lanes that may have something.
+    Lanes,
+    /// No lanes, but one of the claims came before.
+    Repeated,
+    Nothing,
+}
+
 impl PostgresStore {
     /// Serves claims until they are full or nothing is left.
     pub(crate) async fn serve(
@@ -34,10 +45,12 @@ impl PostgresStore {
             let lanes = self.ears.lanes.in_turn(first.namespace, &first.topics);
             if lanes.is_empty() {
                 self.ack(connection, settling).await?;
-                if !self.search(connection, first, &mut ticks, &mut searched).await? {
-                    break;
+                match self.search(connection, &wishes, &mut ticks, &mut searched).await? {
+                    Found::Nothing => break,
+                    Found::Lanes => continue,
+                    // It is told what it got, whatever there is now.
+                    Found::Repeated => {}
                 }
-                continue;
             }
             let acks = settling.uids.len();
             let round = self.round(connection, settling, &wishes, &lanes, ticks < TICKS_MAX).await?;
@@ -88,7 +101,7 @@ impl PostgresStore {
             }
             // These lanes have nothing more for now. Others may.
             self.ears.lanes.remove(first.namespace, &lanes);
-            if !self.search(connection, first, &mut ticks, &mut searched).await? {
+            if self.search(connection, &wishes, &mut ticks, &mut searched).await? == Found::Nothing {
                 break;
             }
         }
@@ -127,20 +140,21 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Looks for lanes that have something, once per claim. Answers whether there may be some.
+    /// Looks for lanes that have something, once per claim.
     pub(crate) async fn search(
         &self,
         connection: &mut PgConnection,
-        claim: &Claim,
+        wishes: &Wishes<'_>,
         ticks: &mut u32,
         searched: &mut bool,
-    ) -> Result<bool, Error> {
-        let known = self.ears.lanes.in_turn(claim.namespace, &claim.topics);
+    ) -> Result<Found, Error> {
+        let Some((_, claim)) = wishes.claims.first() else { return Ok(Found::Nothing) };
+        let known = !self.ears.lanes.in_turn(claim.namespace, &claim.topics).is_empty();
         if *searched {
-            return Ok(!known.is_empty());
+            return Ok(if known { Found::Lanes } else { Found::Nothing });
         }
         loop {
-            let (pending, lanes) = self.find_lanes(connection, claim).await?;
+            let (pending, repeated, lanes) = self.find_lanes(connection, wishes, claim).await?;
             if pending && *ticks < TICKS_MAX {
                 self.let_time_happen(connection, ticks).await?;
                 continue;
@@ -148,15 +162,20 @@ impl PostgresStore {
             *searched = true;
             let found = !lanes.is_empty();
             self.ears.lanes.add(claim.namespace, lanes);
-            return Ok(found || !known.is_empty());
+            return Ok(match found || known {
+                true => Found::Lanes,
+                false if repeated => Found::Repeated,
+                false => Found::Nothing,
+            });
         }
     }
 
     async fn find_lanes(
         &self,
         connection: &mut PgConnection,
+        wishes: &Wishes<'_>,
         claim: &Claim,
-    ) -> Result<(bool, Vec<Lane>), Error> {
+    ) -> Result<(bool, bool, Vec<Lane>), Error> {
         let most = i64::try_from(LANES_MAX).unwrap_or(i64::MAX) * 4;
         let query = match claim.topics.named() {
             Some(topics) => {
@@ -167,17 +186,18 @@ impl PostgresStore {
                 self.sql.lanes.query().bind(self.time()).bind(namespace(claim.namespace)).bind("").bind(-1)
             }
         };
-        let rows = query.bind(most).fetch_all(&mut *connection).await.map_err(fault::told)?;
-        let mut pending = false;
+        let query = query.bind(most).bind(wishes.owners()).bind(wishes.requests());
+        let rows = query.fetch_all(&mut *connection).await.map_err(fault::told)?;
+        let (mut pending, mut repeated) = (false, false);
         let mut lanes = Vec::new();
         for row in rows {
             let mut cells = Cells::new(&row);
-            pending |= cells.next::<bool>()?;
+            (pending, repeated) = (cells.next()?, cells.next()?);
             let (topic, shard): (Option<String>, Option<i32>) = (cells.next()?, cells.next()?);
             if let (Some(topic), Some(shard)) = (topic, shard) {
                 lanes.push((Topic::new(topic)?, shard));
             }
         }
-        Ok((pending, lanes))
+        Ok((pending, repeated, lanes))
     }
 }

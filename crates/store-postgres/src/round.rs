@@ -106,10 +106,7 @@ impl PostgresStore {
         let space = wishes.claims.first().map_or(0, |(_, claim)| namespace(claim.namespace));
         let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
         let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
-        let owner = |(_, claim): &(usize, &Claim)| Uuid::from_u128(claim.owner.as_u128());
-        let owners: Vec<Uuid> = wishes.claims.iter().map(owner).collect();
-        let requests: Vec<Option<Uuid>> =
-            wishes.claims.iter().map(|(_, claim)| claim.request.map(uuid)).collect();
+        let (owners, requests) = (wishes.owners(), wishes.requests());
         let leases: Vec<i64> = wishes.claims.iter().map(|(_, claim)| millis(claim.lease.get())).collect();
         let starts = wishes.starts();
         let since = self.ears.quiet_until.load(Ordering::Relaxed).saturating_sub(LOOK_BACK);
@@ -160,6 +157,14 @@ impl<'a> Wishes<'a> {
             open,
             had: vec![0; claims.len()],
         }
+    }
+
+    pub(crate) fn owners(&self) -> Vec<Uuid> {
+        self.claims.iter().map(|(_, claim)| Uuid::from_u128(claim.owner.as_u128())).collect()
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Option<Uuid>> {
+        self.claims.iter().map(|(_, claim)| claim.request.map(uuid)).collect()
     }
 
     fn wanted(&self) -> i64 {

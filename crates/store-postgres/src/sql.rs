@@ -18,6 +18,33 @@ const DELIVERY: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m
      m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
      m.hash, m.fingerprint, m.attributes::text as attributes, m.payload";
 
+/// What is bound to `accept`, from the second value on: a column, and the type of its array's items.
+const GIVEN: [(&str, &str); 23] = [
+    ("uid", "uuid"),
+    ("namespace", "smallint"),
+    ("key_hash", "uuid"),
+    ("source", "text"),
+    ("id", "text"),
+    ("topic", "text"),
+    ("shard", "integer"),
+    ("partition", "text"),
+    ("payload", "bytea"),
+    ("attributes", "text"),
+    ("due", "bigint"),
+    ("expires", "bigint"),
+    ("fingerprint", "bytea"),
+    ("hash_name", "text"),
+    ("hash", "bytea"),
+    ("correlation", "text"),
+    ("causation", "text"),
+    ("tenant", "text"),
+    ("attempts_max", "integer"),
+    ("window_ms", "bigint"),
+    ("keep_ms", "bigint"),
+    ("divergence", "smallint"),
+    ("keep_finished", "boolean"),
+];
+
 /// What makes a statement wait but a little for locks, and the rest of its transaction too.
 const BRIEFLY: &str = "set_config('lock_timeout', '50', true)";
 
@@ -26,8 +53,9 @@ macro_rules! statements {
         /// Every statement, ready to be prepared.
         pub(crate) struct Sql {
             $(pub(crate) $name: Statement,)*
+            pub(crate) accept: Accept,
             /// As `accept` and `lock`, but locks are waited for as the transaction says.
-            pub(crate) accept_patiently: Statement,
+            pub(crate) accept_patiently: Accept,
             pub(crate) lock_patiently: Statement,
         }
 
@@ -35,9 +63,14 @@ macro_rules! statements {
             /// The statements for a schema, whose name is quoted already.
             pub(crate) fn new(schema: &str, pooler: Pooler) -> Self {
                 let new = |text: &str| Statement { text: render(text, schema).into(), pooler };
+                let accept = |text: &str| Accept {
+                    one: new(&text.replace("{given}", &given_one())),
+                    many: new(&text.replace("{given}", &given_many())),
+                };
                 Self {
                     $($name: new(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
-                    accept_patiently: new(&patient(include_str!("../sql/accept.sql"))),
+                    accept: accept(include_str!("../sql/accept.sql")),
+                    accept_patiently: accept(&patient(include_str!("../sql/accept.sql"))),
                     lock_patiently: new(&patient(include_str!("../sql/lock.sql"))),
                 }
             }
@@ -46,7 +79,6 @@ macro_rules! statements {
 }
 
 statements!(
-    accept,
     work,
     wait,
     missed,
@@ -91,6 +123,36 @@ impl Statement {
     pub(crate) fn query<'q>(&self) -> Query<'q> {
         Query::new(Arc::clone(&self.text), self.pooler)
     }
+}
+
+/// Taking in, in two forms that are bound alike.
+pub(crate) struct Accept {
+    one: Statement,
+    many: Statement,
+}
+
+impl Accept {
+    pub(crate) fn of(&self, messages: usize) -> &Statement {
+        if messages == 1 { &self.one } else { &self.many }
+    }
+}
+
+/// The rows of any number of items.
+fn given_many() -> String {
+    let arrays = GIVEN.iter().zip(2..).map(|((_, kind), place)| format!("${place}::{kind}[]"));
+    let names = GIVEN.map(|(name, _)| name);
+    format!(
+        "unnest({}) with ordinality as given ({}, place)",
+        arrays.collect::<Vec<_>>().join(", "),
+        names.join(", ")
+    )
+}
+
+/// The row of a single item: reading so many arrays side by side takes longer than the rest of it.
+fn given_one() -> String {
+    let cells =
+        GIVEN.iter().zip(2..).map(|((name, kind), place)| format!("(${place}::{kind}[])[1] as {name}"));
+    format!("(select {}, 1 as place) as given", cells.collect::<Vec<_>>().join(", "))
 }
 
 /// The same, waiting for locks as long as its transaction says.
