@@ -10,7 +10,7 @@ const RULES: [(&str, &[&str]); 19] = [
     ("core", &[]),
     ("system", &["core"]),
     ("store-*", &["core", "system"]),
-    ("oncebox", &["core", "system", "store-*", "testkit"]),
+    ("oncebox", &["core", "macros", "system", "store-*", "testkit"]),
     ("wire", &["core"]),
     ("testkit", &["core", "system"]),
     ("capability", &[]),
