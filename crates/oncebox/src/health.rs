@@ -103,7 +103,7 @@ struct Loops {
 impl Pulses {
     /// A pulse that health looks at until it is dropped.
     pub(crate) fn start(&self, name: &'static str) -> Arc<Pulse> {
-        let beat = Beat { turned: Instant::now(), failing: BTreeMap::new() };
+        let beat = Beat { turned: Instant::now(), rests: false, failing: BTreeMap::new() };
         let pulse = Arc::new(Pulse { name, beat: Mutex::new(beat), pulses: self.clone() });
         let mut loops = self.lock();
         loops.fallen.remove(name);
@@ -137,6 +137,8 @@ pub(crate) struct Pulse {
 
 struct Beat {
     turned: Instant,
+    /// Nobody expects it to turn.
+    rests: bool,
     /// By kind of call: how many failed since the last that succeeded, and how the last one failed.
     failing: BTreeMap<&'static str, (u32, String)>,
 }
@@ -148,7 +150,14 @@ impl Pulse {
 
     /// The loop turned.
     pub(crate) fn turned(&self) {
-        self.lock().turned = Instant::now();
+        let mut beat = self.lock();
+        beat.turned = Instant::now();
+        beat.rests = false;
+    }
+
+    /// The loop stands still until somebody turns it again, and that is no stall.
+    pub(crate) fn rests(&self) {
+        self.lock().rests = true;
     }
 
     /// A call succeeded.
@@ -174,7 +183,7 @@ impl Pulse {
         let still = now.saturating_duration_since(beat.turned);
         let text = if let Some((call, (failures, error))) = beat.failing.first_key_value() {
             format!("{failures} calls of {call} failed in a row, the last with: {error}")
-        } else if still > STALLED_AFTER {
+        } else if still > STALLED_AFTER && !beat.rests {
             format!("has not turned for {} s: something blocks its thread", still.as_secs())
         } else {
             return None;

@@ -33,6 +33,7 @@
 //! - [`Inbox`]: receiving. Application code that takes messages in needs nothing else.
 //! - [`Worker`]: handlers by topic, with leases, heartbeats, retries and a graceful stop.
 //! - [`WorkQueue`]: claiming and settling by hand, for those who write their own worker.
+//! - [`commands`]: typed commands, run now or stored and run later.
 //! - [`ledger::Ledger`]: "was this key processed?", for consumers that handle messages themselves.
 //! - [`mailbox::Mailbox`]: store and forward, for receivers that come and go.
 //! - [`Operator`]: listing, redriving, cancelling, erasing.
@@ -42,6 +43,7 @@
 //! A key (source, id) is accepted once while it is held: by default until 30 days after its message was handled.
 //! Handlers run at least once: write them so that a second run does no harm.
 
+pub mod commands;
 pub mod layers;
 pub mod ledger;
 pub mod mailbox;
@@ -121,6 +123,9 @@ mod guide {
     struct RetriesAndDeadLetters;
     #[doc = include_str!("../../../docs/guide/ledger-and-mailbox.md")]
     struct LedgerAndMailbox;
+    #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../../docs/guide/commands.md")]
+    struct Commands;
     #[cfg(feature = "postgres")]
     #[doc = include_str!("../../../docs/guide/postgres.md")]
     struct Postgres;

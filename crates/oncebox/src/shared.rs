@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use oncebox_core::{Backoff, Capabilities, Clock, Error, Namespace, Owner, Rng, Span, Store, Usage};
 
 use crate::build::{Builder, Settings};
+use crate::commands::{Contracts, Scheduler};
 use crate::handled::Handled;
 use crate::health::{Health, Pulses};
 use crate::inbox::Inbox;
@@ -94,6 +95,11 @@ impl Oncebox {
     /// Working by hand; most use a [`crate::Worker`] instead.
     pub fn queue(&self) -> WorkQueue {
         WorkQueue::new(self.0.clone())
+    }
+
+    /// Storing commands to be run later; a [`crate::commands::Processor`] runs them.
+    pub fn scheduler(&self, contracts: &Contracts) -> Scheduler {
+        Scheduler::new(self.0.clone(), contracts)
     }
 
     /// "Was this key processed?"

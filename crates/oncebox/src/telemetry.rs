@@ -7,9 +7,10 @@
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, histogram};
-use oncebox_core::{Attributes, Delivery};
+use oncebox_core::{Attributes, Delivery, Error};
 use tracing::{Span, info_span};
 
+use crate::commands;
 use crate::inbox::Outcome;
 use crate::message::Message;
 
@@ -17,7 +18,9 @@ use crate::message::Message;
 pub mod names {
     /// Messages enqueued, by `outcome`: `accepted`, `duplicate`, `replaced`, `conflict`, `saturated`.
     pub const ENQUEUED: &str = "oncebox_enqueued_total";
-    /// Messages that came again with other content.
+    /// Commands scheduled, by `outcome`: `accepted`, `already_accepted`, `conflict`, `refused`.
+    pub const SCHEDULED: &str = "oncebox_commands_scheduled_total";
+    /// Messages and commands that came again with other content.
     pub const DIVERGED: &str = "oncebox_diverged_total";
     /// Deliveries that ended, by `topic` and `outcome`: `done`, `retrying`, `dead`, `released`, `superseded`, `lost`.
     pub const SETTLED: &str = "oncebox_settled_total";
@@ -100,6 +103,17 @@ pub(crate) fn enqueued(outcome: Option<Outcome>) {
         None => "saturated",
     };
     counter!(names::ENQUEUED, "outcome" => outcome).increment(1);
+}
+
+/// Counts a command that was scheduled, or not.
+pub(crate) fn scheduled(receipt: Result<&commands::Receipt, &Error>) {
+    let outcome = match receipt.map(|receipt| receipt.outcome) {
+        Ok(commands::Outcome::Accepted) => "accepted",
+        Ok(commands::Outcome::AlreadyAccepted) => "already_accepted",
+        Ok(commands::Outcome::Conflict) => "conflict",
+        Err(_) => "refused",
+    };
+    counter!(names::SCHEDULED, "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn diverged() {

@@ -18,19 +18,20 @@ mod transaction;
 mod verdict;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::{Backoff, Error, Owner};
-use tokio::sync::mpsc;
+use oncebox_core::{Backoff, Namespace, Owner};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::health::Pulse;
 use crate::shared::Oncebox;
-use engine::Command;
 use options::Options;
 use service::AnyLayer;
 
 pub use context::Context;
+pub(crate) use extract::unreadable;
 pub use extract::{Extract, FromState, Json, Rejection, State, Text};
 pub use failure::{BoxError, Failed, Failure, Wish};
 pub use handler::{Handler, HandlerFn, IntoResult};
@@ -75,6 +76,8 @@ pub struct Worker<S = ()> {
     routes: Vec<(String, handler::Endpoint, route::RouteSettings)>,
     layers: Vec<AnyLayer>,
     options: Options,
+    /// A new one if none is given.
+    pulse: Option<Arc<Pulse>>,
     on_start: Option<StartHook>,
     on_stop: Option<StopHook>,
 }
@@ -88,6 +91,7 @@ impl Worker {
             routes: Vec::new(),
             layers: Vec::new(),
             options: Options::default(),
+            pulse: None,
             on_start: None,
             on_stop: None,
         }
@@ -95,8 +99,15 @@ impl Worker {
 
     /// Handlers that are added from here on can ask for this state by [`State`].
     pub fn with_state<S: Clone + Send + Sync + 'static>(self, state: S) -> Worker<S> {
-        let Self { oncebox, routes, layers, options, on_start, on_stop, .. } = self;
-        Worker { oncebox, state, routes, layers, options, on_start, on_stop }
+        let Self { oncebox, routes, layers, options, pulse, on_start, on_stop, .. } = self;
+        Worker { oncebox, state, routes, layers, options, pulse, on_start, on_stop }
+    }
+
+    /// Works on another face of the store, under a pulse that outlives it.
+    pub(crate) fn of(mut self, namespace: Namespace, pulse: Arc<Pulse>) -> Self {
+        self.options.namespace = namespace;
+        self.pulse = Some(pulse);
+        self
     }
 }
 
@@ -241,45 +252,3 @@ impl<S> Worker<S> {
         self
     }
 }
-
-/// Running.
-impl<S> Worker<S> {
-    /// Works until `shutdown` is ready, then stops gracefully and tells what was done.
-    ///
-    /// Fails at once if it is set up wrongly, and later only if the store is closed or broken: what can heal is tried
-    /// again.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Stopped, Error> {
-        let prepared = self.prepare()?;
-        let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        let stop = async {
-            shutdown.await;
-            // If it has ended already, there is nothing to stop.
-            let _ = commands.send(Command::Stop).await;
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            biased;
-            stopped = prepared.run(receiver, false) => stopped,
-            () = stop => unreachable!("waits for ever"),
-        }
-    }
-
-    /// Works until nothing is to be had any more: for tests, and for work that comes in heaps. What waits for a retry, for
-    /// its due time or for the end of another worker's lease is left.
-    pub async fn run_until_idle(self) -> Result<Stopped, Error> {
-        let prepared = self.prepare()?;
-        let (_commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        prepared.run(receiver, true).await
-    }
-
-    /// Works in the background.
-    pub fn start(self) -> Result<Running, Error> {
-        let prepared = self.prepare()?;
-        let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
-        let task = tokio::spawn(prepared.run(receiver, false));
-        Ok(Running { commands, task })
-    }
-}
-
-/// Commands that wait for a worker, at most.
-const COMMANDS_MAX: usize = 16;

@@ -17,12 +17,12 @@ enum When {
 
 impl Moment {
     /// So long after the message is enqueued.
-    pub(super) fn after(delay: Duration) -> Self {
+    pub(crate) fn after(delay: Duration) -> Self {
         Self(When::In(delay))
     }
 
     /// As store time, when the message is enqueued.
-    pub(super) fn seen_from(self, clock: &dyn Clock) -> Timestamp {
+    pub(crate) fn seen_from(self, clock: &dyn Clock) -> Timestamp {
         match self.0 {
             When::At(moment) => moment,
             When::In(delay) => clock.now().after(delay),

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::{Error, Interest, Namespace, Owner, Wakeups};
+use oncebox_core::{Error, Interest, Owner, Wakeups};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -27,7 +27,7 @@ use super::route::Lanes;
 use crate::health::Pulse;
 use crate::shared::Shared;
 use crate::telemetry;
-use stopping::Mode;
+pub(super) use stopping::Mode;
 
 /// The loop turns at least so often, for health to see.
 const TURN_INTERVAL: Duration = Duration::from_secs(5);
@@ -77,17 +77,22 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(shared: Arc<Shared>, options: Options, lanes: Lanes, until_idle: bool) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        options: Options,
+        lanes: Lanes,
+        pulse: Arc<Pulse>,
+        mode: Mode,
+    ) -> Self {
         let owner = options.owner.unwrap_or_else(|| shared.owner());
-        let interest = Interest { namespace: Namespace::Inbox, topics: lanes.interest() };
+        let interest = Interest { namespace: options.namespace, topics: lanes.interest() };
         let wakeups = shared.store.wakeups(interest);
-        let pulse = shared.pulses.start("worker");
         let now = Instant::now();
         Self {
             appetite: claiming::Appetite::new(now, options.poll_interval),
             next_beat: now + options.lease / 3,
             beat_after: now,
-            mode: if until_idle { Mode::UntilIdle { worked: false, checked: false } } else { Mode::Working },
+            mode,
             shared,
             options,
             owner,
@@ -139,7 +144,7 @@ impl Engine {
                         self.ended(ended);
                     }
                 }
-                () = self.wakeups.wait(), if self.appetite.listens() => self.appetite.woken(),
+                () = self.wakeups.wait(), if self.appetite.listens() && !self.mode.is_pass() => self.appetite.woken(),
                 () = sleep_until(timer) => {}
             }
         }
@@ -153,6 +158,9 @@ impl Engine {
         if !error.is_retryable() {
             tracing::error!(%store, call, %error, "the store cannot be worked on: the worker ends");
             self.pulse.fell(&error);
+            return Err(error);
+        }
+        if self.mode.gives_up(self.failures) {
             return Err(error);
         }
         warn!(%store, call, %error, "a call failed and is repeated");

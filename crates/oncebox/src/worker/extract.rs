@@ -59,15 +59,22 @@ impl<S, T: DeserializeOwned> Extract<S> for Json<T> {
     type Rejection = Rejection;
 
     fn extract(context: &Context, _: &S) -> Result<Self, Rejection> {
-        serde_json::from_slice(&context.payload()).map(Self).map_err(|error| {
-            // What serde says quotes the payload; where it stumbled does not.
-            let what = match error.classify() {
-                serde_json::error::Category::Data => "is not of the type that its handler expects",
-                _ => "is not JSON",
-            };
-            let place = format!("line {} column {}", error.line(), error.column());
-            Rejection::new(format!("payload {what} (at {place})"))
-        })
+        serde_json::from_slice(&context.payload())
+            .map(Self)
+            .map_err(|error| Rejection::new(unreadable(&error)))
+    }
+}
+
+/// What is wrong with a payload that was read as JSON. What serde says quotes it; where it stumbled does not.
+pub(crate) fn unreadable(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        serde_json::error::Category::Data => "is not of the type that its handler expects",
+        _ => "is not JSON",
+    };
+    match error.line() {
+        // It was no text any more.
+        0 => format!("payload {what}"),
+        line => format!("payload {what} (at line {line} column {})", error.column()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::any::type_name;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::LastError;
@@ -32,6 +33,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 pub struct Failure {
     wish: Wish,
     text: String,
+    error: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What shall become of the message of a failed handler.
@@ -50,7 +52,13 @@ pub enum Wish {
 
 impl Failure {
     fn new<E: Into<BoxError>>(wish: Wish, error: E) -> Self {
-        Self { wish, text: describe(type_name::<E>(), &*error.into()) }
+        let error = error.into();
+        let text = describe(type_name::<E>(), &*error);
+        Self { wish, text, error: Some(error.into()) }
+    }
+
+    fn told(wish: Wish, text: String) -> Self {
+        Self { wish, text, error: None }
     }
 
     /// Try again when the worker's policy says; what any error does.
@@ -69,18 +77,18 @@ impl Failure {
     }
 
     pub(super) fn undecodable(text: String) -> Self {
-        Self { wish: Wish::Undecodable, text }
+        Self::told(Wish::Undecodable, text)
     }
 
     pub(super) fn timed_out(after: Duration) -> Self {
-        Self { wish: Wish::Retry, text: format!("timeout: the handler ran for more than {after:?}") }
+        Self::told(Wish::Retry, format!("timeout: the handler ran for more than {after:?}"))
     }
 
     /// What a panicking handler left behind.
     pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self { wish: Wish::Retry, text: format!("panic: {}", text.unwrap_or("without a text")) }
+        Self::told(Wish::Retry, format!("panic: {}", text.unwrap_or("without a text")))
     }
 
     /// What came out of a layer: our own failure with its wish, or an error of the layer's.
@@ -106,6 +114,11 @@ impl Failure {
     /// What is kept with the message: the type of the error, and what it says.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The error it was made from, to look at what it is.
+    pub fn error(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        self.error.as_deref()
     }
 
     pub(super) fn last_error(&self) -> Option<LastError> {

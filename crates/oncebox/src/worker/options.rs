@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncebox_core::limits::{CLAIM_MESSAGES_MAX, DURATION_MAX};
-use oncebox_core::{Backoff, Invalid, Owner};
+use oncebox_core::{Backoff, Invalid, Namespace, Owner};
 use tracing::warn;
 
 /// The shortest lease that heartbeats can keep.
@@ -25,6 +25,8 @@ pub enum Unhandled {
 /// What a worker is set to.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
+    /// The face whose messages are claimed.
+    pub(super) namespace: Namespace,
     pub(super) owner: Option<Owner>,
     pub(super) concurrency: usize,
     pub(super) batch: u32,
@@ -44,6 +46,7 @@ pub(super) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            namespace: Namespace::Inbox,
             owner: None,
             concurrency: 16,
             batch: 50,

@@ -1,24 +1,81 @@
 //! From a worker as it was set up to one that runs.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use oncebox_core::{Error, Invalid, Kind, Topic};
+use oncebox_core::{Error, Invalid, Kind, Namespace, Topic};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::info;
 
-use super::engine::{Command, Engine};
+use super::engine::{Command, Engine, Mode};
 use super::options::{Options, Unhandled};
 use super::rate::Rate;
 use super::route::{Lane, Lanes};
-use super::running::Stopped;
+use super::running::{Running, Stopped};
 use super::{StartHook, StopHook, Worker};
+use crate::health::Pulse;
 use crate::shared::Oncebox;
 use crate::telemetry::TopicMetrics;
 
+/// Commands that wait for a worker, at most.
+const COMMANDS_MAX: usize = 16;
+
+/// Running.
+impl<S> Worker<S> {
+    /// Works until `shutdown` is ready, then stops gracefully and tells what was done.
+    ///
+    /// Fails at once if it is set up wrongly, and later only if the store is closed or broken: what can heal is tried
+    /// again.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Stopped, Error> {
+        let prepared = self.prepare()?;
+        let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
+        let stop = async {
+            shutdown.await;
+            // If it has ended already, there is nothing to stop.
+            let _ = commands.send(Command::Stop).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            stopped = prepared.run(receiver, Mode::Working) => stopped,
+            () = stop => unreachable!("waits for ever"),
+        }
+    }
+
+    /// Works until nothing is to be had any more: for tests, and for work that comes in heaps. What waits for a retry, for
+    /// its due time or for the end of another worker's lease is left.
+    pub async fn run_until_idle(self) -> Result<Stopped, Error> {
+        let prepared = self.prepare()?;
+        let (_commands, receiver) = mpsc::channel(COMMANDS_MAX);
+        prepared.run(receiver, Mode::UNTIL_IDLE).await
+    }
+
+    /// Claims up to a batch and works it off. Fails if the store does not answer, even if it might later.
+    pub(crate) async fn run_pass(self) -> Result<Stopped, Error> {
+        let batch = self.options.batch;
+        let prepared = self.prepare()?;
+        let (_commands, receiver) = mpsc::channel(COMMANDS_MAX);
+        prepared.run(receiver, Mode::pass(batch)).await
+    }
+
+    /// Refuses what is set up wrongly.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        self.prepare().map(drop)
+    }
+
+    /// Works in the background.
+    pub fn start(self) -> Result<Running, Error> {
+        let prepared = self.prepare()?;
+        let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
+        let task = tokio::spawn(prepared.run(receiver, Mode::Working));
+        Ok(Running { commands, task })
+    }
+}
+
 impl<S> Worker<S> {
     /// Checks everything that was set.
-    pub(super) fn prepare(self) -> Result<Prepared, Error> {
+    fn prepare(self) -> Result<Prepared, Error> {
         self.options.check()?;
         if self.routes.is_empty() && self.options.unhandled == Unhandled::Leave {
             return Err(Invalid::new("handlers", "are none: add at least one with `on`").into());
@@ -58,47 +115,51 @@ impl<S> Worker<S> {
         if self.options.unhandled != Unhandled::Leave {
             lanes.take_all();
         }
-        let Self { oncebox, options, on_start, on_stop, .. } = self;
-        Ok(Prepared { oncebox, options, lanes, topics: topics.into_iter().collect(), on_start, on_stop })
+        let Self { oncebox, options, pulse, on_start, on_stop, .. } = self;
+        let topics = topics.into_iter().collect();
+        Ok(Prepared { oncebox, options, lanes, topics, pulse, on_start, on_stop })
     }
 }
 
 /// A worker that is set up rightly.
-pub(super) struct Prepared {
+struct Prepared {
     oncebox: Oncebox,
     options: Options,
     lanes: Lanes,
     topics: Vec<Topic>,
+    pulse: Option<Arc<Pulse>>,
     on_start: Option<StartHook>,
     on_stop: Option<StopHook>,
 }
 
 impl Prepared {
-    pub(super) async fn run(
-        self,
-        commands: mpsc::Receiver<Command>,
-        until_idle: bool,
-    ) -> Result<Stopped, Error> {
-        let Self { oncebox, options, lanes, topics, on_start, on_stop } = self;
+    pub(super) async fn run(self, commands: mpsc::Receiver<Command>, mode: Mode) -> Result<Stopped, Error> {
+        let Self { oncebox, options, lanes, topics, pulse, on_start, on_stop } = self;
         if let Some(hook) = on_start {
             let refused = |error| Error::new(Kind::Invalid, "the start hook failed").with_source(error);
             hook().await.map_err(refused)?;
         }
-        options.warn();
-        info!(store = oncebox.name(), concurrency = options.concurrency, "the worker starts");
+        let lasting = !mode.is_pass();
+        if lasting {
+            options.warn();
+            info!(store = oncebox.name(), concurrency = options.concurrency, "the worker starts");
+        }
         let shared = oncebox.shared();
         let all = options.unhandled != Unhandled::Leave;
-        let _handling = shared.handled.add(topics, all);
+        let _handling = (options.namespace == Namespace::Inbox).then(|| shared.handled.add(topics, all));
         // Dropped, and with it ended, when this ends or is dropped.
         let mut upkeep = JoinSet::new();
-        if options.upkeep {
+        if options.upkeep && lasting {
             upkeep.spawn(oncebox.upkeep().run(std::future::pending()));
         }
-        let stopped = Engine::new(shared, options, lanes, until_idle).run(commands).await?;
+        let pulse = pulse.unwrap_or_else(|| shared.pulses.start("worker"));
+        let stopped = Engine::new(shared, options, lanes, pulse, mode).run(commands).await?;
         if let Some(hook) = on_stop {
             hook(stopped).await;
         }
-        info!(store = oncebox.name(), handled = stopped.handled, "the worker has stopped");
+        if lasting {
+            info!(store = oncebox.name(), handled = stopped.handled, "the worker has stopped");
+        }
         Ok(stopped)
     }
 }

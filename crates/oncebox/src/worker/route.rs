@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::handler::{self, Endpoint, Handler, HandlerFn};
 use super::rate::Rate;
+use super::transaction;
 use crate::telemetry::TopicMetrics;
 
 /// A topic's handler with settings of its own; for [`crate::Worker::route`].
@@ -95,6 +96,19 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.settings.attempts_max = Some(attempts);
+        self
+    }
+}
+
+impl<S> Route<S> {
+    /// Its handler runs in a transaction of this type, also if it does not ask for it.
+    pub(crate) fn in_transaction(mut self, kind: TypeId) -> Self
+    where
+        S: 'static,
+    {
+        let make = self.make;
+        self.make = Box::new(move |state| transaction::around(make(state)));
+        self.settings.transaction = Some(kind);
         self
     }
 }

@@ -5,6 +5,8 @@ mod capture;
 #[cfg(test)]
 mod coalesce;
 #[cfg(test)]
+mod commands;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod hardship;

@@ -132,7 +132,7 @@ fn outcomes_are_counted_by_topics_that_have_a_handler() {
 }
 
 #[derive(Default)]
-struct Traces(Mutex<Vec<String>>);
+pub(crate) struct Traces(pub(crate) Mutex<Vec<String>>);
 
 impl TraceContext for Traces {
     fn current(&self) -> Option<String> {

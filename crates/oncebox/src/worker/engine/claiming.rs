@@ -10,13 +10,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::Engine;
+use super::{Engine, Mode};
 use crate::worker::attempt::{Attempt, Ticket};
 use crate::worker::calls::Work;
 use crate::worker::context::Context;
+use crate::worker::failure::Failure;
 use crate::worker::held::{Item, Phase};
 use crate::worker::options::Unhandled;
-use crate::worker::route::Share;
+use crate::worker::route::{RouteSettings, Share};
+use crate::worker::verdict;
 
 /// Handlers that take longer gain nothing from messages claimed ahead, and those would wait here while another worker is
 /// idle.
@@ -74,7 +76,11 @@ impl Engine {
         }
         let ahead = self.options.look_ahead && self.appetite.looks_ahead();
         let limit = self.options.concurrency * if ahead { 2 } else { 1 };
-        let free = limit.saturating_sub(self.tasks.len() + self.held.queue.len());
+        let free = match self.mode {
+            // What cannot start at once waits here, under leases that are extended.
+            Mode::Pass { left, .. } => left,
+            _ => limit.saturating_sub(self.tasks.len() + self.held.queue.len()),
+        };
         // Half a call at most: the other half is for results.
         free.min(self.options.batch as usize).min(CALL_ITEMS_MAX / 2)
     }
@@ -107,7 +113,7 @@ impl Engine {
         let claim = |Share { wish, topics, messages }: Share| {
             let batch = u32::try_from(messages).ok().and_then(|messages| Batch::new(messages).ok());
             let batch = batch.expect("a share is from one to half a call");
-            let mut claim = Claim::new(Namespace::Inbox, self.owner, lease, batch);
+            let mut claim = Claim::new(self.options.namespace, self.owner, lease, batch);
             claim.topics = topics;
             claim.request = Some(RequestId::from_u128(self.shared.random()));
             (claim, wish)
@@ -153,7 +159,7 @@ impl Engine {
         let jitter = 0.9 + self.shared.fraction() / 5.0;
         self.appetite.next_poll = now + self.appetite.interval.mul_f64(jitter);
         let complete = self.appetite.quiet.len() == self.lanes.wishes();
-        self.mode.claimed(count, complete && self.held.is_empty());
+        self.mode.claimed(count, self.held.len(), complete);
     }
 
     fn take(&mut self, delivery: Delivery, deadline: Instant, stale: bool) {
@@ -179,14 +185,23 @@ impl Engine {
     fn unhandled(&mut self, ticket: Ticket, item: Item) {
         let delivery = item.delivery.clone();
         let topic = &delivery.content.topic;
-        warn!(store = %self.shared.name, %topic, id = %delivery.key.id, "no handler for this topic");
-        let error = oncebox_core::LastError::new("no handler for this topic");
+        let text = match self.options.namespace {
+            Namespace::Commands => "the contract is not registered",
+            _ => "no handler for this topic",
+        };
+        warn!(store = %self.shared.name, %topic, id = %delivery.key.id, "{text}");
+        let failure = Failure::retry(text);
         let verdict = match self.options.unhandled {
-            Unhandled::Dead => Verdict::Fail { reason: oncebox_core::DeadReason::Unhandled, error },
-            Unhandled::Abandon | Unhandled::Leave => {
-                let delay = self.shared.delay(&self.options.backoff, delivery.attempts);
-                Verdict::Abandon { delay, error }
+            Unhandled::Dead => {
+                Verdict::Fail { reason: oncebox_core::DeadReason::Unhandled, error: failure.last_error() }
             }
+            Unhandled::Abandon | Unhandled::Leave => verdict::of_failure(
+                &self.shared,
+                &self.options,
+                &RouteSettings::default(),
+                &delivery,
+                &failure,
+            ),
         };
         self.held.insert(ticket, item);
         self.held.settle(ticket, verdict);

@@ -12,13 +12,21 @@ use crate::worker::held::Phase;
 /// After the budget cancelled handlers end, and the store is told that their messages are free, within this time.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A single pass whose calls failed so often in a row has failed.
+const PASS_FAILURES_MAX: u32 = 3;
+
 /// What the loop is after.
-pub(super) enum Mode {
+pub(in crate::worker) enum Mode {
     Working,
     /// Works until nothing is to be had: since the last message every topic was asked and had nothing.
     UntilIdle {
         worked: bool,
         checked: bool,
+    },
+    /// Claims so many more, or until every topic was asked, and works that off.
+    Pass {
+        left: usize,
+        asked: bool,
     },
     Paused,
     Stopping {
@@ -28,25 +36,52 @@ pub(super) enum Mode {
 }
 
 impl Mode {
+    pub(in crate::worker) const UNTIL_IDLE: Self = Self::UntilIdle { worked: false, checked: false };
+
+    /// One pass over a batch.
+    pub(in crate::worker) fn pass(batch: u32) -> Self {
+        Self::Pass { left: batch as usize, asked: false }
+    }
+
+    pub(in crate::worker) fn is_pass(&self) -> bool {
+        matches!(self, Self::Pass { .. })
+    }
+
     /// Whether more is asked for.
     pub(super) fn claims(&self) -> bool {
-        matches!(self, Self::Working | Self::UntilIdle { .. })
+        match self {
+            Self::Working | Self::UntilIdle { .. } => true,
+            Self::Pass { left, asked } => *left > 0 && !asked,
+            Self::Paused | Self::Stopping { .. } => false,
+        }
     }
 
     /// Whether what waits is started.
     pub(super) fn starts(&self) -> bool {
-        matches!(self, Self::Working | Self::UntilIdle { .. })
+        matches!(self, Self::Working | Self::UntilIdle { .. } | Self::Pass { .. })
+    }
+
+    /// Whether it ends after so many calls that failed in a row, though a repeat might succeed.
+    pub(super) fn gives_up(&self, failures: u32) -> bool {
+        self.is_pass() && failures >= PASS_FAILURES_MAX
     }
 
     pub(super) fn is_stopping(&self) -> bool {
         matches!(self, Self::Stopping { .. })
     }
 
-    /// A claim brought `count` messages; after it nothing is held and every topic was asked, or not.
-    pub(super) fn claimed(&mut self, count: usize, idle: bool) {
-        if let Self::UntilIdle { worked, checked } = self {
-            *worked |= count > 0;
-            *checked = idle;
+    /// A claim brought `count` messages; after it so many are held, and every topic was asked, or not.
+    pub(super) fn claimed(&mut self, count: usize, held: usize, complete: bool) {
+        match self {
+            Self::UntilIdle { worked, checked } => {
+                *worked |= count > 0;
+                *checked = complete && held == 0;
+            }
+            Self::Pass { left, asked } => {
+                *left = left.saturating_sub(count);
+                *asked = complete;
+            }
+            Self::Working | Self::Paused | Self::Stopping { .. } => {}
         }
     }
 
@@ -132,6 +167,7 @@ impl Engine {
                 false
             }
             Mode::UntilIdle { checked, .. } => empty && checked,
+            Mode::Pass { .. } => empty && !self.mode.claims(),
             Mode::Stopping { .. } if empty => true,
             Mode::Stopping { cancel_at, cancelled } => {
                 if now >= cancel_at && !cancelled {

@@ -1,0 +1,153 @@
+//! Failing: when a command is run again, and when it is given up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox::commands::{Execution, Mediator, Processor, Status};
+use oncebox::{Backoff, Clock, DeadReason, Failure, Growth, Jitter, Namespace, Operated};
+
+use super::kit::{Bank, Pay, backoff, contracts, options, processor};
+use crate::fixture::on_every_store;
+
+/// Holds: CMD-15, CMD-16.
+#[test]
+fn a_failed_command_is_visible_again_after_its_delay() {
+    on_every_store(async |fixture| {
+        for (growth, delays) in [(Growth::Fixed, [30, 30, 30]), (Growth::Exponential, [30, 60, 120])] {
+            let bank = Bank::failing(3);
+            let processor = processor(
+                &fixture.oncebox,
+                &bank,
+                options(|options| options.retry.backoff = backoff(30, growth)),
+            );
+            let [id] = fixture.pay([1]).await[..] else { unreachable!("one was scheduled") };
+            for (delay, attempt) in delays.into_iter().zip(1..) {
+                let stopped = processor.process_pending().await.unwrap();
+                assert_eq!((stopped.handled, stopped.retrying), (0, 1));
+                let next = fixture.clock.now().after(Duration::from_secs(delay));
+                assert_eq!(fixture.status(id).await, Status::Failed { attempt, next: Some(next) });
+                let record = fixture.record(id).await;
+                assert_eq!(
+                    (record.attempts, record.visible_after, record.lease),
+                    (attempt, Some(next), None)
+                );
+                let error = record.last_error.unwrap();
+                assert_eq!(error.as_str(), "std::io::error::Error: the bank is closed");
+                fixture.advance(Duration::from_millis(delay * 1_000 - 1));
+                assert_eq!(processor.process_pending().await.unwrap().retrying, 0, "not yet");
+                fixture.advance(Duration::from_millis(1));
+            }
+            assert_eq!(processor.process_pending().await.unwrap().handled, 1);
+            let record = fixture.record(id).await;
+            assert_eq!((record.status, record.attempts), (Status::Completed, 4));
+        }
+    });
+}
+
+/// Holds: CMD-16.
+#[test]
+fn a_command_that_fails_too_often_is_dead_lettered_with_its_last_error() {
+    on_every_store(async |fixture| {
+        let bank = Bank::failing(2);
+        let processor = processor(
+            &fixture.oncebox,
+            &bank,
+            options(|options| {
+                options.retry.attempts_max = 2;
+                options.retry.backoff = backoff(30, Growth::Fixed);
+            }),
+        );
+        let [id] = fixture.pay([1]).await[..] else { unreachable!("one was scheduled") };
+        assert_eq!(processor.process_pending().await.unwrap().retrying, 1);
+        fixture.advance(Duration::from_secs(30));
+        assert_eq!(processor.process_pending().await.unwrap().dead, 1);
+        let record = fixture.record(id).await;
+        assert_eq!((record.attempts, record.lease), (2, None));
+        assert_eq!(record.status, Status::DeadLettered { reason: DeadReason::Exhausted });
+        let error = record.last_error.unwrap();
+        assert_eq!(error.as_str(), "std::io::error::Error: the bank is closed", "type and message, no stack");
+        fixture.advance(Duration::from_secs(3_600));
+        assert_eq!(
+            processor.process_pending().await.unwrap(),
+            oncebox::Stopped::default(),
+            "nobody leases it"
+        );
+
+        // An operator gives it another chance.
+        let operator =
+            fixture.oncebox.operator("ops").of(Namespace::Commands).because("the bank is open again");
+        assert!(matches!(operator.redrive(id).await.unwrap(), Operated::Changed(_)));
+        assert_eq!(fixture.status(id).await, Status::Pending);
+        assert_eq!(processor.process_pending().await.unwrap().handled, 1);
+        assert_eq!(fixture.status(id).await, Status::Completed);
+    });
+}
+
+/// How often a command may fail is stored with it; a processor may be stricter, not more patient.
+/// Holds: CMD-15, CMD-16.
+#[test]
+fn a_command_brings_its_own_limit_of_attempts() {
+    on_every_store(async |fixture| {
+        for (stored, allowed, runs) in [(None, 10, 5), (Some(7), 10, 7), (Some(7), 2, 2), (Some(1), 10, 1)] {
+            let bank = Bank::failing(u32::MAX);
+            let mut scheduler = fixture.scheduler();
+            if let Some(stored) = stored {
+                scheduler = scheduler.attempts_max(stored).unwrap();
+            }
+            let id = scheduler.schedule(&super::kit::pay(1), super::kit::plain()).await.unwrap().command_id;
+            let set = options(|options| options.retry.attempts_max = allowed);
+            let processor = processor(&fixture.oncebox, &bank, set);
+            while !matches!(fixture.status(id).await, Status::DeadLettered { .. }) {
+                processor.process_pending().await.unwrap();
+                fixture.advance(Duration::from_secs(600));
+            }
+            assert_eq!(fixture.record(id).await.attempts, runs);
+        }
+    });
+}
+
+/// Holds: CMD-15.
+#[test]
+fn delays_are_spread_by_a_fifth_if_not_set() {
+    on_every_store(async |fixture| {
+        let processor = processor(&fixture.oncebox, &Bank::failing(u32::MAX), options(|_| {}));
+        for id in fixture.pay(0..20).await {
+            processor.process_pending().await.unwrap();
+            let Status::Failed { next: Some(next), .. } = fixture.status(id).await else {
+                panic!("it failed")
+            };
+            let delay = next.since(fixture.clock.now());
+            assert!((Duration::from_secs(4)..=Duration::from_secs(6)).contains(&delay), "{delay:?}");
+        }
+    });
+}
+
+/// Holds: CMD-16.
+#[test]
+fn a_handler_decides_for_itself_and_a_panic_is_a_failure() {
+    on_every_store(async |fixture| {
+        let handle = async |command: Arc<Pay>, _: Execution| match command.payment {
+            1 => Err(Failure::dead("refused for good")),
+            2 => panic!("out of cash"),
+            _ => Err(Failure::retry_after(Duration::from_secs(7), "come again")),
+        };
+        let mediator = Mediator::builder().handle(handle).build().unwrap();
+        let fixed = Backoff::new(Duration::from_secs(9), Duration::from_secs(9), Growth::Fixed, Jitter::None);
+        let set = options(|options| options.retry.backoff = fixed.unwrap());
+        let processor = Processor::new(&fixture.oncebox, &contracts(), &mediator, set).unwrap();
+        let ids = fixture.pay(1..=3).await;
+        processor.process_pending().await.unwrap();
+        let failed = |seconds| Status::Failed {
+            attempt: 1,
+            next: Some(fixture.clock.now().after(Duration::from_secs(seconds))),
+        };
+        let expected = [Status::DeadLettered { reason: DeadReason::Failed }, failed(9), failed(7)];
+        for ((id, expected), error) in
+            ids.into_iter().zip(expected).zip(["refused", "panic: out of cash", "come"])
+        {
+            let record = fixture.record(id).await;
+            assert_eq!(record.status, expected);
+            assert!(record.last_error.unwrap().as_str().starts_with(error));
+        }
+    });
+}

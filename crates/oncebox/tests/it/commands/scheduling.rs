@@ -1,0 +1,207 @@
+//! Scheduling: what is stored, and what whoever schedules is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use oncebox::commands::{Outcome, Receipt, ScheduleOptions, Status};
+use oncebox::{Clock, Kind, Trace, Uid};
+use tracing::Level;
+
+use super::kit::{Bank, PAY, options, pay, plain, processor};
+use crate::capture::Capture;
+use crate::fixture::{on_every_store, on_every_store_with};
+use crate::telemetry::Traces;
+
+fn traced() -> ScheduleOptions {
+    plain().correlation("checkout-4").causation("click-9").tenant("acme")
+}
+
+/// Holds: CMD-03, CMD-11.
+#[test]
+fn everything_is_stored_and_told() {
+    on_every_store(async |fixture| {
+        let now = fixture.clock.now();
+        let due = now.after(Duration::from_secs(90));
+        let id = Uid::from_u128(0x0190_1234_5678_7abc_8def_0123_4567_89ab);
+        let options = traced().idempotency_key("payment:7").command_id(id).visible_at(due);
+        let receipt = fixture.scheduler().schedule(&pay(7), options).await.unwrap();
+        let Receipt { outcome, command_id, contract, accepted_at, dedup_until, trace, .. } = receipt;
+        assert_eq!((outcome, command_id, accepted_at), (Outcome::Accepted, id, now));
+        assert_eq!((contract.name(), contract.version()), (PAY, 2));
+        assert_eq!(dedup_until, now.after(Duration::from_secs(30 * 24 * 60 * 60)));
+        let ids = |trace: &Trace| {
+            [trace.correlation(), trace.causation(), trace.tenant()].map(|id| id.map(str::to_owned))
+        };
+        let expected = ["checkout-4", "click-9", "acme"].map(|id| Some(id.to_owned()));
+        assert_eq!(ids(&trace), expected);
+
+        let record = fixture.record(id).await;
+        assert_eq!((record.command_id, &record.contract), (id, &contract));
+        assert_eq!(record.payload, r#"{"payment":7,"cents":100}"#);
+        assert_eq!((record.created_at, record.visible_after), (now, Some(due)));
+        assert_eq!((record.attempts, &record.status), (0, &Status::Pending));
+        assert_eq!(record.idempotency_key.as_deref(), Some("payment:7"));
+        assert_eq!((record.lease, &record.last_error), (None, &None));
+        assert_eq!(ids(&record.trace), expected);
+        assert!(!format!("{record:?}").contains("payment:7"), "keys and payloads stay out of what is logged");
+
+        // It is all there when it has been run, too.
+        fixture.advance(Duration::from_secs(90));
+        let bank = Bank::default();
+        assert_eq!(
+            processor(&fixture.oncebox, &bank, super::kit::options(|_| {}))
+                .process_pending()
+                .await
+                .unwrap()
+                .handled,
+            1
+        );
+        let after = fixture.record(id).await;
+        assert_eq!((after.status, after.attempts, after.lease), (Status::Completed, 1, None));
+        assert_eq!((after.payload, after.contract, after.trace), (record.payload, contract, record.trace));
+    });
+}
+
+/// Holds: CMD-04, CMD-12.
+#[test]
+fn a_duplicate_gets_the_first_receipt_whatever_it_brings() {
+    on_every_store(async |fixture| {
+        let scheduler = fixture.scheduler();
+        let first = scheduler.schedule(&pay(1), traced().idempotency_key("k")).await.unwrap();
+        fixture.advance(Duration::from_secs(5));
+        // Another payload, another type under another contract, other trace ids, another command id.
+        let theirs = oncebox::commands::Contracts::new().register::<super::keys::Keyed>("keyed", 7).unwrap();
+        let again = |later: ScheduleOptions| {
+            let (ours, theirs) = (scheduler.clone(), fixture.oncebox.scheduler(&theirs));
+            async move {
+                let later = later.tenant("acme").idempotency_key("k");
+                let other = super::keys::Keyed { key: None };
+                [
+                    ours.schedule(&pay(2), later.clone()).await.unwrap(),
+                    theirs.schedule(&other, later).await.unwrap(),
+                ]
+            }
+        };
+        let later = plain().correlation("other").command_id(Uid::from_u128(7));
+        let mut expected = first.clone();
+        expected.outcome = Outcome::AlreadyAccepted;
+        assert_eq!(again(later.clone()).await, [expected.clone(), expected.clone()]);
+
+        let bank = Bank::default();
+        processor(&fixture.oncebox, &bank, options(|_| {})).process_pending().await.unwrap();
+        assert_eq!(bank.done(), ["1 100"], "later payloads are not merged");
+        let [ours, theirs] = again(later).await;
+        assert_eq!(
+            (&ours.contract, &theirs.contract),
+            (&first.contract, &first.contract),
+            "also when it is done"
+        );
+        assert_eq!(
+            (ours.command_id, ours.accepted_at, ours.trace),
+            (first.command_id, first.accepted_at, first.trace)
+        );
+        assert_eq!(fixture.commands().await.done, 1);
+    });
+}
+
+#[test]
+fn many_are_stored_in_order_with_one_receipt_each() {
+    on_every_store_with(
+        |builder| builder.payload_bytes_max(64),
+        async |fixture| {
+            let scheduler = fixture.scheduler();
+            let commands = [pay(1), pay(2), pay(3)];
+            let keys = ["a", "b", "a"].map(|key| plain().idempotency_key(key));
+            let receipts = scheduler.schedule_many(commands.iter().zip(keys)).await.unwrap();
+            let outcomes: Vec<_> = receipts.iter().map(|receipt| receipt.as_ref().unwrap().outcome).collect();
+            assert_eq!(outcomes, [Outcome::Accepted, Outcome::Accepted, Outcome::AlreadyAccepted]);
+
+            let large = super::keys::Keyed { key: Some("x".repeat(64)) };
+            let contracts =
+                oncebox::commands::Contracts::new().register::<super::keys::Keyed>("keyed", 1).unwrap();
+            let error = fixture.oncebox.scheduler(&contracts).schedule(&large, plain()).await.unwrap_err();
+            assert_eq!(
+                (error.kind(), error.to_string().as_str()),
+                (Kind::Invalid, "command is 74 bytes long as JSON, the limit is 64")
+            );
+            assert_eq!(fixture.commands().await.ready, 2);
+        },
+    );
+}
+
+#[test]
+fn what_is_out_of_bounds_is_refused_and_nothing_is_stored() {
+    on_every_store(async |fixture| {
+        let long = "x".repeat(1_025);
+        for (options, text) in [
+            (plain().idempotency_key(&long), "idempotency key is 1025 bytes long, the limit is 1000"),
+            (plain().idempotency_key("a\0b"), "idempotency key holds a NUL character: remove it"),
+            (plain().tenant(&long[..1_001]), "tenant id is 1001 bytes long, the limit is 1000"),
+            (plain().correlation(&long), "correlation id is 1025 bytes long, the limit is 1024"),
+            (plain().causation("a\0b"), "causation id holds a NUL character: remove it"),
+        ] {
+            let error = fixture.scheduler().schedule(&pay(1), options).await.unwrap_err();
+            assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, text));
+        }
+        assert!(fixture.scheduler().attempts_max(0).is_err());
+        assert_eq!(fixture.commands().await.ready, 0);
+    });
+}
+
+#[test]
+fn a_status_is_told_for_commands_alone() {
+    on_every_store(async |fixture| {
+        fixture.enqueue("t", "1").await;
+        let message = fixture.show("1").await.uid;
+        assert_eq!(fixture.scheduler().status(message).await.unwrap(), None);
+        assert_eq!(fixture.scheduler().record(message).await.unwrap(), None);
+        assert_eq!(fixture.scheduler().status(Uid::from_u128(1)).await.unwrap(), None);
+    });
+}
+
+/// Whoever looks at traces finds the run of a command below the span that scheduled it.
+#[test]
+fn a_command_carries_the_trace_of_whoever_scheduled_it() {
+    let traces = Arc::new(Traces::default());
+    let set = |builder: oncebox::Builder| builder.trace_context(traces.clone());
+    on_every_store_with(set, async |fixture| {
+        fixture.pay([1]).await;
+        processor(&fixture.oncebox, &Bank::default(), options(|_| {})).process_pending().await.unwrap();
+        assert_eq!(std::mem::take(&mut *traces.0.lock().unwrap()), ["child of 00-of-the-sender"]);
+    });
+}
+
+/// Holds: RULE-08, RULE-22.
+#[test]
+fn what_is_scheduled_is_counted_and_logged_without_keys_and_payloads() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let (capture, _guard) = Capture::start();
+    metrics::with_local_recorder(&recorder, || {
+        on_every_store(async |fixture| {
+            let scheduler = fixture.scheduler();
+            for (cents, options) in
+                [(77_321, plain()), (77_321, plain()), (77_322, plain()), (77_322, plain().strict())]
+            {
+                let command = super::kit::Pay { payment: 1, cents };
+                scheduler.schedule(&command, options.idempotency_key("secret-key")).await.unwrap();
+            }
+        });
+    });
+    let counted = snapshotter.snapshot().into_vec();
+    let count = |name: &str, outcome: Option<&str>| {
+        let found = counted.iter().find(|(key, ..)| {
+            key.key().name() == name && key.key().labels().next().map(metrics::Label::value) == outcome
+        });
+        found.map(|(.., value)| value)
+    };
+    let scheduled = oncebox::telemetry::names::SCHEDULED;
+    assert_eq!(count(scheduled, Some("accepted")), Some(&DebugValue::Counter(3)), "one on each store");
+    assert_eq!(count(scheduled, Some("already_accepted")), Some(&DebugValue::Counter(6)));
+    assert_eq!(count(scheduled, Some("conflict")), Some(&DebugValue::Counter(3)));
+    assert_eq!(count(oncebox::telemetry::names::DIVERGED, None), Some(&DebugValue::Counter(6)));
+    assert_eq!(capture.find(Level::WARN, &["came again with other content"]).len(), 6);
+    let told = |text: &str| capture.lines().iter().any(|(_, line)| line.contains(text));
+    assert!(told(PAY) && !told("secret-key") && !told("7732"));
+}

@@ -1,0 +1,155 @@
+//! Commands and the application's own transaction, on PostgreSQL.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use oncebox::commands::{Execution, Mediator, Outcome, Processor, Status};
+use oncebox::postgres::PgTransaction;
+use oncebox::{Failure, Kind, Oncebox, Uid};
+use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
+
+use super::kit::{Bank, Pay, contracts, options, pay, plain, processor};
+use crate::fixture::{self, on_every_store};
+
+/// Commands on the server's own clock, with a table of the application's beside them.
+struct Shop {
+    oncebox: Oncebox,
+    pool: PgPool,
+    table: Arc<str>,
+}
+
+async fn shop() -> Shop {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (store, pool) = fixture::postgres(None).await;
+    let table = format!("public.booked{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    pool.execute(AssertSqlSafe(format!("create table {table} (payment bigint)"))).await.unwrap();
+    Shop { oncebox: Oncebox::builder().on_postgres(store).unwrap(), pool, table: table.into() }
+}
+
+impl Shop {
+    async fn booked(&self) -> Vec<i64> {
+        let all = AssertSqlSafe(format!("select payment from {} order by payment", self.table));
+        self.pool.fetch_all(all).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+
+    async fn status(&self, id: Uid) -> Option<Status> {
+        self.oncebox.scheduler(&contracts()).status(id).await.unwrap()
+    }
+}
+
+fn insert(table: &str, payment: u64) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!("insert into {table} values ({payment})"))
+}
+
+/// Holds: CMD-17.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_is_stored_with_the_applications_own_row_or_not_at_all() {
+    let shop = shop().await;
+    let scheduler = shop.oncebox.scheduler(&contracts());
+    let id = Uid::from_u128(0xCAFE);
+    for commits in [false, true] {
+        let mut tx = shop.pool.begin().await.unwrap();
+        tx.execute(insert(&shop.table, 1)).await.unwrap();
+        let (receipt, wake) = scheduler.schedule_in(&mut tx, &pay(1), plain().command_id(id)).await.unwrap();
+        assert_eq!(
+            (receipt.outcome, receipt.command_id),
+            (Outcome::Accepted, id),
+            "the first time and, undone, again"
+        );
+        assert_eq!(shop.status(id).await, None, "nobody sees it before the commit");
+        if commits {
+            tx.commit().await.unwrap();
+            wake.fire();
+        } else {
+            tx.rollback().await.unwrap();
+        }
+        assert_eq!(
+            (shop.booked().await.len(), shop.status(id).await.is_some()),
+            (usize::from(commits), commits)
+        );
+    }
+    let mut tx = shop.pool.begin().await.unwrap();
+    let (again, _) = scheduler.schedule_in(&mut tx, &pay(2), plain().command_id(id)).await.unwrap();
+    assert_eq!((again.outcome, again.command_id), (Outcome::AlreadyAccepted, id));
+    tx.rollback().await.unwrap();
+    let bank = Bank::default();
+    processor(&shop.oncebox, &bank, options(|_| {})).process_pending().await.unwrap();
+    assert_eq!((bank.done(), shop.status(id).await), (vec!["1 100".to_owned()], Some(Status::Completed)));
+}
+
+/// Holds: CMD-17.
+#[test]
+fn a_store_without_transactions_says_so() {
+    on_every_store(async |fixture| {
+        // Opened without them, PostgreSQL has none either.
+        let refused = fixture.scheduler().schedule_in(&mut 7, &pay(1), plain()).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unsupported);
+        let processor = processor(&fixture.oncebox, &Bank::default(), options(|_| {}));
+        let refused = processor.in_transactions::<PgTransaction>().err().unwrap();
+        assert!(refused.to_string().contains("takes part in no transactions"), "{refused}");
+    });
+}
+
+async fn book(command: Arc<Pay>, execution: Execution<Arc<str>>) -> Result<(), Failure> {
+    let mut tx = execution.transaction::<PgTransaction>()?;
+    (**tx).execute(insert(execution.state(), command.payment)).await?;
+    let first = execution.context().is_some_and(|context| context.delivery() == 1);
+    if command.payment == 2 && first { Err("not yet".into()) } else { Ok(()) }
+}
+
+async fn audit(command: Arc<Pay>, execution: Execution<Arc<str>>) -> Result<(), Failure> {
+    let mut tx = execution.transaction::<PgTransaction>()?;
+    (**tx).execute(insert(execution.state(), command.payment + 100)).await?;
+    Ok(())
+}
+
+/// What all handlers of a command wrote and its completion commit together; what a failed run wrote is gone.
+/// Holds: CMD-10, RULE-01.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_handlers_write_commits_with_the_completion() {
+    let shop = shop().await;
+    let mediator =
+        Mediator::builder().with_state(shop.table.clone()).handle(book).after(audit).build().unwrap();
+    let processor = Processor::new(&shop.oncebox, &contracts(), &mediator, options(|_| {})).unwrap();
+    let processor = processor.in_transactions::<PgTransaction>().unwrap();
+    let scheduler = shop.oncebox.scheduler(&contracts());
+    let mut ids = Vec::new();
+    for payment in 1..=2 {
+        ids.push(scheduler.schedule(&pay(payment), plain()).await.unwrap().command_id);
+    }
+    let stopped = processor.process_pending().await.unwrap();
+    assert_eq!((stopped.handled, stopped.retrying), (1, 1));
+    assert_eq!(shop.booked().await, [1, 101]);
+    assert_eq!(shop.status(ids[0]).await, Some(Status::Completed));
+    assert!(matches!(shop.status(ids[1]).await, Some(Status::Failed { attempt: 1, .. })));
+    let outside = mediator.send(pay(3)).await.unwrap_err();
+    assert!(outside.text().contains("runs in no such transaction"), "{}", outside.text());
+}
+
+/// Holds: CMD-08.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_live_in_postgres_by_url_or_by_pool_under_the_schema_that_was_chosen() {
+    let server = oncebox_testkit::servers::Postgres::shared().unwrap();
+    let url = server.url();
+    let joint = if url.contains('?') { '&' } else { '?' };
+    let by_url = Oncebox::open(&format!("{url}{joint}schema=chosen&ensure=yes")).await.unwrap();
+    let scheduler = by_url.scheduler(&contracts());
+    let key = plain().idempotency_key("k");
+    let id = scheduler.schedule(&pay(1), key.clone()).await.unwrap().command_id;
+
+    // The same tables by a pool of the application's.
+    let pool = PgPool::connect(&url).await.unwrap();
+    let mut chosen = oncebox::postgres::Options::default();
+    chosen.schema = oncebox::postgres::Schema::new("chosen").unwrap();
+    let store = oncebox::postgres::PostgresStore::new(pool.clone(), &chosen);
+    let by_pool = Oncebox::builder().on_postgres(Arc::new(store)).unwrap();
+    let again = by_pool.scheduler(&contracts()).schedule(&pay(1), key).await.unwrap();
+    assert_eq!((again.outcome, again.command_id), (Outcome::AlreadyAccepted, id));
+    let bytes = sqlx::query("select payload from chosen.message").fetch_all(&pool).await.unwrap();
+    let bytes: Vec<Vec<u8>> = bytes.iter().map(|row| row.get(0)).collect();
+    assert_eq!(bytes, [br#"{"payment":1,"cents":100}"#], "byte by byte");
+    let bank = Bank::default();
+    assert_eq!(processor(&by_pool, &bank, options(|_| {})).process_pending().await.unwrap().handled, 1);
+    assert_eq!(scheduler.status(id).await.unwrap(), Some(Status::Completed));
+    by_url.close().await.unwrap();
+}
