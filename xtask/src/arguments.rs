@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and how it is spelled.
 
 use crate::api_fuzz::ApiFuzz;
-use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, Kind, SIM};
+use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, KILL_PAYMENTS, Kind, SIM};
 use crate::torture::Torture;
 
 /// Shown when the command line cannot be read.
@@ -24,6 +24,8 @@ usage: cargo xtask <command>
                                      kills W workers (8) on a PostgreSQL, and its backends, until N messages (100000) are done
   kill-handlers [--rounds N] [--seed S]
                                      kills handlers in transactions N times (200) and compares their writes with the inbox
+  kill-payments --rounds N [--seed S]
+                                     kills the example of commands N times and compares its table with the commands
   failover [--seed S]                kills a PostgreSQL under load, and its replica takes over
   api-fuzz [--requests N] [--seed S]
                                      sends a server N requests (5000) that schemathesis makes from its description
@@ -69,6 +71,7 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
         ["tidy"] => Ok(Command::Tidy),
         ["crash", options @ ..] => campaign(&CRASH, options),
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
+        ["kill-payments", options @ ..] => campaign(&KILL_PAYMENTS, options),
         ["sim", options @ ..] => campaign(&SIM, options),
         ["kill", options @ ..] => torture("kill", &[("--cycles", None)], options),
         ["kill-server", options @ ..] => {
@@ -169,6 +172,7 @@ mod tests {
         };
         assert_eq!(parsed("crash --points 9"), campaign(&CRASH, 9, None));
         assert_eq!(parsed("sim --seeds 9"), campaign(&SIM, 9, None));
+        assert_eq!(parsed("kill-payments --rounds 9"), campaign(&KILL_PAYMENTS, 9, None));
         assert_eq!(parsed("fuzz-model --cases 9"), campaign(&FUZZ_MODEL, 9, None));
         assert_eq!(parsed("fuzz-model --seed 7 --cases 9"), campaign(&FUZZ_MODEL, 9, Some("7")));
         for bad in ["", "--cases", "--cases 0", "--cases many", "--seed 7", "--cases 9 --loud yes"] {

@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz-model`, `cargo xtask crash` and `cargo xtask sim`: tests of the ordinary run, for as long as one
-//! likes.
+//! `cargo xtask fuzz-model`, `crash`, `sim` and `kill-payments`: tests of the ordinary run, for as long as one likes.
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
+use crate::programs;
 use crate::test;
 use crate::workspace::Workspace;
 
@@ -47,6 +47,16 @@ pub(crate) const SIM: Kind = Kind {
     seed_variable: "ONCEBOX_SIM_SEED",
 };
 
+/// The example about payments, killed again and again.
+pub(crate) const KILL_PAYMENTS: Kind = Kind {
+    name: "kill-payments",
+    unit: "--rounds",
+    package: "oncebox-examples",
+    test: "killed_payments",
+    count_variables: &["ONCEBOX_PAYMENTS_ROUNDS"],
+    seed_variable: "ONCEBOX_PAYMENTS_SEED",
+};
+
 /// How much of it to do, and from which seed (the test's own unless given).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Campaign {
@@ -57,6 +67,9 @@ pub(crate) struct Campaign {
 
 pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> {
     let Campaign { kind, count, seed } = campaign;
+    if **kind == KILL_PAYMENTS {
+        programs::provide()?;
+    }
     let count = count.to_string();
     let counts = kind.count_variables.iter().map(|variable| (*variable, count.as_str()));
     let mut environment: Vec<_> = counts.collect();

@@ -1,5 +1,6 @@
 //! The examples, run and read.
 
+mod payments;
 mod payments_in_one_transaction;
 mod retries_and_dead_letters;
 mod webhook_receiver;
