@@ -10,7 +10,7 @@ use oncebox::{
     MessageState, Route, State, Stopped, Text, Unhandled, Worker,
 };
 use serde::Deserialize;
-use tokio::sync::{Barrier, Semaphore};
+use tokio::sync::{Semaphore, watch};
 
 use super::fixture::{on_every_store, on_every_store_with};
 
@@ -377,16 +377,18 @@ fn two_workers_share_the_work_and_no_message_is_handled_twice() {
         for id in 0..200 {
             fixture.enqueue("t", &id.to_string()).await;
         }
-        // Neither goes on before both have begun, however long one takes to get there.
-        let both = Arc::new(Barrier::new(2));
+        // No handler of either goes on before both have begun: one alone could take everything meanwhile.
+        let both = Arc::new(watch::Sender::new(0));
         let worker = || {
             let (seen, both, begun) = (seen.clone(), both.clone(), Arc::new(AtomicBool::new(false)));
             Worker::new(&fixture.oncebox).on("t", move |id: Text| {
-                let (seen, both, first) = (seen.clone(), both.clone(), !begun.swap(true, Ordering::SeqCst));
+                let (seen, both, mut told) = (seen.clone(), both.clone(), both.subscribe());
+                if !begun.swap(true, Ordering::SeqCst) {
+                    both.send_modify(|workers| *workers += 1);
+                }
                 async move {
-                    if first {
-                        both.wait().await;
-                    }
+                    told.wait_for(|workers| *workers == 2).await.unwrap();
+                    drop(both);
                     seen.push(id.0);
                 }
             })
