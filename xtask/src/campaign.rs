@@ -13,6 +13,8 @@ pub(crate) struct Kind {
     pub(crate) unit: &'static str,
     package: &'static str,
     test: &'static str,
+    /// How it is built.
+    profile: &'static [&'static str],
     count_variables: &'static [&'static str],
     seed_variable: &'static str,
 }
@@ -23,6 +25,7 @@ pub(crate) const FUZZ_MODEL: Kind = Kind {
     unit: "--cases",
     package: "oncebox-store-memory",
     test: "random_comparison",
+    profile: &["--release"],
     count_variables: &["ONCEBOX_MODEL_CASES"],
     seed_variable: "ONCEBOX_MODEL_SEED",
 };
@@ -33,6 +36,7 @@ pub(crate) const CRASH: Kind = Kind {
     unit: "--points",
     package: "oncebox-store-embedded",
     test: "crash_",
+    profile: &["--release"],
     count_variables: &["ONCEBOX_CRASH_POINTS", "ONCEBOX_CRASH_FLIPS"],
     seed_variable: "ONCEBOX_CRASH_SEED",
 };
@@ -43,6 +47,7 @@ pub(crate) const SIM: Kind = Kind {
     unit: "--seeds",
     package: "oncebox-sim",
     test: "simulation",
+    profile: &["--release"],
     count_variables: &["ONCEBOX_SIM_SEEDS"],
     seed_variable: "ONCEBOX_SIM_SEED",
 };
@@ -53,6 +58,8 @@ pub(crate) const KILL_PAYMENTS: Kind = Kind {
     unit: "--rounds",
     package: "oncebox-examples",
     test: "killed_payments",
+    // A program that is killed all the time need not be fast.
+    profile: &[],
     count_variables: &["ONCEBOX_PAYMENTS_ROUNDS"],
     seed_variable: "ONCEBOX_PAYMENTS_SEED",
 };
@@ -74,7 +81,9 @@ pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> 
     let counts = kind.count_variables.iter().map(|variable| (*variable, count.as_str()));
     let mut environment: Vec<_> = counts.collect();
     environment.extend(seed.as_deref().map(|seed| (kind.seed_variable, seed)));
-    let arguments = ["test", "--release", "-p", kind.package, "--test", "it", kind.test, "--", "--nocapture"];
+    let mut arguments = vec!["test", "-p", kind.package, "--test", "it"];
+    arguments.extend(kind.profile);
+    arguments.extend([kind.test, "--", "--nocapture"]);
     let call = Call { environment: &environment, arguments: &arguments };
     println!("{call}");
     if test::totals(workspace, &call)?.passed == 0 {
