@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::codes::{millis, namespace};
 use crate::fault;
-use crate::round::{Wishes, deliver, uuid};
+use crate::round::{Wish, Wishes, deliver, uuid};
 use crate::row::Cells;
 use crate::settle::Settling;
 use crate::store::PostgresStore;
@@ -36,7 +36,7 @@ impl PostgresStore {
             return self.claim_bytes(connection, claim, batch, bytes_max).await;
         }
         let mut deliveries = vec![Vec::new()];
-        let wishes = Wishes { claims: vec![(0, claim)], open: vec![batch], had: vec![0] };
+        let wishes = Wishes(vec![Wish { index: 0, claim, open: batch, had: 0 }]);
         self.serve(connection, wishes, &mut Settling::new(&[]), &mut deliveries).await?;
         Ok(deliveries.pop().unwrap_or_default())
     }

@@ -39,9 +39,11 @@ impl PostgresStore {
         settling: &mut Settling<'_>,
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<(), Error> {
-        let Some((_, first)) = wishes.claims.first().copied() else { return Ok(()) };
-        let (mut ticks, mut searched, mut waited, mut collisions) = (0, false, false, 0);
-        while wishes.open.iter().any(|open| *open > 0) {
+        let Some(first) = wishes.0.first().map(|wish| wish.claim) else { return Ok(()) };
+        let served: Vec<usize> = wishes.0.iter().map(|wish| wish.index).collect();
+        let (mut ticks, mut collisions) = (0, 0);
+        let (mut fully, mut searched, mut waited) = (false, false, false);
+        while !wishes.0.is_empty() {
             let lanes = self.ears.lanes.in_turn(first.namespace, &first.topics);
             if lanes.is_empty() {
                 self.ack(connection, settling).await?;
@@ -53,7 +55,7 @@ impl PostgresStore {
                 }
             }
             let acks = settling.uids.len();
-            let round = self.round(connection, settling, &wishes, &lanes, ticks < TICKS_MAX).await?;
+            let round = self.round(connection, settling, &wishes, &lanes, ticks < TICKS_MAX, fully).await?;
             self.settle_rest(connection, settling, &round.acked).await?;
             if round.acked.len() < acks {
                 continue;
@@ -62,26 +64,30 @@ impl PostgresStore {
                 self.let_time_happen(connection, &mut ticks).await?;
                 continue;
             }
-            for claim in round.repeated.iter().chain(&round.met).copied() {
-                let (index, repeated) = wishes.claims[claim];
-                let again = self.replay(connection, repeated).await?;
+            for place in round.repeated.iter().chain(&round.met).copied() {
+                let wish = &mut wishes.0[place];
+                let again = self.replay(connection, wish.claim).await?;
                 // What it met may have been somebody else.
-                if again.is_some() || round.repeated.contains(&claim) {
-                    wishes.open[claim] = 0;
-                    deliveries[index] = again.unwrap_or_default();
+                if again.is_some() || round.repeated.contains(&place) {
+                    wish.open = 0;
+                    deliveries[wish.index] = again.unwrap_or_default();
                 }
             }
-            let (quota, progress) = (wishes.quota(&lanes), !round.taken.is_empty());
-            for (claim, delivery) in round.taken {
+            let progress = !round.taken.is_empty();
+            for (place, delivery) in round.taken {
+                let wish = &mut wishes.0[place];
                 // What a repeated claim has got is all there already.
-                if wishes.open[claim] == 0 {
-                    continue;
+                if wish.open > 0 {
+                    wish.open -= 1;
+                    wish.had += 1;
+                    deliveries[wish.index].push(delivery);
                 }
-                wishes.open[claim] = wishes.open[claim].saturating_sub(1);
-                wishes.had[claim] += 1;
-                deliveries[wishes.claims[claim].0].push(delivery);
             }
-            if !round.repeated.is_empty() || progress && round.turns >= quota {
+            wishes.0.retain(|wish| wish.open > 0);
+            if wishes.0.is_empty() {
+                break;
+            }
+            if !round.repeated.is_empty() || progress && round.turns >= round.quota {
                 continue;
             }
             // Others took all of it between our look and our grasp: look again.
@@ -90,7 +96,7 @@ impl PostgresStore {
                 continue;
             }
             if round.partly {
-                self.ears.lanes.lower(first.namespace, None);
+                fully = true;
                 continue;
             }
             if !progress && !waited {
@@ -105,8 +111,8 @@ impl PostgresStore {
                 break;
             }
         }
-        for (index, _) in &wishes.claims {
-            deliveries[*index].sort_by_key(|delivery| delivery.lease.fence);
+        for index in served {
+            deliveries[index].sort_by_key(|delivery| delivery.lease.fence);
         }
         Ok(())
     }
@@ -148,7 +154,7 @@ impl PostgresStore {
         ticks: &mut u32,
         searched: &mut bool,
     ) -> Result<Found, Error> {
-        let Some((_, claim)) = wishes.claims.first() else { return Ok(Found::Nothing) };
+        let Some(claim) = wishes.0.first().map(|wish| wish.claim) else { return Ok(Found::Nothing) };
         let known = !self.ears.lanes.in_turn(claim.namespace, &claim.topics).is_empty();
         if *searched {
             return Ok(if known { Found::Lanes } else { Found::Nothing });

@@ -26,12 +26,16 @@ const LOOK_BACK: i64 = 2_000;
 
 /// Claims that one statement serves: the same namespace and topics, and no further wishes.
 #[derive(Default)]
-pub(crate) struct Wishes<'a> {
-    pub(crate) claims: Vec<(usize, &'a Claim)>,
-    /// How many each still wants.
-    pub(crate) open: Vec<u32>,
-    /// How many each has got.
-    pub(crate) had: Vec<i64>,
+pub(crate) struct Wishes<'a>(pub(crate) Vec<Wish<'a>>);
+
+pub(crate) struct Wish<'a> {
+    /// The claim's place in its call.
+    pub(crate) index: usize,
+    pub(crate) claim: &'a Claim,
+    /// How many it still wants.
+    pub(crate) open: u32,
+    /// How many it has got.
+    pub(crate) had: i64,
 }
 
 /// What one statement did.
@@ -44,6 +48,8 @@ pub(crate) struct Round {
     pub(crate) repeated: Vec<usize>,
     /// Claims that did not get all that was dealt to them, and may have met themselves.
     pub(crate) met: Vec<usize>,
+    /// The most that one lane was asked for.
+    pub(crate) quota: i64,
     /// The most that one lane gave, also if somebody else was faster in the end.
     pub(crate) turns: i64,
     /// Some lanes were not looked at from their beginning.
@@ -56,7 +62,8 @@ pub(crate) struct Round {
 }
 
 impl PostgresStore {
-    /// One statement: acknowledges, and claims from these lanes.
+    /// One statement: acknowledges, and claims from these lanes, after a look for what time has brought, from where something was found
+    /// last or from their beginnings.
     pub(crate) async fn round(
         &self,
         connection: &mut PgConnection,
@@ -64,15 +71,17 @@ impl PostgresStore {
         wishes: &Wishes<'_>,
         lanes: &[Lane],
         look: bool,
+        fully: bool,
     ) -> Result<Round, Error> {
-        let Some((_, first)) = wishes.claims.first() else {
+        let Some(first) = wishes.0.first() else {
             return self.ask(connection, settling, wishes, &[], &[], false).await;
         };
-        let space = first.namespace;
-        let floors = self.ears.lanes.floors(space, lanes);
+        let space = first.claim.namespace;
+        let floors = if fully { vec![0; lanes.len()] } else { self.ears.lanes.floors(space, lanes) };
         let start = uptime();
         let mut round = self.ask(connection, settling, wishes, lanes, &floors, look).await?;
         let took = uptime().saturating_sub(start);
+        round.quota = wishes.quota(lanes);
         round.partly = floors.iter().any(|floor| *floor > 0);
         if look && !round.pending && round.acked.len() == settling.uids.len() {
             self.ears.quiet_until.fetch_max(round.now, Ordering::Relaxed);
@@ -103,12 +112,12 @@ impl PostgresStore {
         floors: &[i64],
         look: bool,
     ) -> Result<Round, Error> {
-        let space = wishes.claims.first().map_or(0, |(_, claim)| namespace(claim.namespace));
+        let space = wishes.0.first().map_or(0, |wish| namespace(wish.claim.namespace));
         let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
         let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
         let (owners, requests) = (wishes.owners(), wishes.requests());
-        let leases: Vec<i64> = wishes.claims.iter().map(|(_, claim)| millis(claim.lease.get())).collect();
-        let starts = wishes.starts();
+        let leases: Vec<i64> = wishes.0.iter().map(|wish| millis(wish.claim.lease.get())).collect();
+        let (starts, had) = (wishes.starts(), wishes.0.iter().map(|wish| wish.had).collect::<Vec<_>>());
         let since = self.ears.quiet_until.load(Ordering::Relaxed).saturating_sub(LOOK_BACK);
         for _ in 1..TRIES {
             let rows = self
@@ -129,7 +138,7 @@ impl PostgresStore {
                 .bind(&requests)
                 .bind(&leases)
                 .bind(&starts)
-                .bind(&wishes.had)
+                .bind(&had)
                 .bind(look)
                 .bind(since)
                 .fetch_all(&mut *connection);
@@ -151,39 +160,36 @@ pub(crate) fn uuid(request: RequestId) -> Uuid {
 
 impl<'a> Wishes<'a> {
     pub(crate) fn new(start: usize, claims: &'a [Claim]) -> Self {
-        let open = claims.iter().map(|claim| claim.batch.get()).collect();
-        Self {
-            claims: claims.iter().enumerate().map(|(place, claim)| (start + place, claim)).collect(),
-            open,
-            had: vec![0; claims.len()],
-        }
+        let wish =
+            |(index, claim): (usize, &'a Claim)| Wish { index, claim, open: claim.batch.get(), had: 0 };
+        Self((start..).zip(claims).map(wish).collect())
     }
 
     pub(crate) fn owners(&self) -> Vec<Uuid> {
-        self.claims.iter().map(|(_, claim)| Uuid::from_u128(claim.owner.as_u128())).collect()
+        self.0.iter().map(|wish| Uuid::from_u128(wish.claim.owner.as_u128())).collect()
     }
 
     pub(crate) fn requests(&self) -> Vec<Option<Uuid>> {
-        self.claims.iter().map(|(_, claim)| claim.request.map(uuid)).collect()
+        self.0.iter().map(|wish| wish.claim.request.map(uuid)).collect()
     }
 
     fn wanted(&self) -> i64 {
-        self.open.iter().map(|open| i64::from(*open)).sum()
+        self.0.iter().map(|wish| i64::from(wish.open)).sum()
     }
 
     /// After how many each claim gets what is dealt.
     fn starts(&self) -> Vec<i64> {
         let mut before = 0;
-        let mut start = |open: &u32| {
+        let start = |wish: &Wish<'_>| {
             let start = before;
-            before += i64::from(*open);
+            before += i64::from(wish.open);
             start
         };
-        self.open.iter().map(&mut start).collect()
+        self.0.iter().map(start).collect()
     }
 
     /// How many messages each lane gives at most, so that all get their turn.
-    pub(crate) fn quota(&self, lanes: &[Lane]) -> i64 {
+    fn quota(&self, lanes: &[Lane]) -> i64 {
         let lanes = i64::try_from(lanes.len()).unwrap_or(i64::MAX).max(1);
         self.wanted() / lanes + i64::from(self.wanted() % lanes > 0)
     }
@@ -212,9 +218,10 @@ impl Round {
                 continue;
             };
             *from_lanes.entry(lane).or_default() += 1;
-            // The last one that begins before it. A claim that wanted nothing begins where the next one does.
+            // The last one that begins before it.
             let claim = starts.partition_point(|start| *start < place).saturating_sub(1);
-            let (_, wish) = wishes.claims.get(claim).ok_or_else(|| damaged("was dealt to nobody"))?;
+            let Wish { claim: wish, .. } =
+                wishes.0.get(claim).ok_or_else(|| damaged("was dealt to nobody"))?;
             let Some(fence) = fences.get(&place) else {
                 if wish.request.is_some() && !round.met.contains(&claim) {
                     round.met.push(claim);

@@ -62,7 +62,7 @@ impl PostgresStore {
         if settling.uids.is_empty() {
             return Ok(());
         }
-        let round = self.round(connection, settling, &Wishes::default(), &[], false).await?;
+        let round = self.round(connection, settling, &Wishes::default(), &[], false, false).await?;
         self.settle_rest(connection, settling, &round.acked).await
     }
 
@@ -110,11 +110,16 @@ fn is_plain(claim: &Claim) -> bool {
     claim.bytes_max.is_none() && claim.in_flight_max.is_none()
 }
 
-/// How many claims at the head of the list one statement can serve; none if the first has wishes of its own.
+/// How many claims at the head of the list one statement can serve; none if the first has wishes of its own. A request that comes
+/// again is told what the first one got, so it waits for that.
 fn run_of(claims: &[Claim]) -> usize {
     let first = &claims[0];
+    let mut requests = HashSet::new();
     let alike = |claim: &&Claim| {
-        is_plain(claim) && claim.namespace == first.namespace && claim.topics == first.topics
+        is_plain(claim)
+            && claim.namespace == first.namespace
+            && claim.topics == first.topics
+            && claim.request.is_none_or(|request| requests.insert((claim.owner, request)))
     };
     claims.iter().take_while(alike).count()
 }
