@@ -8,7 +8,7 @@ use crate::codes::namespace;
 use crate::desk::Locked;
 use crate::fault;
 use crate::lanes::{LANES_MAX, Lane};
-use crate::round::Wishes;
+use crate::round::{Round, Wishes};
 use crate::row::Cells;
 use crate::settle::Settling;
 use crate::store::PostgresStore;
@@ -55,7 +55,8 @@ impl PostgresStore {
                 }
             }
             let acks = settling.uids.len();
-            let round = self.round(connection, settling, &wishes, &lanes, ticks < TICKS_MAX, fully).await?;
+            let mut round =
+                self.round(connection, settling, &wishes, &lanes, ticks < TICKS_MAX, fully).await?;
             self.settle_rest(connection, settling, &round.acked).await?;
             if round.acked.len() < acks {
                 continue;
@@ -64,26 +65,8 @@ impl PostgresStore {
                 self.let_time_happen(connection, &mut ticks).await?;
                 continue;
             }
-            for place in round.repeated.iter().chain(&round.met).copied() {
-                let wish = &mut wishes.0[place];
-                let again = self.replay(connection, wish.claim).await?;
-                // What it met may have been somebody else.
-                if again.is_some() || round.repeated.contains(&place) {
-                    wish.open = 0;
-                    deliveries[wish.index] = again.unwrap_or_default();
-                }
-            }
             let progress = !round.taken.is_empty();
-            for (place, delivery) in round.taken {
-                let wish = &mut wishes.0[place];
-                // What a repeated claim has got is all there already.
-                if wish.open > 0 {
-                    wish.open -= 1;
-                    wish.had += 1;
-                    deliveries[wish.index].push(delivery);
-                }
-            }
-            wishes.0.retain(|wish| wish.open > 0);
+            self.hand_out(connection, &mut round, &mut wishes, deliveries).await?;
             if wishes.0.is_empty() {
                 break;
             }
@@ -114,6 +97,36 @@ impl PostgresStore {
         for index in served {
             deliveries[index].sort_by_key(|delivery| delivery.lease.fence);
         }
+        Ok(())
+    }
+
+    /// Gives claims what they got; those that want nothing more are left out from then on.
+    async fn hand_out(
+        &self,
+        connection: &mut PgConnection,
+        round: &mut Round,
+        wishes: &mut Wishes<'_>,
+        deliveries: &mut [Vec<Delivery>],
+    ) -> Result<(), Error> {
+        for place in round.repeated.iter().chain(&round.met).copied() {
+            let wish = &mut wishes.0[place];
+            let again = self.replay(connection, wish.claim).await?;
+            // What it met may have been somebody else.
+            if again.is_some() || round.repeated.contains(&place) {
+                wish.open = 0;
+                deliveries[wish.index] = again.unwrap_or_default();
+            }
+        }
+        for (place, delivery) in round.taken.drain(..) {
+            let wish = &mut wishes.0[place];
+            // What a repeated claim has got is all there already.
+            if wish.open > 0 {
+                wish.open -= 1;
+                wish.had += 1;
+                deliveries[wish.index].push(delivery);
+            }
+        }
+        wishes.0.retain(|wish| wish.open > 0);
         Ok(())
     }
 
