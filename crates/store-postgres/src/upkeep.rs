@@ -75,17 +75,21 @@ impl PostgresStore {
 
     pub(crate) async fn keep_up(&self, budget: Budget) -> Result<Upkept, Error> {
         let mut connection = self.connection().await?;
-        let ticked = self.tick(&mut connection, budget.items_max, Locked::PassOver).await?;
+        // Mostly there is nothing to do, and that is one statement.
+        let (now, mut next_due) = self.next_due(&mut connection, budget).await?;
         let mut forgotten = 0;
-        if ticked < budget.items_max as usize {
-            forgotten = self.forget(&mut connection, budget).await?;
+        if next_due.is_some_and(|due| due <= now) {
+            let ticked = self.tick(&mut connection, budget.items_max, Locked::PassOver).await?;
+            if ticked < budget.items_max as usize {
+                forgotten = self.forget(&mut connection, budget).await?;
+            }
+            (_, next_due) = self.next_due(&mut connection, budget).await?;
         }
         let mut upkept = self.ears.ended.take();
         upkept.died.sort_by(|one, other| {
             (one.namespace, &one.topic, one.reason).cmp(&(other.namespace, &other.topic, other.reason))
         });
-        upkept.forgotten = forgotten;
-        upkept.next_due = self.next_due(&mut connection, budget).await?;
+        (upkept.forgotten, upkept.next_due) = (forgotten, next_due);
         Ok(upkept)
     }
 
@@ -122,19 +126,21 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// When something is to be done next.
+    /// What time it is, and when something is to be done next.
     async fn next_due(
         &self,
         connection: &mut PgConnection,
         budget: Budget,
-    ) -> Result<Option<Timestamp>, Error> {
-        let rows = self.sql.next_due.query().fetch_all(&mut *connection).await.map_err(fault::told)?;
+    ) -> Result<(Timestamp, Option<Timestamp>), Error> {
+        let rows = self.sql.next_due.query().bind(self.time()).fetch_all(&mut *connection);
+        let rows = rows.await.map_err(fault::told)?;
         let retentions = retentions(budget);
         let keep_of =
             |name: i16| retentions.iter().find(|(shelf, _)| *shelf == name).and_then(|(_, keep)| *keep);
-        let mut next = None;
+        let (mut now, mut next) = (Timestamp::EPOCH, None);
         for row in &rows {
             let mut cells = Cells::new(row);
+            now = cells.moment()?;
             let lease: Option<i64> = cells.next()?;
             let name: i16 = cells.next()?;
             let at: Option<i64> = cells.next()?;
@@ -145,7 +151,7 @@ impl PostgresStore {
             });
             next = next.into_iter().chain(due).chain(lease.map(moment)).min();
         }
-        Ok(next.filter(|at| *at != Timestamp::NEVER))
+        Ok((now, next.filter(|at| *at != Timestamp::NEVER)))
     }
 }
 

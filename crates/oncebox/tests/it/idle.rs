@@ -18,7 +18,7 @@ use watched::Watched;
 /// Statements that an idle claim costs, an upkeep without anything to do, and a look for topics that nobody handles. Begins
 /// and commits count.
 const CLAIM: usize = 1;
-const UPKEEP: usize = 9;
+const UPKEEP: usize = 1;
 const TOPICS: usize = 5;
 /// The shortest time between two polls of a worker that is not told otherwise.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
