@@ -171,7 +171,7 @@ impl Schema {
     }
 
     async fn found(&self, connection: &mut PgConnection) -> Result<Option<u32>, Error> {
-        // The catalog itself: `to_regclass` may answer from what this session knew before it waited for others.
+        // The catalog itself: `to_regclass` may answer from what this connection knew before it waited for others.
         let there = "select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace \
                      where n.nspname = $1 and c.relname = 'meta')";
         let there = unnamed(there).bind(&self.name).fetch_one(&mut *connection);
