@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::codes::{millis, namespace};
 use crate::fault;
+use crate::lanes::columns;
 use crate::round::{Wish, Wishes, deliver, uuid};
 use crate::row::Cells;
 use crate::settle::Settling;
@@ -105,8 +106,7 @@ impl PostgresStore {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
-        let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
-        let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
+        let (topics, shards) = columns(&lanes);
         let mut transaction = connection.begin().await.map_err(fault::told)?;
         let rows = self
             .sql

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::codes::namespace;
 use crate::desk::Locked;
 use crate::fault;
-use crate::lanes::{LANES_MAX, Lane};
+use crate::lanes::{LANES_MAX, Lane, columns};
 use crate::round::{Round, Wishes};
 use crate::row::Cells;
 use crate::settle::Settling;
@@ -137,8 +137,7 @@ impl PostgresStore {
         claim: &Claim,
         lanes: &[Lane],
     ) -> Result<bool, Error> {
-        let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
-        let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
+        let (topics, shards) = columns(lanes);
         let missed = self.sql.missed.query().bind(self.time()).bind(namespace(claim.namespace)).bind(topics);
         let missed = missed.bind(shards).fetch_all(&mut *connection).await.map_err(fault::told)?;
         let Some(row) = missed.first() else { return Ok(false) };

@@ -63,7 +63,7 @@ impl Ears {
             self.lanes.add(namespace, [lane]);
         }
         for (namespace, topic) in &heard.lowered {
-            self.lanes.lower(*namespace, Some(topic));
+            self.lanes.lower(*namespace, topic);
         }
         for (namespace, topic) in &heard.woken {
             self.bell.ring(*namespace, topic);

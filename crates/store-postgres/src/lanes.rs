@@ -108,16 +108,26 @@ impl Lanes {
         }
     }
 
-    /// Notes that something may have come back to its place in the lanes of a topic, or of all.
-    pub(crate) fn lower(&self, namespace: Namespace, topic: Option<&Topic>) {
+    /// Notes that something may have come back to its place in the lanes of a topic.
+    pub(crate) fn lower(&self, namespace: Namespace, topic: &Topic) {
         let mut all = self.lock();
-        let Some(known) = all.get_mut(&namespace) else { return };
-        for ((name, _), look) in &mut known.lanes {
-            if topic.is_none_or(|topic| topic == name) {
-                *look = Look::default();
-            }
+        let lanes = all.get_mut(&namespace).into_iter().flat_map(|known| &mut known.lanes);
+        for (_, look) in lanes.filter(|((name, _), _)| name == topic) {
+            *look = Look::default();
         }
     }
+
+    /// Notes that something may have come back to its place in any lane.
+    pub(crate) fn lower_all(&self) {
+        for look in self.lock().values_mut().flat_map(|known| known.lanes.values_mut()) {
+            *look = Look::default();
+        }
+    }
+}
+
+/// Lanes as they are bound to a statement: their topics, and their shards.
+pub(crate) fn columns(lanes: &[Lane]) -> (Vec<&str>, Vec<i32>) {
+    lanes.iter().map(|(topic, shard)| (topic.as_str(), *shard)).unzip()
 }
 
 #[cfg(test)]
@@ -157,12 +167,15 @@ mod tests {
         lanes.add(space, [lane("a")]);
         lanes.looked(space, &lane("a"), 9 * SLACK, 12 * SLACK, Duration::ZERO);
         assert_eq!(lanes.floors(space, &both), [11 * SLACK, 0], "what comes in is above");
-        lanes.lower(space, Some(&Topic::new("b").unwrap()));
+        lanes.lower(space, &Topic::new("b").unwrap());
         assert_eq!(lanes.floors(space, &both), [11 * SLACK, 0]);
-        lanes.lower(space, Some(&Topic::new("a").unwrap()));
+        lanes.lower(space, &Topic::new("a").unwrap());
         assert_eq!(lanes.floors(space, &both), [0, 0], "something came back");
         lanes.looked(space, &lane("b"), 0, 3, Duration::ZERO);
         assert_eq!(lanes.floors(space, &both), [0, 0], "there is nothing below the beginning");
+        lanes.looked(space, &lane("b"), 0, 10 * SLACK, Duration::ZERO);
+        lanes.lower_all();
+        assert_eq!(lanes.floors(space, &both), [0, 0]);
     }
 
     #[test]

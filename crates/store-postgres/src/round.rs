@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use oncebox_core::{
     Claim, Content, Delivery, Error, Key, Lease, Namespace, Number, Owner, Partition, RequestId, Shard,
@@ -16,7 +15,7 @@ use uuid::Uuid;
 use crate::codes::{TICKET, counted, damaged, millis, moment, namespace};
 use crate::desk::TRIES;
 use crate::fault;
-use crate::lanes::Lane;
+use crate::lanes::{Lane, columns};
 use crate::row::Cells;
 use crate::settle::Settling;
 use crate::store::PostgresStore;
@@ -73,11 +72,11 @@ impl PostgresStore {
         look: bool,
         fully: bool,
     ) -> Result<Round, Error> {
-        let Some(first) = wishes.0.first() else {
-            return self.ask(connection, settling, wishes, &[], &[], false).await;
+        let space = wishes.0.first().map(|wish| wish.claim.namespace);
+        let floors = match space {
+            Some(space) if !fully => self.ears.lanes.floors(space, lanes),
+            _ => vec![0; lanes.len()],
         };
-        let space = first.claim.namespace;
-        let floors = if fully { vec![0; lanes.len()] } else { self.ears.lanes.floors(space, lanes) };
         let start = uptime();
         let mut round = self.ask(connection, settling, wishes, lanes, &floors, look).await?;
         let took = uptime().saturating_sub(start);
@@ -86,21 +85,16 @@ impl PostgresStore {
         if look && !round.pending && round.acked.len() == settling.uids.len() {
             self.ears.quiet_until.fetch_max(round.now, Ordering::Relaxed);
         }
-        self.note_floors(space, lanes, &floors, &round, took);
-        Ok(round)
-    }
-
-    /// Notes from where lanes need not be looked at again soon.
-    fn note_floors(&self, space: Namespace, lanes: &[Lane], floors: &[i64], round: &Round, took: Duration) {
-        for (place, (lane, floor)) in lanes.iter().zip(floors).enumerate() {
-            if let Some(lowest) = round.lowest.get(&place) {
+        for (place, (lane, floor)) in lanes.iter().zip(&floors).enumerate() {
+            if let (Some(space), Some(lowest)) = (space, round.lowest.get(&place)) {
                 self.ears.lanes.looked(space, lane, *floor, *lowest, took);
             }
         }
         if round.freed {
             // Others of the partition waited for it, wherever they are.
-            self.ears.lanes.lower(space, None);
+            self.ears.lanes.lower_all();
         }
+        Ok(round)
     }
 
     async fn ask(
@@ -113,8 +107,7 @@ impl PostgresStore {
         look: bool,
     ) -> Result<Round, Error> {
         let space = wishes.0.first().map_or(0, |wish| namespace(wish.claim.namespace));
-        let topics: Vec<&str> = lanes.iter().map(|(topic, _)| topic.as_str()).collect();
-        let shards: Vec<i32> = lanes.iter().map(|(_, shard)| *shard).collect();
+        let (topics, shards) = columns(lanes);
         let (owners, requests) = (wishes.owners(), wishes.requests());
         let leases: Vec<i64> = wishes.0.iter().map(|wish| millis(wish.claim.lease.get())).collect();
         let (starts, had) = (wishes.starts(), wishes.0.iter().map(|wish| wish.had).collect::<Vec<_>>());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Claim, Key, Namespace, NewMessage, Owner, Payload, RequestId, Settled, Span, Store, StoreExt,
-    Topic, TransactionalStore,
+    Batch, Claim, Key, Namespace, NewMessage, Owner, Partition, Payload, RequestId, Settled, Span, Store,
+    StoreExt, Topic, TransactionalStore,
 };
 use oncebox_store_postgres::PostgresStore;
 use sqlx::Executor;
@@ -129,4 +129,28 @@ async fn what_comes_back_to_the_beginning_of_a_lane_is_found() {
     };
     tokio::time::timeout(Duration::from_secs(60), search).await.expect("they are found");
     assert_eq!(found, ["0", "1"]);
+}
+
+/// What waited for its partition is found at once when the partition becomes free, however far behind it lies.
+/// Holds: RULE-17, RULE-18.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waited_for_its_partition_is_found_at_the_beginning_of_its_lane() {
+    let pool = pool().await;
+    let store = PostgresStore::new(pool.clone(), &fresh(&pool).await);
+    let partition = Some(Partition::new("one").unwrap());
+    for id in 0..2 {
+        let mut message = message(id);
+        message.content.partition.clone_from(&partition);
+        store.accept(&[message]).await.unwrap();
+    }
+    for id in 2..=200 {
+        store.accept(&[message(id)]).await.unwrap();
+    }
+    let first = store.claim(&claim(7, 1)).await.unwrap();
+    assert_eq!(first[0].key.id.as_str(), "0");
+    for _ in 2..=180 {
+        assert_ne!(store.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str(), "1", "its partition is busy");
+    }
+    store.settle(&[first[0].ack()]).await.unwrap();
+    assert_eq!(store.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str(), "1");
 }

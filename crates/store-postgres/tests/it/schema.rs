@@ -176,6 +176,7 @@ async fn a_schema_may_have_any_name() -> TestResult {
     for (name, text) in [
         ("", "the schema's name is empty: give it one"),
         ("a\0b", "the schema's name has a null character: leave it out"),
+        ("a$oncebox$b", "the schema's name has $oncebox$ or $ticket$ in it: choose another one"),
         ("pg_x", "the schema `pg_x` is the server's own: choose a name that does not begin with `pg_`"),
         (
             &(longest.clone() + "y"),
