@@ -1,17 +1,19 @@
 //! Coalescing: concurrent calls of one process become one call of the store underneath.
 //!
-//! For a store whose calls cost a round trip and a commit, whatever is in them. A call that finds a place free is made at
-//! once, by its caller, as if there were no layer. While as many calls as may be are under way, others gather; when one
-//! ends, those that have gathered go together as one *group*. Nobody waits for a group to fill up. Every caller waits until
-//! its own group is answered, and gets its own outcomes.
+//! For a store whose calls cost a round trip and a commit, whatever is in them. A call that finds a place free and nobody about is
+//! made at once, by its caller, as if there were no layer. While as many calls as may be are under way, others gather; when one
+//! ends, those that have gathered go together as one *group*. A group waits neither for a number of calls nor for a time to
+//! pass, but for a larger one to end, and for callers that were answered a moment ago to say what they want next. Every caller
+//! waits until its own group is answered, and gets its own outcomes.
 //!
 //! Accepting, sighting, beginning, working and extending have a queue each; everything else passes straight through.
 //!
 //! # What holds
 //! - A group is made of whole calls, and is one call of the store: where those are atomic, each caller's call still is.
 //! - No key, no uid and no request of a claim is in two calls under way of one kind: those that come later wait, in
-//!   order, and pass nobody who waits for the same. Calls of different kinds do not wait for each other: a heartbeat must
-//!   not stand behind a settlement.
+//!   order, and pass nobody who waits for the same. For such things calls of different kinds do not wait for each other: a
+//!   heartbeat must not stand behind a settlement.
+//! - A small group lets a larger one end, whatever its kind, for a few milliseconds at most. Heartbeats do not.
 //! - A group has at most [`CALL_ITEMS_MAX`] items, [`CLAIM_MESSAGES_MAX`] claimed messages and [`GROUP_BYTES_MAX`] bytes,
 //!   unless a single call has more.
 //! - A failed group has failed for each of its callers, for its outcome is unknown for each. Only where nothing can have
@@ -26,9 +28,11 @@
 //! with the next group while there is one. A call by itself needs none of this: with its caller, all who wait for it are gone.
 
 mod aside;
+mod crowd;
 mod gate;
 mod kinds;
 mod queue;
+mod runner;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -46,6 +50,7 @@ use oncebox_core::{
 };
 
 use aside::Aside;
+use crowd::Crowd;
 use gate::Gate;
 use kinds::{Items, Working};
 
@@ -78,7 +83,7 @@ impl Default for Options {
 
 /// A store in front of another one, which turns concurrent calls into few; see the [module](self).
 ///
-/// Its calls belong into a Tokio runtime.
+/// Its calls belong into a Tokio runtime whose timers are enabled.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -109,12 +114,14 @@ impl Coalesced {
     /// few at a time, so that nobody else waits for it.
     pub fn with(hasty: Arc<dyn Store>, patient: Arc<dyn Store>, options: Options) -> Self {
         let aside = Aside::new(patient.clone());
+        let crowd = Arc::new(Crowd::default());
         Self {
-            observing: Gate::new(hasty.clone(), aside.clone(), options),
-            accepting: Gate::new(hasty.clone(), aside.clone(), options),
-            beginning: Gate::new(hasty.clone(), aside.clone(), options),
-            working: Gate::new(hasty.clone(), aside.clone(), options),
-            extending: Gate::new(hasty, aside, options),
+            observing: Gate::new(hasty.clone(), aside.clone(), crowd.clone(), options),
+            accepting: Gate::new(hasty.clone(), aside.clone(), crowd.clone(), options),
+            beginning: Gate::new(hasty.clone(), aside.clone(), crowd.clone(), options),
+            working: Gate::new(hasty.clone(), aside.clone(), crowd, options),
+            // A heartbeat waits for nobody but heartbeats.
+            extending: Gate::new(hasty, aside, Arc::default(), options),
             inner: patient,
         }
     }

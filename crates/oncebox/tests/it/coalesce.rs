@@ -2,6 +2,7 @@
 
 mod aside;
 mod cancelling;
+mod crowding;
 mod dealing;
 mod failing;
 mod grouping;

@@ -54,6 +54,8 @@ pub(super) struct Queue<C, A> {
     ready: BTreeSet<Id>,
     waiting: usize,
     under_way: usize,
+    /// Those with a place who wait for others to come. Meanwhile no group is formed.
+    gathering: usize,
     next: Id,
     closed: bool,
 }
@@ -76,8 +78,8 @@ enum Stage<C, A> {
 
 /// What a call finds.
 pub(super) enum Found {
-    /// A free place, which is its own now.
-    Place,
+    /// A free place, which is its own now. It is gathering, and came as this one.
+    Place(Id),
     Line,
     /// Nobody lines up any more.
     Closed,
@@ -95,6 +97,7 @@ impl<C, A> Queue<C, A> {
             ready: BTreeSet::new(),
             waiting: 0,
             under_way: 0,
+            gathering: 0,
             next: 0,
             closed: false,
         }
@@ -111,14 +114,14 @@ impl<C, A> Queue<C, A> {
         }
         self.held.extend(names.iter().map(|name| (*name, BTreeSet::new())));
         self.under_way += 1;
-        Ok(Found::Place)
+        self.gathering += 1;
+        Ok(Found::Place(self.next_id()))
     }
 
     /// Lines up. Names are different from each other.
     pub(super) fn line_up(&mut self, call: C, weight: Weight, names: Vec<Name>) -> Result<Id, Error> {
         self.check_room()?;
-        let id = self.next;
-        self.next += 1;
+        let id = self.next_id();
         let mut blocked = 0;
         for name in &names {
             match self.held.entry(*name) {
@@ -129,12 +132,27 @@ impl<C, A> Queue<C, A> {
                 }
             }
         }
+        self.sit_down(id, call, weight, names, blocked);
+        Ok(id)
+    }
+
+    /// Lines up one that has a place and holds its names, as it came.
+    pub(super) fn join(&mut self, id: Id, call: C, weight: Weight, names: Vec<Name>) {
+        self.sit_down(id, call, weight, names, 0);
+    }
+
+    fn next_id(&mut self) -> Id {
+        let id = self.next;
+        self.next += 1;
+        id
+    }
+
+    fn sit_down(&mut self, id: Id, call: C, weight: Weight, names: Vec<Name>, blocked: usize) {
         if blocked == 0 {
             self.ready.insert(id);
         }
         self.waiting += 1;
         self.seats.insert(id, Seat { stage: Stage::Waiting(call, weight), names, blocked, waker: None });
-        Ok(id)
     }
 
     fn check_room(&self) -> Result<(), Error> {
@@ -149,7 +167,16 @@ impl<C, A> Queue<C, A> {
     }
 
     fn has_place(&self) -> bool {
-        self.under_way < self.options.groups_max.get()
+        self.gathering == 0 && self.under_way < self.options.groups_max.get()
+    }
+
+    /// Items of all that nothing stands in the way of but the number of groups.
+    pub(super) fn ready_items(&self) -> usize {
+        let items = |id| match self.seats.get(id)?.stage {
+            Stage::Waiting(_, weight) => Some(weight.items),
+            _ => None,
+        };
+        self.ready.iter().filter_map(items).sum()
     }
 
     /// Whether [`Self::form`] has something to form.
@@ -192,6 +219,16 @@ impl<C, A> Queue<C, A> {
         }
         self.release(&names);
         waker
+    }
+
+    /// Forms no group until that ends. Answers how many items are ready.
+    pub(super) fn begin_gathering(&mut self) -> usize {
+        self.gathering += 1;
+        self.ready_items()
+    }
+
+    pub(super) fn end_gathering(&mut self) {
+        self.gathering -= 1;
     }
 
     /// Gives back the place of a group.
@@ -290,8 +327,10 @@ mod tests {
     fn nothing_is_left_behind() {
         let weight = Weight { items: 1, messages: 0, bytes: 0 };
         let mut queue = Queue::<(), ()>::new(Options::DEFAULT);
-        assert!(matches!(queue.enter(&[1]), Ok(Found::Place)));
-        assert!(matches!(queue.enter(&[2]), Ok(Found::Place)));
+        for name in [1, 2] {
+            assert!(matches!(queue.enter(&[name]), Ok(Found::Place(_))));
+            queue.end_gathering();
+        }
         let [stays, leaves_late, answered, blocked, leaves_early] = [[3, 4], [5, 6], [7, 8], [3, 1], [9, 3]]
             .map(|names| queue.line_up((), weight, names.into()).unwrap());
         queue.release(&[2]);

@@ -10,7 +10,7 @@ use oncebox_testkit::SplitMix;
 
 use super::inner::Mode;
 use super::items::{claim, receipt, settlement};
-use super::world::{Call, World, made, numbers};
+use super::world::{Call, World, numbers};
 
 const TASKS: u64 = 24;
 const CALLS: usize = 400;
@@ -118,10 +118,12 @@ async fn thousands_of_calls_get_their_own_outcomes_and_none_meets_another_about_
     // Every place is free: as many calls as may be are under way at once.
     world.inner.set(Mode::Told);
     let from = world.inner.calls().await.len();
-    let _accepting = [world.accept(all()), world.accept([ITEMS + 1])];
-    let _observing = [made(world.observe_later(all())), made(world.observe_later([ITEMS + 1]))];
-    let _extending = [world.extend(all()), world.extend([ITEMS + 1])];
-    let _working = [world.work(settle(all()), vec![]), world.work(settle(99..=99), vec![])];
+    for items in [all(), ITEMS + 1..=2 * ITEMS] {
+        tokio::spawn(world.accept_later(items.clone()));
+        tokio::spawn(world.observe_later(items.clone()));
+        tokio::spawn(world.extend_later(items.clone()));
+        tokio::spawn(world.work_later(settle(items), vec![]));
+    }
     let under_way = world.inner.call(from + 7);
     tokio::time::timeout(Duration::from_secs(120), under_way).await.expect("every place is free");
 }
