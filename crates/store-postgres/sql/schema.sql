@@ -16,45 +16,45 @@ create function {schema}.next_ticket() returns bigint
 
 -- Every message and every key that is remembered.
 create table {schema}.message (
-  uid           uuid     not null,
   number        bigint   not null,
+  uid           uuid     not null,
+  key_hash      uuid     not null,              -- of namespace, source and id
+  namespace     smallint not null,              -- 0 inbox, 1 commands, 2 ledger, 3 mailbox
+  state         smallint not null,              -- 0 seen, 1 processing, 2 done, 3 dead
+  keyed         boolean  not null,              -- no later message has taken its key
+  ready         boolean  not null,              -- processing, with content, due, and past its retry time; leased or not
+  attempts      integer  not null default 0,
+  deliveries    integer  not null default 0,    -- that have ended; a row in `lease` is one more
+  divergence    smallint not null,              -- 0 replace, 1 keep the first, 2 conflict
+  keep_finished boolean  not null,
+  superseded    boolean  not null default false, -- its content was replaced under the lease that it has now
+  end_superseded boolean not null default false,
   accepted_at   bigint   not null,
   last_seen_at  bigint   not null,
-  finished_at   bigint,
-  retry_at      bigint,                         -- of no meaning while it is leased
+  window_ms     bigint   not null,
+  end_fence     bigint   not null default 0,    -- `end_…`: the newest lease that has ended
+  shelf         smallint,                       -- 1 waits for time; bound: 2 done, 3 dead, 4 dead letter, 5 seen; free: 13, 14, 15
+  shard         integer,
+  shelf_at      bigint,
   due           bigint,
   expires       bigint,
-  window_ms     bigint   not null,
+  topic         text collate "C",               -- null: it has no content
+  partition     text collate "C",
+  finished_at   bigint,
+  retry_at      bigint,                         -- of no meaning while it is leased
   keep_ms       bigint,
-  shelf_at      bigint,
-  end_fence     bigint   not null default 0,    -- `end_…`: the newest lease that has ended
   end_until     bigint,
   end_limit     bigint,
   end_retry_at  bigint,
-  attempts      integer  not null default 0,
-  deliveries    integer  not null default 0,    -- that have ended; a row in `lease` is one more
   attempts_max  integer,
-  shard         integer,
-  namespace     smallint not null,              -- 0 inbox, 1 commands, 2 ledger, 3 mailbox
-  state         smallint not null,              -- 0 seen, 1 processing, 2 done, 3 dead
   dead          smallint,                       -- 0 failed, 1 exhausted, 2 expired, 3 cancelled, 4 integrity, 5 unhandled, 6 undecodable
-  divergence    smallint not null,              -- 0 replace, 1 keep the first, 2 conflict
-  shelf         smallint,                       -- 1 waits for time; bound: 2 done, 3 dead, 4 dead letter, 5 seen; free: 13, 14, 15
   end_kind      smallint,                       -- null lost, 0 ack, 1 abandon, 2 fail, 3 release
   end_outcome   smallint,                       -- 0 done, 1 superseded, 2 retrying, 3 released, 4 dead
   end_dead      smallint,
-  keyed         boolean  not null,              -- no later message has taken its key
-  keep_finished boolean  not null,
-  ready         boolean  not null,              -- processing, with content, due, and past its retry time; leased or not
-  superseded    boolean  not null default false, -- its content was replaced under the lease that it has now
-  end_superseded boolean not null default false,
-  key_hash      uuid     not null,              -- of namespace, source and id
   end_owner     uuid,
   end_request   uuid,
   source        text collate "C" not null,
   id            text collate "C" not null,
-  topic         text collate "C",               -- null: it has no content
-  partition     text collate "C",
   end_partition text collate "C",
   correlation   text collate "C",
   causation     text collate "C",

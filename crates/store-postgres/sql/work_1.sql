@@ -10,7 +10,7 @@ create function {schema}.work_1(
   uids uuid[], owners uuid[], fences bigint[],
   -- Claimed from the lanes of a namespace: not below these numbers, of each lane and in all so many at most.
   space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint,
-  -- Dealt to claims: in this order, beginning after so many; how many each has had already.
+  -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one.
   claim_owners uuid[], requests uuid[], leases bigint[], starts bigint[], had bigint[],
   -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
   look boolean, since bigint)
@@ -75,10 +75,12 @@ begin
     come := look and (
       exists (select from {schema}.lease l where l.check_at > since and l.check_at <= instant)
       or exists (select from {schema}.message m where m.shelf = 1 and m.shelf_at > since and m.shelf_at <= instant));
-    select array_agg(wish.place) into known
-      from unnest(claim_owners, requests, had) with ordinality as wish (owner, request, had, place)
-     where wish.request is not null and wish.had = 0
-       and (select true from {schema}.lease l where l.request = wish.request and l.owner = wish.owner and l.namespace = space limit 1);
+    if cardinality(requests) > 0 then
+      select array_agg(wish.place) into known
+        from unnest(claim_owners, requests, had) with ordinality as wish (owner, request, had, place)
+       where wish.request is not null and wish.had = 0
+         and (select true from {schema}.lease l where l.request = wish.request and l.owner = wish.owner and l.namespace = space limit 1);
+    end if;
     if not come and known is null then
       return query
       with candidate as (

@@ -10,7 +10,7 @@ use oncebox_core::{
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use crate::codes::{DIVERGENCES, code, key_hash, millis, moment, namespace, stamp};
+use crate::codes::{DIVERGENCES, TICKET, code, key_hash, millis, moment, namespace, stamp};
 use crate::desk::{Desk, Wanted};
 use crate::ears::Heard;
 use crate::fault;
@@ -21,6 +21,8 @@ use crate::store::PostgresStore;
 /// One array per column, borrowed from the messages.
 #[derive(Default)]
 struct Columns<'a> {
+    /// In the call, from 1.
+    place: Vec<i64>,
     uid: Vec<Uuid>,
     namespace: Vec<i16>,
     key_hash: Vec<Uuid>,
@@ -46,19 +48,27 @@ struct Columns<'a> {
     keep_finished: Vec<bool>,
 }
 
-/// What the statement took in.
+/// A message that is to be taken in.
+struct Item {
+    place: usize,
+    uid: Uuid,
+    key_hash: Uuid,
+}
+
+/// A message that the statement took in.
 struct Inserted {
     at: Timestamp,
-    ticket: i64,
-    uids: Vec<Uuid>,
+    number: i64,
+    uid: Uuid,
 }
 
 impl<'a> Columns<'a> {
-    fn push(&mut self, message: &'a NewMessage, uid: Uid) {
+    fn push(&mut self, message: &'a NewMessage, item: &Item) {
         let NewMessage { key, content, fingerprint, hash, trace, policy, .. } = message;
-        self.uid.push(Uuid::from_u128(uid.as_u128()));
+        self.place.push(i64::try_from(item.place).unwrap_or(i64::MAX) + 1);
+        self.uid.push(item.uid);
         self.namespace.push(namespace(key.namespace));
-        self.key_hash.push(key_hash(key));
+        self.key_hash.push(item.key_hash);
         self.source.push(key.source.as_str());
         self.id.push(key.id.as_str());
         self.topic.push(content.topic.as_str());
@@ -86,10 +96,11 @@ impl<'a> Columns<'a> {
         statement: &Statement,
         now: Option<i64>,
         connection: &mut PgConnection,
-    ) -> Result<Inserted, sqlx::Error> {
+    ) -> Result<Vec<Inserted>, sqlx::Error> {
         let rows = statement
             .query()
             .bind(now)
+            .bind(&self.place)
             .bind(&self.uid)
             .bind(&self.namespace)
             .bind(&self.key_hash)
@@ -97,30 +108,28 @@ impl<'a> Columns<'a> {
             .bind(&self.id)
             .bind(&self.topic)
             .bind(&self.shard)
-            .bind(&self.partition)
+            .bind_sparse(&self.partition)
             .bind(&self.payload)
-            .bind(&self.attributes)
-            .bind(&self.due)
-            .bind(&self.expires)
+            .bind_sparse(&self.attributes)
+            .bind_sparse(&self.due)
+            .bind_sparse(&self.expires)
             .bind(&self.fingerprint)
-            .bind(&self.hash_name)
-            .bind(&self.hash)
-            .bind(&self.correlation)
-            .bind(&self.causation)
-            .bind(&self.tenant)
-            .bind(&self.attempts_max)
+            .bind_sparse(&self.hash_name)
+            .bind_sparse(&self.hash)
+            .bind_sparse(&self.correlation)
+            .bind_sparse(&self.causation)
+            .bind_sparse(&self.tenant)
+            .bind_sparse(&self.attempts_max)
             .bind(&self.window_ms)
-            .bind(&self.keep_ms)
+            .bind_sparse(&self.keep_ms)
             .bind(&self.divergence)
             .bind(&self.keep_finished)
             .fetch_all(connection)
             .await?;
-        let mut inserted = Inserted { at: Timestamp::EPOCH, ticket: 0, uids: Vec::with_capacity(rows.len()) };
-        for row in rows {
-            (inserted.at, inserted.ticket) = (moment(row.try_get(0)?), row.try_get(1)?);
-            inserted.uids.extend(row.try_get::<Option<Uuid>, _>(2)?);
-        }
-        Ok(inserted)
+        let inserted = rows.iter().map(|row| {
+            Ok(Inserted { at: moment(row.try_get(0)?), number: row.try_get(1)?, uid: row.try_get(2)? })
+        });
+        inserted.collect()
     }
 }
 
@@ -177,7 +186,7 @@ impl PostgresStore {
     }
 
     /// Takes in what is new with one statement; what is not stays without an outcome. Answers the ticket that the numbers of
-    /// this call come from.
+    /// this call come from, if something was new.
     async fn insert_fresh(
         &self,
         connection: &mut PgConnection,
@@ -186,16 +195,21 @@ impl PostgresStore {
         outcomes: &mut [Option<Accepted>],
         heard: &mut Heard,
     ) -> Result<Option<i64>, Error> {
-        let mut columns = Columns::default();
+        let mut items = Vec::with_capacity(messages.len());
         let mut by_uid = HashMap::with_capacity(messages.len());
         let mut keys = HashSet::with_capacity(messages.len());
         for (place, message) in messages.iter().enumerate() {
-            let uid = message.uid.unwrap_or_else(|| self.next_uid());
-            columns.push(message, uid);
+            let uid = Uuid::from_u128(message.uid.unwrap_or_else(|| self.next_uid()).as_u128());
             // Items about the same message depend on each other, and are decided one after another.
-            if !keys.insert(&message.key) || by_uid.insert(uid.as_u128(), place).is_some() {
+            if !keys.insert(&message.key) || by_uid.insert(uid, place).is_some() {
                 return Ok(None);
             }
+            items.push(Item { place, uid, key_hash: key_hash(&message.key) });
+        }
+        items.sort_by_key(|item| (namespace(messages[item.place].key.namespace), item.key_hash));
+        let mut columns = Columns::default();
+        for item in &items {
+            columns.push(&messages[item.place], item);
         }
         let inserted = columns.insert(statement.of(messages.len()), self.time(), connection).await;
         let inserted = match inserted {
@@ -205,13 +219,13 @@ impl PostgresStore {
             Err(error) if fault::is_collision(&error) => return Ok(None),
             Err(error) => return Err(fault::told(error)),
         };
-        for uid in inserted.uids {
-            let Some(place) = by_uid.get(&uid.as_u128()) else { continue };
+        for Inserted { at, uid, .. } in &inserted {
+            let Some(place) = by_uid.get(uid) else { continue };
             let message = &messages[*place];
-            outcomes[*place] = Some(new(message, Uid::from_u128(uid.as_u128()), inserted.at));
-            heard.add_new(message, inserted.at);
+            outcomes[*place] = Some(new(message, Uid::from_u128(uid.as_u128()), *at));
+            heard.add_new(message, *at);
         }
-        Ok(Some(inserted.ticket))
+        Ok(inserted.first().map(|Inserted { number, .. }| number - number % TICKET))
     }
 
     /// Decides about some items of a call, in order. Their numbers come from the call's ticket, by their places in it.

@@ -128,7 +128,7 @@ impl PostgresStore {
                 .bind(wishes.quota(lanes))
                 .bind(wishes.wanted())
                 .bind(&owners)
-                .bind(&requests)
+                .bind_sparse(&requests)
                 .bind(&leases)
                 .bind(&starts)
                 .bind(&had)

@@ -19,7 +19,8 @@ const DELIVERY: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m
      m.hash, m.fingerprint, m.attributes::text as attributes, m.payload";
 
 /// What is bound to `accept`, from the second value on: a column, and the type of its array's items.
-const GIVEN: [(&str, &str); 23] = [
+const GIVEN: [(&str, &str); 24] = [
+    ("place", "bigint"),
     ("uid", "uuid"),
     ("namespace", "smallint"),
     ("key_hash", "uuid"),
@@ -141,18 +142,14 @@ impl Accept {
 fn given_many() -> String {
     let arrays = GIVEN.iter().zip(2..).map(|((_, kind), place)| format!("${place}::{kind}[]"));
     let names = GIVEN.map(|(name, _)| name);
-    format!(
-        "unnest({}) with ordinality as given ({}, place)",
-        arrays.collect::<Vec<_>>().join(", "),
-        names.join(", ")
-    )
+    format!("unnest({}) as given ({})", arrays.collect::<Vec<_>>().join(", "), names.join(", "))
 }
 
 /// The row of a single item: reading so many arrays side by side takes longer than the rest of it.
 fn given_one() -> String {
     let cells =
         GIVEN.iter().zip(2..).map(|((name, kind), place)| format!("(${place}::{kind}[])[1] as {name}"));
-    format!("(select {}, 1 as place) as given", cells.collect::<Vec<_>>().join(", "))
+    format!("(select {}) as given", cells.collect::<Vec<_>>().join(", "))
 }
 
 /// The same, waiting for locks as long as its transaction says.
