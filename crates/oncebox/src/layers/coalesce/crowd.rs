@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-/// How often everybody else gets to run before those who were answered are waited for no longer.
+/// How often everybody else gets to run, and for how long, before those who were answered are waited for no longer.
 const LOOKS_MAX: usize = 32;
+const LOOKS_TIME: Duration = Duration::from_millis(1);
 
 /// A group of so many items waits for nobody: more would hardly make it cheaper, and stores have more than one processor.
 const ENOUGH: usize = 32;
@@ -43,15 +44,24 @@ impl Crowd {
         self.away.fetch_add(callers, Ordering::Relaxed);
     }
 
+    /// Whether a group of so many items need not wait.
+    pub(super) fn lets_go(&self, items: usize) -> bool {
+        items >= ENOUGH || !self.has_larger(items) && self.away.load(Ordering::Relaxed) == 0
+    }
+
     /// Waits until a group of so many items may go.
     pub(super) async fn gather(&self, items: usize) {
         if items >= ENOUGH {
             return;
         }
         self.let_larger_end(items).await;
+        let start = Instant::now();
         for _ in 0..LOOKS_MAX {
             if self.away.load(Ordering::Relaxed) == 0 {
                 return;
+            }
+            if start.elapsed() >= LOOKS_TIME {
+                break;
             }
             task::yield_now().await;
         }
@@ -59,11 +69,15 @@ impl Crowd {
         self.away.store(0, Ordering::Relaxed);
     }
 
-    /// Waits for one larger group, once: the next may already be under way.
+    /// No larger one, if nothing waits to go.
+    fn has_larger(&self, items: usize) -> bool {
+        items > 0 && self.lock().iter().any(|others| *others > items)
+    }
+
+    /// Waits while a larger group is under way, until one ends: the next may be under way already.
     async fn let_larger_end(&self, items: usize) {
         let ended = self.ended.notified();
-        let is_larger = items > 0 && self.lock().iter().any(|others| *others > items);
-        if is_larger {
+        if self.has_larger(items) {
             // Over time, it may be held up.
             _ = timeout(PATIENCE, ended).await;
         }

@@ -1,7 +1,6 @@
 //! The gate that all calls of one kind come through: alone if there is a place, in a group otherwise.
 
 use std::hash::RandomState;
-use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -14,7 +13,7 @@ use super::aside::Aside;
 use super::crowd::Crowd;
 use super::kinds::Kind;
 use super::queue::{Found, Id, Name, Queue, Weight};
-use super::runner::Runner;
+use super::runner::{Gathering, Runner};
 
 pub(super) struct Gate<K: Kind> {
     pub(super) inner: Arc<dyn Store>,
@@ -52,17 +51,14 @@ impl<K: Kind> Gate<K> {
         self.crowd.came();
         let found = self.lock().enter(&names)?;
         match found {
-            Found::Place(id) => {
-                let mut place = Place { gate: self, names, aside: false };
-                let gathering = Gathering(self);
-                self.crowd.gather(weight.items).await;
-                drop(gathering);
-                if place.join(id, items, weight) {
-                    drop(place);
-                    return Wait { gate: self, id }.await;
+            Found::Place(id) => match Handle::try_current() {
+                Ok(runtime) if !self.crowd.lets_go(weight.items) => {
+                    let gathering = self.join(id, K::own(items), weight, names);
+                    runtime.spawn(Runner::gathering(gathering).run());
+                    Wait { gate: self, id }.await
                 }
-                self.call_alone(place, items, weight).await
-            }
+                _ => self.call_alone(Place { gate: self, names, aside: false }, items, weight).await,
+            },
             Found::Closed => K::make(&*self.inner, items).await,
             Found::Line => {
                 let call = K::own(items);
@@ -72,11 +68,10 @@ impl<K: Kind> Gate<K> {
         }
     }
 
-    /// Waits for those who may want to go with the next group.
-    pub(super) async fn gather(&self) {
-        let items = self.lock().begin_gathering();
-        let _gathering = Gathering(self);
-        self.crowd.gather(items).await;
+    /// Lines up one that has a place, which its group will have. Others line up too until that goes.
+    fn join(self: &Arc<Self>, id: Id, call: K::Owned, weight: Weight, names: Vec<Name>) -> Gathering<K> {
+        self.lock().join(id, call, weight, names);
+        Gathering::begun(self)
     }
 
     async fn call_alone<'a>(
@@ -149,15 +144,6 @@ pub(super) fn wake(wakers: Vec<Waker>) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// Somebody who has a place, and waits for others.
-struct Gathering<'a, K: Kind>(&'a Gate<K>);
-
-impl<K: Kind> Drop for Gathering<'_, K> {
-    fn drop(&mut self) {
-        self.0.lock().end_gathering();
-    }
-}
-
 /// The place of a call by itself. However the call ends, the others go on.
 struct Place<'a, K: Kind> {
     gate: &'a Arc<Gate<K>>,
@@ -167,16 +153,6 @@ struct Place<'a, K: Kind> {
 }
 
 impl<K: Kind> Place<'_, K> {
-    /// If others wait by now, lines up with them. They get the place when this is dropped.
-    fn join(&mut self, id: Id, items: K::Borrowed<'_>, weight: Weight) -> bool {
-        let mut queue = self.gate.lock();
-        let joins = queue.ready_items() > 0;
-        if joins {
-            queue.join(id, K::own(items), weight, mem::take(&mut self.names));
-        }
-        joins
-    }
-
     /// Lets others have the place: this call waits for something that is none of theirs.
     fn step_aside(&mut self) {
         self.aside = true;

@@ -54,7 +54,7 @@ pub(super) struct Queue<C, A> {
     ready: BTreeSet<Id>,
     waiting: usize,
     under_way: usize,
-    /// Those with a place who wait for others to come. Meanwhile no group is formed.
+    /// Those with a place who wait for others to come. Meanwhile no place is free.
     gathering: usize,
     next: Id,
     closed: bool,
@@ -78,7 +78,7 @@ enum Stage<C, A> {
 
 /// What a call finds.
 pub(super) enum Found {
-    /// A free place, which is its own now. It is gathering, and came as this one.
+    /// A free place, which is its own now; it came as this one.
     Place(Id),
     Line,
     /// Nobody lines up any more.
@@ -114,7 +114,6 @@ impl<C, A> Queue<C, A> {
         }
         self.held.extend(names.iter().map(|name| (*name, BTreeSet::new())));
         self.under_way += 1;
-        self.gathering += 1;
         Ok(Found::Place(self.next_id()))
     }
 
@@ -136,8 +135,9 @@ impl<C, A> Queue<C, A> {
         Ok(id)
     }
 
-    /// Lines up one that has a place and holds its names, as it came.
+    /// Lines up one that has a place and holds its names, as it came. It is gathering from then on.
     pub(super) fn join(&mut self, id: Id, call: C, weight: Weight, names: Vec<Name>) {
+        self.gathering += 1;
         self.sit_down(id, call, weight, names, 0);
     }
 
@@ -221,10 +221,8 @@ impl<C, A> Queue<C, A> {
         waker
     }
 
-    /// Forms no group until that ends. Answers how many items are ready.
-    pub(super) fn begin_gathering(&mut self) -> usize {
+    pub(super) fn begin_gathering(&mut self) {
         self.gathering += 1;
-        self.ready_items()
     }
 
     pub(super) fn end_gathering(&mut self) {
@@ -329,7 +327,6 @@ mod tests {
         let mut queue = Queue::<(), ()>::new(Options::DEFAULT);
         for name in [1, 2] {
             assert!(matches!(queue.enter(&[name]), Ok(Found::Place(_))));
-            queue.end_gathering();
         }
         let [stays, leaves_late, answered, blocked, leaves_early] = [[3, 4], [5, 6], [7, 8], [3, 1], [9, 3]]
             .map(|names| queue.line_up((), weight, names.into()).unwrap());

@@ -12,26 +12,62 @@ use super::gate::{Gate, wake};
 use super::kinds::{Kind, Mark};
 use super::queue::{Group, Id};
 
+/// While this lives, its gate forms no group.
+pub(super) struct Gathering<K: Kind>(Arc<Gate<K>>);
+
+impl<K: Kind> Gathering<K> {
+    fn begin(gate: &Arc<Gate<K>>) -> Self {
+        gate.lock().begin_gathering();
+        Self::begun(gate)
+    }
+
+    /// For one that the queue knows of.
+    pub(super) fn begun(gate: &Arc<Gate<K>>) -> Self {
+        Self(gate.clone())
+    }
+}
+
+impl<K: Kind> Drop for Gathering<K> {
+    fn drop(&mut self) {
+        self.0.lock().end_gathering();
+    }
+}
+
 /// A task that makes the calls of groups, one group after another while there are any.
 pub(super) struct Runner<K: Kind> {
     gate: Arc<Gate<K>>,
     calls: Vec<K::Owned>,
     /// Those of the group that have no answer yet.
     unanswered: std::vec::IntoIter<Id>,
+    /// Between two groups.
+    gathering: Option<Gathering<K>>,
     has_place: bool,
 }
 
 impl<K: Kind> Runner<K> {
+    /// Has the place of this group, and serves it first.
     pub(super) fn new(gate: Arc<Gate<K>>, group: Group<K::Owned>) -> Self {
         let (unanswered, calls) = unzipped(group);
-        Self { gate, calls, unanswered, has_place: true }
+        Self { gate, calls, unanswered, gathering: None, has_place: true }
+    }
+
+    /// Has a place, and waits for others to come first.
+    pub(super) fn gathering(gathering: Gathering<K>) -> Self {
+        let mut runner = Self::new(gathering.0.clone(), Group::default());
+        runner.gathering = Some(gathering);
+        runner
     }
 
     pub(super) async fn run(mut self) {
         while self.has_place {
-            self.serve().await;
             let gate = self.gate.clone();
-            gate.gather().await;
+            if self.gathering.is_none() {
+                self.serve().await;
+                self.gathering = Some(Gathering::begin(&gate));
+            }
+            let items = gate.lock().ready_items();
+            gate.crowd.gather(items).await;
+            self.gathering = None;
             let mut queue = gate.lock();
             queue.end_group();
             match queue.form() {
@@ -90,6 +126,7 @@ impl<K: Kind> Drop for Runner<K> {
         if !self.has_place {
             return;
         }
+        self.gathering = None;
         let error = Error::new(oncebox_core::Kind::Unavailable, "the call was given up: repeat it");
         let mut queue = self.gate.lock();
         let given_up = self.unanswered.by_ref();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::items::settlement;
-use super::world::{World, idle};
+use super::world::{World, idle, numbers};
 
 /// Two places are taken, by calls 0 and 1; two callers accept as one group, call 2, and then want to settle.
 async fn two_callers() -> World {
@@ -61,6 +61,21 @@ async fn a_smaller_group_waits_until_a_larger_one_has_ended_and_takes_along_who_
     idle().await;
     world.free([0]).await;
     assert_eq!(world.inner.calls().await[1..], [[4, 5]]);
+}
+
+/// A caller may have something else to do than to poll its call.
+#[tokio::test(start_paused = true)]
+async fn nobody_stands_still_because_a_caller_does() {
+    let world = World::new();
+    tokio::spawn(world.accept_later([1, 2, 3]));
+    idle().await;
+    let _not_polled_again = world.accept([4]);
+    let other = tokio::spawn(world.accept_later([5]));
+    idle().await;
+    world.free([0]).await;
+    assert_eq!(world.inner.calls().await[1..], [[4, 5]]);
+    world.free([1]).await;
+    assert_eq!(numbers(&other.await.unwrap().unwrap()), [5]);
 }
 
 #[tokio::test(start_paused = true)]
