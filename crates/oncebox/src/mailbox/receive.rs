@@ -86,11 +86,10 @@ impl Mailbox {
     ) -> Result<(Vec<Settled>, Vec<Envelope>), Error> {
         let claim = self.claim(&wish)?;
         let (settled, envelopes) = self.take(settlements, &claim).await?;
-        if !envelopes.is_empty() || wish.wait.is_zero() {
+        if !envelopes.is_empty() || wish.wait.is_zero() && !settlements.is_empty() {
             return Ok((settled, envelopes));
         }
-        let waited = self.wait_for(&claim, Instant::now() + wish.wait.min(DURATION_MAX)).await;
-        match waited {
+        match self.wait_for(&claim, wish.wait.min(DURATION_MAX)).await {
             // What was settled must be answered: the next wish tells that too much is in flight.
             Err(error) if !settlements.is_empty() && error.kind() == Kind::Saturated => {
                 Ok((settled, Vec::new()))
@@ -99,27 +98,40 @@ impl Mailbox {
         }
     }
 
-    /// Waits for its turn, then for a message. Whoever is woken passes the turn on before it looks, and whoever gets the turn
-    /// looks before it listens: what came in between is not missed.
-    async fn wait_for(&self, claim: &Claim, until: Instant) -> Result<Vec<Envelope>, Error> {
+    /// Waits for a message, if there is nothing to take because nothing has come.
+    async fn wait_for(&self, claim: &Claim, wait: Duration) -> Result<Vec<Envelope>, Error> {
+        let until = Instant::now() + wait;
+        self.check_in_flight().await?;
+        let mut envelopes = Vec::new();
+        while envelopes.is_empty() && Instant::now() < until {
+            envelopes = self.listen(claim, until).await?;
+        }
+        if envelopes.is_empty() && !wait.is_zero() {
+            self.check_in_flight().await?;
+        }
+        Ok(envelopes)
+    }
+
+    /// Waits for its turn, then until somebody rings, and takes what there is. Whoever is woken passes the turn on before it looks,
+    /// and whoever gets the turn looks before it listens: what came in between is not missed.
+    async fn listen(&self, claim: &Claim, until: Instant) -> Result<Vec<Envelope>, Error> {
         let topic = claim.topics.named().and_then(<[_]>::first);
         let turn = topic.map(|topic| self.turns.of(topic)).unwrap_or_default();
+        let Ok(listening) = timeout_at(until, turn.lock()).await else { return Ok(Vec::new()) };
+        let interest = Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() };
+        let mut wakeups = self.shared.store.wakeups(interest);
         loop {
-            let Ok(listening) = timeout_at(until, turn.lock()).await else { return Ok(Vec::new()) };
-            let interest = Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() };
-            let mut wakeups = self.shared.store.wakeups(interest);
             let (_, envelopes) = self.take(&[], claim).await?;
             if !envelopes.is_empty() {
                 return Ok(envelopes);
             }
-            // Time may be up, or somebody rang: the next look tells.
-            let _ = timeout_at(until.min(Instant::now() + POLL_INTERVAL), wakeups.wait()).await;
-            drop((listening, wakeups));
-            let (_, envelopes) = self.take(&[], claim).await?;
-            if !envelopes.is_empty() || Instant::now() >= until {
-                return Ok(envelopes);
+            let rang = timeout_at(until.min(Instant::now() + POLL_INTERVAL), wakeups.wait()).await.is_ok();
+            if rang || Instant::now() >= until {
+                break;
             }
         }
+        drop((listening, wakeups));
+        Ok(self.take(&[], claim).await?.1)
     }
 
     fn claim(&self, wish: &Receive) -> Result<Claim, Error> {
@@ -145,20 +157,22 @@ impl Mailbox {
         claim: &Claim,
     ) -> Result<(Vec<Settled>, Vec<Envelope>), Error> {
         let worked = self.shared.store.work(settlements, std::slice::from_ref(claim)).await?;
-        let deliveries: Vec<_> = worked.deliveries.into_iter().flatten().collect();
-        if deliveries.is_empty() && settlements.is_empty() {
-            let counts = self.shared.store.counts(&Scope::all(Namespace::Mailbox)).await?;
-            if counts.ready > 0 && counts.leased >= self.settings().global_in_flight {
-                return Err(Error::saturated(IN_FLIGHT_RETRY));
-            }
-        }
-        let mut envelopes = Vec::with_capacity(deliveries.len());
-        for delivery in &deliveries {
+        let mut envelopes = Vec::new();
+        for delivery in worked.deliveries.iter().flatten() {
             match Envelope::open(delivery) {
                 Some(envelope) => envelopes.push(envelope),
                 None => self.quarantine(LeaseToken::of(delivery), MsgId::from(delivery.uid)).await?,
             }
         }
         Ok((worked.settled, envelopes))
+    }
+
+    /// Whether something could be taken if less were in flight.
+    async fn check_in_flight(&self) -> Result<(), Error> {
+        let counts = self.shared.store.counts(&Scope::all(Namespace::Mailbox)).await?;
+        if counts.ready > 0 && counts.leased >= self.settings().global_in_flight {
+            return Err(Error::saturated(IN_FLIGHT_RETRY));
+        }
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod watched;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncebox::mailbox::{MailboxSettings, Receive};
 use oncebox::postgres::{Options, PostgresStore};
 use oncebox::{Message, Oncebox, Store, Worker};
 use oncebox_core::{Budget, Namespace, ReadyTopics};
@@ -99,6 +100,18 @@ async fn an_idle_process_asks_a_shared_store_less_than_once_per_poll_interval() 
     println!("{claims} claims, {upkeeps} upkeeps, {topics} looks for topics: {statements} statements");
     assert!(statements <= intervals, "{statements} statements in {intervals} poll intervals");
     assert!(upkeeps >= 150, "it is not forgotten: {upkeeps}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_receiver_asks_the_store_once_per_poll_interval() {
+    let (watched, oncebox) = inbox(true);
+    let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
+    let received = mailbox.receive(Receive::new("t").wait(HOUR)).await.unwrap();
+    assert_eq!(received.len(), 0);
+    let intervals = usize::try_from(HOUR.as_millis() / POLL_INTERVAL.as_millis()).unwrap();
+    let (looks, counts) = (watched.calls("work"), watched.calls("counts"));
+    assert!((intervals / 2..=intervals + 3).contains(&looks), "{looks} looks in {intervals} poll intervals");
+    assert!(counts <= 2, "{counts} counts");
 }
 
 /// What upkeep does costs nothing there, and something is due as soon as it is.
