@@ -6,11 +6,12 @@ use std::process::Command;
 use crate::failure::{Failure, Result};
 
 /// What the tests call, and the package that brings it.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("curl", "curl"),
     ("ps", "procps"),
     ("kill", "procps"),
     ("setpriv", "util-linux"),
+    ("openssl", "openssl"),
     ("postgres", "postgresql"),
     ("pgbouncer", "pgbouncer"),
 ];

@@ -148,11 +148,14 @@ impl PostgresStore {
             let rest = &messages[outcomes.len()..];
             let full = self.ears.room.full(self, connection, rest).await?;
             let run = full.iter().take_while(|place| **place == full[0]).count();
+            // Once something of the call has been taken in, it has to go on to its end.
+            let patient = (!outcomes.is_empty()).then(|| self.with_patience(true));
+            let store = patient.as_ref().unwrap_or(self);
             if full[0] {
                 let places: Vec<_> = (0..run).collect();
-                outcomes.extend(self.consider(connection, rest, &places, None, Room::Full, heard).await?);
+                outcomes.extend(store.consider(connection, rest, &places, None, Room::Full, heard).await?);
             } else {
-                outcomes.extend(self.take_in_run(connection, statement, &rest[..run], heard).await?);
+                outcomes.extend(store.take_in_run(connection, statement, &rest[..run], heard).await?);
             }
         }
         Ok(outcomes)
@@ -245,7 +248,7 @@ impl PostgresStore {
                 wanted.add_uid(uid);
             }
         }
-        // Once something of the call has been taken in, it has to go on to its end.
+        // With a ticket, something of the call has been taken in.
         let desk = Desk { patient: self.is_patient() || ticket.is_some(), ..self.desk() };
         let considered = self.sit_at(&desk, connection, &wanted, heard, |machine, turn| {
             let decide = |place: &usize| {

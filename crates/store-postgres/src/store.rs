@@ -62,12 +62,17 @@ impl PostgresStore {
     /// moment with an error that [says so](Error::is_held_up), and nothing has happened that a repeat would not answer the same.
     #[must_use]
     pub fn hasty(&self) -> Self {
+        self.with_patience(false)
+    }
+
+    /// The same store, which waits for locks of others or does not.
+    pub(crate) fn with_patience(&self, patient: bool) -> Self {
         Self {
             pool: self.pool.clone(),
             sql: self.sql.clone(),
             clock: self.clock.clone(),
             ids: Mutex::default(),
-            patient: false,
+            patient,
             ears: Arc::clone(&self.ears),
         }
     }

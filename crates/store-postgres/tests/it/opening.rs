@@ -1,5 +1,7 @@
 //! From a URL to a store: settings, refusals, and what is never told.
 
+use std::path::Path;
+
 use oncebox_core::{Kind, Store};
 use oncebox_store_postgres::{Address, Options, Pooler, PostgresStore, Schema};
 use oncebox_testkit::TestResult;
@@ -58,6 +60,32 @@ async fn settings_in_a_url_are_the_stores_or_the_servers() -> TestResult {
     assert_eq!(shown, ("mine".to_owned(), "7s".to_owned()));
     let pooled = Address::parse("postgres://host/db?pooler=transaction", Options::default())?;
     assert_eq!(pooled.options().pooler, Pooler::Transaction);
+    Ok(())
+}
+
+/// Whoever answers must be who the certificate says, if that is asked for; nothing is sent to another one.
+#[tokio::test]
+async fn a_url_can_ask_for_tls() -> TestResult {
+    let [server, other] = [Postgres::with_tls()?, Postgres::with_tls()?];
+    let (own, foreign) = (server.certificate(), other.certificate());
+    let open = async |settings: &str| {
+        PostgresStore::open(&format!("{}?{settings}", server.url()), Options::default()).await
+    };
+    let verified = |root: &Path| format!("ensure=yes&sslmode=verify-full&sslrootcert={}", root.display());
+    let store = open(&verified(&own)).await?;
+    let sessions = "select count(*), count(*) filter (where ssl) from pg_stat_ssl join pg_stat_activity using (pid) \
+                    where application_name = 'oncebox'";
+    let told = server.psql(sessions)?;
+    let (all, encrypted) = told.split_once('|').ok_or("two numbers")?;
+    assert!(all != "0" && all == encrypted, "{told}");
+    store.close().await?;
+
+    let refused = open(&verified(&foreign)).await.err().ok_or("it took another's certificate")?;
+    assert_eq!(refused.kind(), Kind::Unavailable);
+    open("sslmode=require").await?.close().await?;
+    let plain = Postgres::shared()?.url();
+    let refused = PostgresStore::open(&format!("{plain}?sslmode=require"), Options::default()).await;
+    assert_eq!(refused.err().map(|error| error.kind()), Some(Kind::Unavailable));
     Ok(())
 }
 

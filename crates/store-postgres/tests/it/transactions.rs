@@ -1,5 +1,6 @@
 //! Inside a transaction of the caller's, and beside one that takes its time.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,6 +223,34 @@ async fn a_hasty_call_is_told_that_it_is_held_up() {
     desk.store.commit(slow).await.unwrap();
     let settled = hasty.work(&[taken[1].ack(), taken[0].ack()], &[]).await.unwrap().settled;
     assert_eq!(settled, [Settled::Done, Settled::Done], "a repeat answers the same");
+}
+
+/// A repeat of it would call its own messages duplicates.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hasty_call_that_has_taken_something_in_goes_on_to_its_end() {
+    let desk = desk().await;
+    let full = |id| {
+        let content = NewMessage::new(key(id), Topic::new("full").unwrap(), Payload::new("{}").unwrap());
+        NewMessage { lane_max: NonZeroU32::new(1), ..content }
+    };
+    assert!(is_new(&desk.store.accept(&[full("a")]).await.unwrap()));
+    let mut slow = desk.store.begin_transaction().await.unwrap();
+    desk.store.accept_in(&mut slow, &[message("new")]).await.unwrap();
+    let hasty = desk.store.hasty();
+    let call = tokio::spawn(async move { hasty.accept(&[message("x"), full("b"), message("new")]).await });
+    while desk.state("x").await.is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Longer than it would wait if it could be told to come again.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!call.is_finished());
+    desk.store.commit(slow).await.unwrap();
+    let accepted = call.await.unwrap().unwrap();
+    let expected = matches!(
+        accepted[..],
+        [Accepted::New { .. }, Accepted::Saturated { .. }, Accepted::Duplicate { .. }]
+    );
+    assert!(expected, "{accepted:?}");
 }
 
 fn sighting(id: &str) -> oncebox_core::Sighting {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::database::{Database, Pool};
 use super::place::Place;
 use super::port::on_free_port;
-use super::process::{Process, unprivileged};
+use super::process::{Process, run, unprivileged};
 use super::programs;
 use super::psql::psql;
 use super::template;
@@ -19,6 +19,26 @@ const SETTINGS: [(&str, &str); 5] = [
     ("max_connections", "200"),
     ("shared_buffers", "64MB"),
     ("max_prepared_transactions", "0"),
+];
+
+/// Where the server looks for its certificate, and how one is made.
+const CERTIFICATE: &str = "server.crt";
+const CERTIFY: [&str; 15] = [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:prime256v1",
+    "-nodes",
+    "-days",
+    "7",
+    "-subj",
+    "/CN=oncebox",
+    "-addext",
+    "subjectAltName=IP:127.0.0.1",
+    "-addext",
+    "basicConstraints=critical,CA:FALSE",
 ];
 
 /// A PostgreSQL server on loopback, with a superuser `postgres` who needs no password. It ends with this value or with the
@@ -46,6 +66,17 @@ impl Postgres {
             place,
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         )
+    }
+
+    /// Starts a new, empty server that speaks TLS too, with a certificate that nobody has signed but itself:
+    /// [`Self::certificate`].
+    pub fn with_tls() -> Result<Self, String> {
+        let place = Place::make("postgres")?;
+        let data = place.join("data");
+        template::copy_to(&data)?;
+        let mut openssl = unprivileged(&programs::on_path("openssl", "openssl")?, &data)?;
+        run(openssl.args(CERTIFY).args(["-keyout", "server.key", "-out", CERTIFICATE]))?;
+        Self::on(place, vec![("ssl".to_owned(), "on".to_owned())])
     }
 
     /// Starts a server on the data that lies in a place.
@@ -87,6 +118,11 @@ impl Postgres {
     /// Its data directory. It belongs to `nobody` if we are root.
     pub fn data_dir(&self) -> PathBuf {
         self.place.join("data")
+    }
+
+    /// The certificate of a server that speaks TLS. It is for 127.0.0.1.
+    pub fn certificate(&self) -> PathBuf {
+        self.data_dir().join(CERTIFICATE)
     }
 
     /// Runs SQL in the database `postgres`; see [`psql`].
