@@ -4,7 +4,8 @@ import { Logger, makeWorkerUtils, run } from "graphile-worker";
 const [connectionString, callersText, batchText, secondsText] = process.argv.slice(2);
 const [callers, batch, seconds] = [callersText, batchText, secondsText].map(Number);
 const logger = new Logger(() => () => {});
-const pool = { connectionString, maxPoolSize: callers, logger };
+// It listens on one connection and works on others.
+const pool = { connectionString, maxPoolSize: Math.max(callers, 4), logger };
 const payload = { payload: "x".repeat(256) };
 const run_name = `${process.pid}-${Date.now()}`;
 const now = () => performance.now() / 1000;
