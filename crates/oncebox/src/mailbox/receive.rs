@@ -58,7 +58,7 @@ impl Receive {
         self
     }
 
-    /// Waits so long for the first message, if none is ready.
+    /// Waits so long for the first message, if none is ready. That too much is in flight is told before the wait or after it.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self

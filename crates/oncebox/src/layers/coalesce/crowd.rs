@@ -2,8 +2,7 @@
 //!
 //! What a store does for an item costs the less, the more items a call has. Callers that were answered together tend to call again
 //! together. If the first of them went alone, it would stay alone, one step ahead of the others for ever: with PostgreSQL and 16
-//! callers, half of the groups had one call, the others 14. Waiting for each other brought 16 callers
-//! two thirds more, and 64 a third.
+//! callers, half of the groups had one call, the others 14. Waiting for each other brought 16 callers two thirds more, and 64 a third.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
