@@ -6,6 +6,7 @@ use oncebox_core::{Error, Kind};
 use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Group};
+use crate::gathering::Comeback;
 
 /// Bytes of a group after which callers wait for it to be written.
 pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -49,6 +50,7 @@ pub(crate) struct State {
     pub(crate) syncer_sleeps: bool,
     /// Calls that wrote into the group that is being filled.
     pub(crate) calls: usize,
+    pub(crate) comeback: Comeback,
     /// The syncer is not to be called before so many did.
     pub(crate) calls_wanted: usize,
     pub(crate) life: Life,
@@ -84,6 +86,7 @@ impl Shared {
             disk_full: false,
             syncer_sleeps: false,
             calls: 0,
+            comeback: Comeback::default(),
             calls_wanted: 0,
             life: Life::Open,
             last_group: 0,
@@ -117,14 +120,14 @@ impl Shared {
         self.progress().durable
     }
 
-    /// Notes how far the groups have come, and wakes those who waited for that. Answers how many they are.
+    /// Notes how far the groups have come, and wakes those who waited for that. Answers how many of them had written.
     pub(crate) fn advance(&self, written: u64, durable: u64) -> usize {
         let mut progress = self.progress();
         (progress.written, progress.durable) = (written, durable);
         let reached = |(goal, _): &mut (Goal, _)| written >= goal.written && durable >= goal.durable;
         let woken: Vec<_> = progress.waiting.extract_if(.., reached).collect();
         drop(progress);
-        let count = woken.len();
+        let count = woken.iter().filter(|(goal, _)| goal.wrote).count();
         for (_, told) in woken {
             let _ = told.send(());
         }
@@ -192,6 +195,8 @@ impl Shared {
 pub(crate) struct Goal {
     pub(crate) written: u64,
     pub(crate) durable: u64,
+    /// It has something in the journal, and is not only a reader.
+    pub(crate) wrote: bool,
 }
 
 impl State {

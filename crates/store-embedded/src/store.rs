@@ -136,11 +136,17 @@ impl EmbeddedStore {
         }
         if written > 0 {
             state.calls += 1;
+            state.comeback.call();
             self.shared.call_syncer(state);
         }
         // Whoever wrote nothing has still read what the group holds.
         let nothing_new = state.engine.group.is_empty();
-        (answer, Goal { written: state.group_number - u64::from(nothing_new), durable: state.solid })
+        let goal = Goal {
+            written: state.group_number - u64::from(nothing_new),
+            durable: state.solid,
+            wrote: written > 0,
+        };
+        (answer, goal)
     }
 
     async fn solid<T>(
@@ -291,7 +297,7 @@ impl Store for EmbeddedStore {
             }
             self.bell.close();
             // Whoever closes again waits for the same mark.
-            Goal { written: state.last_group, durable: state.last_group }
+            Goal { written: state.last_group, durable: state.last_group, wrote: false }
         };
         self.shared.wait(goal).await?;
         self.leave();

@@ -166,24 +166,22 @@ impl Syncer {
         state
     }
 
-    /// Waits a little for those who were just answered to come back with their next call. Without it the callers fall
-    /// into two camps, and each waits for the other's sync before its own.
-    fn gather<'a>(&mut self, shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let expected = self.gathering.calls_wanted;
+    /// Waits a little for those who were just answered to come back with their next call, if that is worth it.
+    fn gather<'a>(&self, shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let (wished, limit) = self.gathering.wish();
         let large = state.engine.group.bytes.0.len() >= GATHER_BYTES_MAX;
-        if state.calls == 0 || state.calls >= expected || large || state.life != Life::Open {
+        if state.calls == 0 || state.calls >= wished || large || state.life != Life::Open {
             return state;
         }
-        state.calls_wanted = expected;
+        state.calls_wanted = wished;
         let more = |state: &mut State| {
-            state.syncer_sleeps = state.calls < expected && state.life == Life::Open && !state.prepared;
+            state.syncer_sleeps = state.calls < wished && state.life == Life::Open && !state.prepared;
             state.syncer_sleeps
         };
-        let waited = shared.work.wait_timeout_while(state, self.gathering.limit(), more);
-        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let waited = shared.work.wait_timeout_while(state, limit, more);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.syncer_sleeps = false;
         state.calls_wanted = 0;
-        self.gathering.learn(!waited.timed_out());
         state
     }
 
@@ -255,9 +253,18 @@ impl Syncer {
             let start = uptime();
             self.journal.sync()?;
             self.unsynced_since = None;
-            self.gathering.sync_took = uptime().saturating_sub(start);
-            let calls = self.shared.lock().calls;
-            self.gathering.calls_wanted = calls + self.shared.advance(number, number);
+            let end = uptime();
+            let (calls, comeback) = {
+                let state = self.shared.lock();
+                (state.calls, state.comeback)
+            };
+            let answered = self.shared.advance(number, number);
+            self.shared.lock().comeback.answered(comeback.calls, answered, end);
+            self.gathering = Gathering {
+                sync_took: end.saturating_sub(start),
+                calls_expected: calls + answered,
+                came_back: comeback.took(),
+            };
         }
         Ok(())
     }

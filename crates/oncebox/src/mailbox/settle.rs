@@ -97,7 +97,9 @@ impl Mailbox {
     pub async fn settle_all(&self, settles: Vec<Settle>) -> Result<Vec<Outcome>, Error> {
         let steps = self.steps(settles).await?;
         let extended = self.extend_first(&steps).await?;
-        let settled = self.shared.store.settle(&settlements(&steps)).await?;
+        let settlements = settlements(&steps);
+        let settled =
+            if settlements.is_empty() { Vec::new() } else { self.shared.store.settle(&settlements).await? };
         Ok(self.outcomes(steps, settled, extended))
     }
 
@@ -128,7 +130,9 @@ impl Mailbox {
             .filter(|settle| settle.needs_lookup())
             .map(|settle| settle.delivery.message())
             .collect();
-        let mut found = self.shared.store.get(&lookups).await?.into_iter();
+        // Even a call without items waits its turn.
+        let found = if lookups.is_empty() { Vec::new() } else { self.shared.store.get(&lookups).await? };
+        let mut found = found.into_iter();
         let steps = settles.into_iter().map(|settle| {
             let message = if settle.needs_lookup() { found.next().flatten() } else { None };
             self.step(settle, message, &backoff)

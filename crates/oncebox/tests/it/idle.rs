@@ -1,11 +1,11 @@
-//! What a process costs the database that it shares while there is nothing to do.
+//! What a process costs the store that it shares, above all while there is nothing to do.
 
 mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox::mailbox::{MailboxSettings, Receive};
+use oncebox::mailbox::{MailboxSettings, Parcel, Receive, Settle};
 use oncebox::postgres::{Options, PostgresStore};
 use oncebox::{Message, Oncebox, Store, Worker};
 use oncebox_core::{Budget, Namespace, ReadyTopics};
@@ -112,6 +112,24 @@ async fn a_waiting_receiver_asks_the_store_once_per_poll_interval() {
     let (looks, counts) = (watched.calls("work"), watched.calls("counts"));
     assert!((intervals / 2..=intervals + 3).contains(&looks), "{looks} looks in {intervals} poll intervals");
     assert!(counts <= 2, "{counts} counts");
+}
+
+#[tokio::test]
+async fn a_round_of_work_asks_the_store_once() {
+    let (watched, oncebox) = inbox(true);
+    let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
+    for key in ["a", "b"] {
+        mailbox.send(Parcel::new("t", key)).await.unwrap();
+    }
+    let wish = || Receive::new("t").messages(1);
+    let received = mailbox.receive(wish()).await.unwrap();
+    let before = watched.all_calls();
+    let (_, received) = mailbox.work(vec![Settle::ack(received[0].receipt)], wish()).await.unwrap();
+    assert_eq!(watched.all_calls() - before, 1, "an acknowledgement and the next message");
+    mailbox.extend(received[0].receipt, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(watched.all_calls() - before, 2, "more time");
+    mailbox.ack(received[0].receipt).await.unwrap();
+    assert_eq!(watched.all_calls() - before, 3, "an acknowledgement");
 }
 
 /// What upkeep does costs nothing there, and something is due as soon as it is.

@@ -26,6 +26,11 @@ impl Watched {
         self.calls.lock().unwrap().get(name).copied().unwrap_or_default()
     }
 
+    /// How often it was called.
+    pub(crate) fn all_calls(&self) -> usize {
+        self.calls.lock().unwrap().values().sum()
+    }
+
     fn count(&self, name: &'static str) -> &dyn Store {
         *self.calls.lock().unwrap().entry(name).or_default() += 1;
         &*self.inner
