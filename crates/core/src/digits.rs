@@ -18,6 +18,28 @@ pub fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     Ok(())
 }
 
+/// Reads as many bytes as there is room for, of two hexadecimal digits each; none if the text is anything else.
+pub fn read_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != N || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
+fn digit(letter: u8) -> Option<u8> {
+    match letter {
+        b'0'..=b'9' => Some(letter - b'0'),
+        b'a'..=b'f' => Some(letter - b'a' + 10),
+        b'A'..=b'F' => Some(letter - b'A' + 10),
+        _ => None,
+    }
+}
+
 /// Writes what is known to be ASCII.
 pub fn write_ascii(f: &mut fmt::Formatter<'_>, ascii: &[u8]) -> fmt::Result {
     f.write_str(std::str::from_utf8(ascii).map_err(|_| fmt::Error)?)
@@ -35,7 +57,7 @@ pub(crate) fn put_decimal(place: &mut [u8], mut number: u64) {
 mod tests {
     use std::fmt;
 
-    use super::{put_decimal, write_hex};
+    use super::{put_decimal, read_hex, write_hex};
 
     struct Hex<'a>(&'a [u8]);
 
@@ -53,6 +75,14 @@ mod tests {
             let read = (0..length).map(|place| u8::from_str_radix(&text[place * 2..][..2], 16));
             assert!(read.eq(bytes[..length].iter().copied().map(Ok)), "{text}");
             assert_eq!(text.len(), length * 2);
+        }
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_read_and_nothing_else_is() {
+        assert_eq!(read_hex("00fFa9"), Some([0, 255, 0xa9]));
+        for wrong in ["", "00", "00ff", "00ffa9b", "00ffa9bc", "+0ffa9", "00ffg9", "00ff\u{e4}"] {
+            assert_eq!(read_hex::<3>(wrong), None, "{wrong}");
         }
     }
 

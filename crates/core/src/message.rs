@@ -76,7 +76,7 @@ impl NewMessage {
     /// A message ready at once, under its namespace's usual policy.
     pub fn new(key: Key, topic: Topic, payload: Payload) -> Self {
         let fingerprint = match key.namespace {
-            Namespace::Mailbox => Fingerprint::of_payload(&payload),
+            Namespace::Mailbox => Fingerprint::of_bytes(payload.as_bytes()),
             Namespace::Inbox | Namespace::Commands | Namespace::Ledger => Fingerprint::of(&topic, &payload),
         };
         let policy = Policy::of(key.namespace);

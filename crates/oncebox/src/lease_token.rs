@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use oncebox_core::digits::write_hex;
+use oncebox_core::digits::{read_hex, write_hex};
 use oncebox_core::{Delivery, Extension, Fence, Invalid, Owner, Settlement, Span, Uid, Verdict};
 
 /// Names a lease, as text for those who keep it elsewhere. Opaque.
@@ -49,12 +49,14 @@ impl FromStr for LeaseToken {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let parse = || {
-            let (uid, rest) = text.split_at_checked(32)?;
-            let (owner, fence) = rest.split_at_checked(32)?;
-            let number = |text| u128::from_str_radix(text, 16).ok();
-            let fence = (fence.len() == 16).then(|| u64::from_str_radix(fence, 16).ok())??;
-            let (uid, owner) = (Uid::from_u128(number(uid)?), Owner::new(number(owner)?).ok()?);
-            Some(Self { uid, owner, fence: Fence::new(fence).ok()? })
+            let bytes = read_hex::<40>(text)?;
+            let (uid, rest) = bytes.split_first_chunk()?;
+            let (owner, fence) = rest.split_first_chunk()?;
+            Some(Self {
+                uid: Uid::from_u128(u128::from_be_bytes(*uid)),
+                owner: Owner::new(u128::from_be_bytes(*owner)).ok()?,
+                fence: Fence::new(u64::from_be_bytes(*fence.first_chunk()?)).ok()?,
+            })
         };
         parse().ok_or(Invalid::new("lease token", "is not one of ours"))
     }

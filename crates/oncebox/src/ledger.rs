@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, Begin, Error, Fingerprint, Hold, Invalid, Key, Kind, Namespace, Operated, Order, Owner, Payload,
-    Policy, Ref, Settled, Source, Span, State, StoreExt, Timestamp, Verdict,
+    Action, Begin, Error, Fingerprint, Hold, Invalid, Key, Kind, Namespace, Operated, Order, Owner, Policy,
+    Ref, Settled, Source, Span, State, StoreExt, Timestamp, Verdict,
 };
 use tracing::debug;
 
@@ -230,7 +230,7 @@ fn ledger_key(key: &str) -> Result<Key, Invalid> {
 
 /// The owner that a name stands for: the same name, the same owner.
 fn owner_of(name: &str) -> Result<Owner, Invalid> {
-    let hash = Fingerprint::of_payload(&Payload::new(name.to_owned())?);
+    let hash = Fingerprint::of_bytes(name.as_bytes());
     let (first, _) = hash.as_bytes().split_first_chunk::<16>().expect("a hash has 32 bytes");
     Owner::new(u128::from_be_bytes(*first) | 1)
 }

@@ -20,6 +20,7 @@ use tracing::warn;
 use crate::operator::Operator;
 use crate::shared::Shared;
 
+use parcel::Sharding;
 use turns::Turns;
 
 pub use crate::lease_token::LeaseToken;
@@ -114,7 +115,8 @@ impl Mailbox {
         parcels: impl IntoIterator<Item = Parcel>,
     ) -> Result<Vec<Result<Sent, Error>>, Error> {
         let mut messages = Vec::new();
-        let prepared = parcels.into_iter().map(|parcel| match self.prepare(parcel) {
+        let mut sharding = Sharding::new(self.settings.shards);
+        let prepared = parcels.into_iter().map(|parcel| match self.prepare(parcel, &mut sharding) {
             Ok(Ok(message)) => {
                 messages.push(message);
                 None
@@ -134,7 +136,7 @@ impl Mailbox {
     }
 
     /// The message to be stored, or why it is not.
-    fn prepare(&self, parcel: Parcel) -> Result<Result<NewMessage, Sent>, Error> {
+    fn prepare(&self, parcel: Parcel, sharding: &mut Sharding) -> Result<Result<NewMessage, Sent>, Error> {
         let topic = self.settings.topic(parcel.topic());
         if parcel.payload_bytes() > topic.payload_bytes_max {
             return Ok(Err(Sent::TooLarge { bytes_max: topic.payload_bytes_max }));
@@ -143,8 +145,8 @@ impl Mailbox {
             return Ok(Err(Sent::Damaged));
         }
         let now = self.shared.clock.now();
-        let corr_id = oncebox_core::Uid::v7(now, self.shared.random());
-        let mut message = parcel.into_message(self.settings.shards, corr_id)?;
+        let corr_id = || oncebox_core::Uid::v7(now, self.shared.random());
+        let mut message = parcel.into_message(sharding, corr_id)?;
         message.content.expires = Some(now.after(topic.ready_keep));
         message.lane_max = self.settings.shard_capacity();
         message.policy = Policy {

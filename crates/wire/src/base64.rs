@@ -1,12 +1,17 @@
 //! Bytes in JSON.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::Simd;
+use base64::engine::general_purpose::PAD;
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
+
+/// The standard alphabet, padded.
+static STANDARD: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 
 /// Bytes that JSON carries as base64: the standard alphabet, padded. Their content stays out of `Debug` output.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -21,6 +26,25 @@ impl fmt::Debug for Base64 {
 impl<T: Into<Bytes>> From<T> for Base64 {
     fn from(bytes: T) -> Self {
         Self(bytes.into())
+    }
+}
+
+impl Base64 {
+    /// Writes bytes as base64 behind what is there.
+    pub fn append(text: &mut Vec<u8>, bytes: &[u8]) {
+        let start = text.len();
+        text.resize(start + bytes.len().div_ceil(3) * 4, 0);
+        STANDARD
+            .encode_slice(bytes, &mut text[start..])
+            .expect("there is room for four digits per three bytes");
+    }
+
+    /// The bytes, in memory of exactly their size: they may stay there for long.
+    fn decode(text: &str) -> Option<Self> {
+        let padding = text.bytes().rev().take(2).take_while(|digit| *digit == b'=').count();
+        let mut bytes = vec![0; (text.len() / 4 * 3).saturating_sub(padding)];
+        let decoded = STANDARD.decode_slice(text, &mut bytes).ok()?;
+        (decoded == bytes.len()).then(|| bytes.into())
     }
 }
 
@@ -42,8 +66,7 @@ impl<'de> Deserialize<'de> for Base64 {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Base64, E> {
-                let bytes = STANDARD.decode(text);
-                bytes.map(Base64::from).map_err(|_| E::custom("is not base64 (standard alphabet, padded)"))
+                Base64::decode(text).ok_or_else(|| E::custom("is not base64 (standard alphabet, padded)"))
             }
         }
 

@@ -88,7 +88,7 @@ impl<P: PayloadHandle> Machine<P> {
             accepted_at: message.accepted_at,
             dedup_until: message.dedup_until(),
             state: message.state,
-            trace: message.trace(),
+            trace: message.trace.clone(),
         }
     }
 }

@@ -123,7 +123,7 @@ impl<P: PayloadHandle> Machine<P> {
             content: self.content(slot).expect("what is claimed has content"),
             fingerprint: message.fingerprint.expect("content has a fingerprint"),
             hash: message.hash().cloned(),
-            trace: message.trace(),
+            trace: message.trace.clone(),
             accepted_at: message.accepted_at,
             last_seen_at: message.last_seen_at,
             attempts: message.attempts,

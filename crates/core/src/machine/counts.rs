@@ -97,7 +97,8 @@ impl<P: PayloadHandle> Machine<P> {
         let topic = message.lane.some().map_or(0, |lane| self.lanes.topic(lane).as_str().len());
         let partition = message.partition.some().map_or(0, |name| self.partitions.name(name).as_str().len());
         let rare = message.rare.as_ref().map_or(0, |rare| rare.bytes());
-        cost_of_key(&message.key) + message.payload_bytes() + (topic + partition + rare) as u64
+        let texts = topic + partition + message.trace.bytes() + rare;
+        cost_of_key(&message.key) + message.payload_bytes() + texts as u64
     }
 
     /// Charges a message that has come in or changed; answers what it was charged before.

@@ -38,9 +38,9 @@ impl<P: PayloadHandle> Machine<P> {
                 message.state = State::Processing;
                 fill(&mut self.lanes, &mut self.partitions, &mut message, &new.content);
                 message.fingerprint = Some(new.fingerprint);
-                if new.hash.is_some() || !new.trace.is_empty() {
-                    message
-                        .change_rare(|rare| (rare.hash, rare.trace) = (new.hash.clone(), new.trace.clone()));
+                message.trace = new.trace.clone();
+                if new.hash.is_some() {
+                    message.change_rare(|rare| rare.hash = new.hash.clone());
                 }
                 message
             }
@@ -130,10 +130,8 @@ impl<P: PayloadHandle> Machine<P> {
                 self.supersede(slot);
                 let row = &mut self.messages[slot];
                 row.take_policy(&message.policy);
-                row.change_rare(|rare| {
-                    rare.trace = message.trace.clone();
-                    rare.hash = message.hash.clone().or(rare.hash.take());
-                });
+                row.trace = message.trace.clone();
+                row.change_rare(|rare| rare.hash = message.hash.clone().or(rare.hash.take()));
                 if row.state == State::Seen {
                     row.state = State::Processing;
                 }

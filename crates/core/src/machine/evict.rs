@@ -94,9 +94,9 @@ impl<P: PayloadHandle> Machine<P> {
         message.attempts = snapshot.attempts;
         message.deliveries = snapshot.deliveries;
         message.grant = snapshot.grant.as_ref().map_or(Slot::NONE, |grant| self.grants.insert(grant.clone()));
+        message.trace = snapshot.trace.clone();
         message.change_rare(|rare| {
             rare.hash = snapshot.hash.clone();
-            rare.trace = snapshot.trace.clone();
             rare.last_error = snapshot.last_error.clone();
         });
         message

@@ -33,6 +33,7 @@ pub(super) struct Message<P> {
     /// See `Keys`.
     pub(super) key_hash: u32,
     pub(super) payload: Option<P>,
+    pub(super) trace: Trace,
     pub(super) rare: Option<Box<Rare>>,
     pub(super) accepted_at: Timestamp,
     pub(super) last_seen_at: Timestamp,
@@ -71,7 +72,6 @@ pub(super) struct Rare {
     pub(super) expires: Option<Timestamp>,
     pub(super) attributes: Attributes,
     pub(super) hash: Option<CallerHash>,
-    pub(super) trace: Trace,
     pub(super) last_error: Option<LastError>,
 }
 
@@ -80,7 +80,7 @@ impl Rare {
     pub(super) fn bytes(&self) -> usize {
         let hash = self.hash.as_ref().map_or(0, CallerHash::bytes);
         let error = self.last_error.as_ref().map_or(0, |error| error.as_str().len());
-        self.attributes.bytes() + self.trace.bytes() + hash + error
+        self.attributes.bytes() + hash + error
     }
 
     fn is_empty(&self) -> bool {
@@ -88,7 +88,6 @@ impl Rare {
             && self.expires.is_none()
             && self.attributes.is_empty()
             && self.hash.is_none()
-            && self.trace.is_empty()
             && self.last_error.is_none()
     }
 }
@@ -114,6 +113,7 @@ impl<P> Message<P> {
             key,
             key_hash,
             payload: None,
+            trace: Trace::default(),
             rare: None,
             accepted_at: now,
             last_seen_at: now,
@@ -216,10 +216,6 @@ impl<P> Message<P> {
 
     pub(super) fn hash(&self) -> Option<&CallerHash> {
         self.rare.as_ref()?.hash.as_ref()
-    }
-
-    pub(super) fn trace(&self) -> Trace {
-        self.rare.as_ref().map_or_else(Trace::default, |rare| rare.trace.clone())
     }
 
     pub(super) fn payload_bytes(&self) -> u64

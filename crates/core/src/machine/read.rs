@@ -125,7 +125,7 @@ impl<P: PayloadHandle> Machine<P> {
             content: self.content(slot),
             fingerprint: message.fingerprint,
             hash: message.hash().cloned(),
-            trace: message.trace(),
+            trace: message.trace.clone(),
             policy: message.policy(),
             accepted_at: message.accepted_at,
             last_seen_at: message.last_seen_at,

@@ -18,7 +18,7 @@ pub struct Parcel {
     payload_hash: Option<String>,
     attributes: Attributes,
     partition: Option<Arc<str>>,
-    corr_id: Option<String>,
+    trace: Trace,
     problem: Option<Invalid>,
 }
 
@@ -32,7 +32,7 @@ impl Parcel {
             payload_hash: None,
             attributes: Attributes::default(),
             partition: None,
-            corr_id: None,
+            trace: Trace::default(),
             problem: None,
         }
     }
@@ -73,8 +73,18 @@ impl Parcel {
 
     /// The id that ties the parcel to what it belongs to; a new one if not set.
     #[must_use]
-    pub fn corr_id(mut self, id: impl Into<String>) -> Self {
-        self.corr_id = Some(id.into());
+    pub fn corr_id(mut self, id: &str) -> Self {
+        match Trace::default().with_correlation(id) {
+            Ok(trace) => self.trace = trace,
+            Err(invalid) => drop(self.problem.get_or_insert(invalid)),
+        }
+        self
+    }
+
+    /// The same id as [`Parcel::corr_id`], from ids that many parcels share: it is kept once.
+    #[must_use]
+    pub fn trace(mut self, trace: Trace) -> Self {
+        self.trace = trace;
         self
     }
 
@@ -89,15 +99,18 @@ impl Parcel {
     /// Whether the payload has the hash that came with it, if one did.
     pub(super) fn is_whole(&self) -> bool {
         let Some(hash) = &self.payload_hash else { return true };
-        Payload::new(self.payload.clone())
-            .is_ok_and(|payload| Fingerprint::of_payload(&payload).to_string().eq_ignore_ascii_case(hash))
+        Fingerprint::of_bytes(&self.payload).to_string().eq_ignore_ascii_case(hash)
     }
 
-    pub(super) fn into_message(self, shards: u16, corr_id: Uid) -> Result<NewMessage, Error> {
+    pub(super) fn into_message(
+        self,
+        sharding: &mut Sharding,
+        corr_id: impl FnOnce() -> Uid,
+    ) -> Result<NewMessage, Error> {
         if let Some(invalid) = self.problem {
             return Err(invalid.into());
         }
-        let shard = shard(&self.topic, self.partition.as_deref(), shards);
+        let shard = sharding.of(&self.topic, self.partition.as_deref());
         // The topic is the key's source too: what is wrong with it is told as the topic's fault.
         let topic = Topic::new(self.topic.clone())?;
         let key = Key::new(Namespace::Mailbox, Source::new(self.topic)?, Id::new(self.idem_key)?);
@@ -105,9 +118,37 @@ impl Parcel {
         message.content.shard = shard;
         message.content.attributes = self.attributes;
         message.content.partition = self.partition.map(Partition::new).transpose()?;
-        let corr_id = self.corr_id.unwrap_or_else(|| corr_id.to_string());
-        message.trace = Trace::default().with_correlation(&corr_id)?;
+        message.trace = self.trace;
+        if message.trace.correlation().is_none() {
+            message.trace = message.trace.with_correlation(&corr_id().to_string())?;
+        }
         Ok(message)
+    }
+}
+
+/// Tells parcels their shards. Parcels that are sent together mostly have one topic.
+pub(super) struct Sharding {
+    shards: u16,
+    last: Option<(Arc<str>, Shard)>,
+}
+
+impl Sharding {
+    pub(super) fn new(shards: u16) -> Self {
+        Self { shards, last: None }
+    }
+
+    fn of(&mut self, topic: &Arc<str>, partition: Option<&str>) -> Shard {
+        if partition.is_some() {
+            return shard(topic, partition, self.shards);
+        }
+        if let Some((last, shard)) = &self.last
+            && last == topic
+        {
+            return *shard;
+        }
+        let shard = shard(topic, None, self.shards);
+        self.last = Some((topic.clone(), shard));
+        shard
     }
 }
 
@@ -119,9 +160,8 @@ fn shard(topic: &str, partition: Option<&str>, shards: u16) -> Shard {
         text.push(0);
         text.extend_from_slice(partition.as_bytes());
     }
-    let hash = Payload::new(text).map(|text| Fingerprint::of_payload(&text));
-    let first = hash
-        .map_or(0, |hash| u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")));
+    let hash = Fingerprint::of_bytes(&text);
+    let first = u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"));
     Shard(u16::try_from(first % u64::from(shards.max(1))).unwrap_or_default())
 }
 
@@ -129,7 +169,9 @@ fn shard(topic: &str, partition: Option<&str>, shards: u16) -> Shard {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::shard;
+    use std::sync::Arc;
+
+    use super::{Sharding, shard};
 
     /// Holds: MBX-P-1, MBX-P-6.
     #[test]
@@ -143,6 +185,15 @@ mod tests {
             (0..100).map(|partition| shard("orders", Some(&partition.to_string()), 8)).collect();
         assert_eq!(spread.len(), 8);
         assert_eq!(shard("orders", None, 1).0, 0);
+    }
+
+    #[test]
+    fn parcels_that_are_sent_together_have_the_shards_they_have_alone() {
+        let mut sharding = Sharding::new(8);
+        let topics = [("orders", None), ("orders", Some("7")), ("orders", None), ("refunds", None)];
+        for (topic, partition) in topics {
+            assert_eq!(sharding.of(&Arc::from(topic), partition), shard(topic, partition, 8));
+        }
     }
 
     /// Stored with messages, so they must not change.

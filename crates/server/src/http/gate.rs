@@ -11,7 +11,7 @@ use axum::http::header::{ACCEPT, ALLOW, CONNECTION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use hyper::body::Incoming;
-use oncebox_core::Uid;
+use oncebox_core::{Trace, Uid};
 use oncebox_wire::{Code, header};
 use tower_service::Service;
 
@@ -36,6 +36,11 @@ impl CorrId {
     pub(super) fn as_str(&self) -> &str {
         // Whatever it was made of, it is a UUID.
         self.0.to_str().unwrap_or_default()
+    }
+
+    /// For messages that came without an id of their own.
+    pub(super) fn trace(&self) -> Trace {
+        Trace::default().with_correlation(self.as_str()).unwrap_or_default()
     }
 }
 

@@ -1,14 +1,14 @@
 //! Between what travels and what the library knows.
 
 use oncebox::mailbox::{Envelope, Parcel, Sent, Ticket};
-use oncebox_core::Uid;
+use oncebox_core::{Trace, Uid};
 use oncebox_wire as wire;
 use oncebox_wire::{Base64, Code};
 
 use super::super::refusal::Refusal;
 
-/// The parcel of a message that came; `corr_id` is the request's.
-pub(super) fn parcel(send: wire::mailbox::Send, corr_id: &str) -> Result<Parcel, Refusal> {
+/// The parcel of a message that came; `trace` is the request's.
+pub(super) fn parcel(send: wire::mailbox::Send, trace: &Trace) -> Result<Parcel, Refusal> {
     if let Some(given) = &send.corr_id
         && given.parse::<Uid>().is_err()
     {
@@ -27,7 +27,10 @@ pub(super) fn parcel(send: wire::mailbox::Send, corr_id: &str) -> Result<Parcel,
     if let Some(partition) = send.partition {
         parcel = parcel.partition(partition);
     }
-    Ok(parcel.corr_id(send.corr_id.as_deref().unwrap_or(corr_id)))
+    Ok(match &send.corr_id {
+        Some(given) => parcel.corr_id(given),
+        None => parcel.trace(trace.clone()),
+    })
 }
 
 fn is_hash(text: &str) -> bool {

@@ -4,9 +4,8 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use oncebox::mailbox::Envelope;
+use oncebox_wire::Base64;
 use oncebox_wire::mailbox::Settled;
 
 /// The bytes that an envelope takes beside its payload and what its sender called it, about.
@@ -71,7 +70,7 @@ impl Answer {
         self.text(",\"topic\":", &envelope.topic)?;
         self.plain(",\"ts\":", &envelope.ts)?;
         self.text(",\"idem_key\":", &envelope.idem_key)?;
-        self.bytes(",\"payload_b64\":", &envelope.payload)?;
+        self.bytes(",\"payload_b64\":", &envelope.payload);
         self.plain(",\"payload_hash\":", &envelope.payload_hash)?;
         self.0.extend_from_slice(b",\"attrs\":{");
         for (place, (name, value)) in envelope.attributes.iter().enumerate() {
@@ -97,17 +96,18 @@ impl Answer {
 
     /// What we write ourselves: digits, letters, colons, never anything that JSON would have escaped.
     fn plain(&mut self, before: &str, value: &impl Display) -> io::Result<()> {
-        write!(self.0, "{before}\"{value}\"")
-    }
-
-    fn bytes(&mut self, before: &str, bytes: &[u8]) -> io::Result<()> {
         self.0.extend_from_slice(before.as_bytes());
         self.0.push(b'"');
-        let start = self.0.len();
-        self.0.resize(start + bytes.len().div_ceil(3) * 4, 0);
-        STANDARD.encode_slice(bytes, &mut self.0[start..]).map_err(io::Error::other)?;
+        write!(self.0, "{value}")?;
         self.0.push(b'"');
         Ok(())
+    }
+
+    fn bytes(&mut self, before: &str, bytes: &[u8]) {
+        self.0.extend_from_slice(before.as_bytes());
+        self.0.push(b'"');
+        Base64::append(&mut self.0, bytes);
+        self.0.push(b'"');
     }
 }
 

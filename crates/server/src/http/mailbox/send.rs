@@ -50,7 +50,7 @@ pub(super) async fn send(
     // While it is held, the connection cannot use its buffer again.
     drop(bytes);
     let topic = message.topic.clone();
-    let parcel = convert::parcel(message, corr_id.as_str())?;
+    let parcel = convert::parcel(message, &corr_id.trace())?;
     refuse_while_stopping(&app)?;
     let began = Instant::now();
     let sent = convert::sent(live.mailbox.send(parcel).await?)?;
@@ -95,9 +95,10 @@ pub(super) async fn send_batch(
     refuse_while_stopping(&app)?;
     // One that is wrong must not keep the others out.
     let mut parcels: Vec<Parcel> = Vec::with_capacity(batch.messages.len());
+    let trace = corr_id.trace();
     let checked = batch.messages.into_iter().map(|message| {
         let topic = message.topic.clone();
-        match convert::parcel(message, corr_id.as_str()) {
+        match convert::parcel(message, &trace) {
             Ok(parcel) => {
                 parcels.push(parcel);
                 (topic, None)
