@@ -76,7 +76,8 @@ mod tests {
             fence: Fence::new(u64::MAX).unwrap(),
         };
         assert_eq!(id.to_string().parse::<LeaseToken>().unwrap(), id);
-        for nonsense in ["", "x", &"0".repeat(80), &"ü".repeat(40), &format!("{id}0")] {
+        let signed = id.to_string().replacen('f', "+", 1);
+        for nonsense in ["", "x", &signed, &"0".repeat(80), &"ü".repeat(40), &format!("{id}0")] {
             assert_eq!(
                 nonsense.parse::<LeaseToken>().unwrap_err().to_string(),
                 "lease token is not one of ours"

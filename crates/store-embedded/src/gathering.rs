@@ -29,19 +29,19 @@ impl Gathering {
     /// waiting for the other's sync before its own; if others are waited for, processor and disk idle in turn.
     pub(crate) fn wish(&self) -> (usize, Duration) {
         let expected = self.calls_expected;
-        let quick = self.sync_took / QUICK_SHARE;
+        let quick = (self.sync_took / QUICK_SHARE).min(LIMIT_MAX);
         let (calls, limit) = if self.came_back.is_some_and(|after| after <= quick) {
             (expected, quick)
         } else if expected >= CROWD {
-            (expected - expected / 4, self.sync_took * CROWD_SYNCS)
+            (expected - expected / 4, (self.sync_took * CROWD_SYNCS).min(LIMIT_MAX))
         } else {
             (0, Duration::ZERO)
         };
-        (calls, limit.min(LIMIT_MAX))
+        (calls, limit)
     }
 }
 
-/// When those who were answered came back: at the latest when as many calls have come since, whoever made them.
+/// When those who were answered came back: not before as many calls have come since, whoever made them.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Comeback {
     /// Calls that wrote since the store was opened.
@@ -63,7 +63,7 @@ impl Comeback {
     /// Notes that callers were answered at `now`, on the monotonic clock, and how many calls there were before.
     pub(crate) fn answered(&mut self, calls_before: u64, answered: usize, now: Duration) {
         (self.last, self.answered_at) = (calls_before + answered as u64, now);
-        self.last_at = (self.calls >= self.last).then(uptime);
+        self.last_at = (answered > 0 && self.calls >= self.last).then(uptime);
     }
 
     /// How long it took, if all are back.
@@ -86,6 +86,8 @@ mod tests {
         assert_eq!(gathering.wish(), (16, SYNC / 2));
         gathering.sync_took = Duration::from_secs(5);
         assert_eq!(gathering.wish(), (16, Duration::from_millis(1)), "but never for long");
+        gathering.came_back = Some(Duration::from_millis(2));
+        assert_eq!(gathering.wish(), (0, Duration::ZERO), "they would come too late");
     }
 
     #[test]
@@ -113,5 +115,7 @@ mod tests {
         assert!(comeback.took().is_some(), "it came before anybody could count");
         comeback.answered(comeback.calls, 1, Duration::ZERO);
         assert_eq!(comeback.took(), None);
+        comeback.answered(comeback.calls, 0, Duration::ZERO);
+        assert_eq!(comeback.took(), None, "nobody was answered, so nobody is quick");
     }
 }

@@ -11,6 +11,9 @@ use crate::gathering::Comeback;
 /// Bytes of a group after which callers wait for it to be written.
 pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
 
+/// A group of so many bytes does not wait for more calls: its own write takes longer than a sync saves.
+const GATHER_BYTES_MAX: usize = 32 << 10;
+
 /// How far the groups have come, and who waits for that; groups are counted from one.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -104,7 +107,7 @@ impl Shared {
 
     /// Calls the syncer if it sleeps; calling it costs a system call even if it does not.
     pub(crate) fn call_syncer(&self, state: &mut State) {
-        if state.syncer_sleeps && state.calls >= state.calls_wanted {
+        if state.syncer_sleeps && !state.wants_more() {
             state.syncer_sleeps = false;
             self.work.notify_all();
         }
@@ -200,6 +203,12 @@ pub(crate) struct Goal {
 }
 
 impl State {
+    /// Whether the group that is being filled should wait for more calls.
+    pub(crate) fn wants_more(&self) -> bool {
+        let small = self.engine.group.bytes.0.len() < GATHER_BYTES_MAX;
+        self.calls < self.calls_wanted && small && !self.prepared
+    }
+
     /// Takes the group that was being filled, and begins the next one.
     pub(crate) fn take_group(&mut self, spare: Group) -> (u64, Group) {
         let number = self.group_number;

@@ -26,8 +26,6 @@ const DISK_RETRY: Duration = Duration::from_secs(1);
 const SLICE_BYTES: usize = 256 << 10;
 /// Segments that are kept prepared.
 pub(crate) const BLANKS: usize = 2;
-/// A group of so many bytes does not wait for more: its own write takes longer than a sync saves.
-const GATHER_BYTES_MAX: usize = 32 << 10;
 /// Bytes of a segment that hold no frames, generously.
 const SEGMENT_LOSS_BYTES: u64 = 512;
 
@@ -169,13 +167,14 @@ impl Syncer {
     /// Waits a little for those who were just answered to come back with their next call, if that is worth it.
     fn gather<'a>(&self, shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let (wished, limit) = self.gathering.wish();
-        let large = state.engine.group.bytes.0.len() >= GATHER_BYTES_MAX;
-        if state.calls == 0 || state.calls >= wished || large || state.life != Life::Open {
+        // A sync that nobody waits for is not worth waiting for.
+        let waited_for = self.durability == Durability::Sync && state.solid > shared.durable();
+        if state.calls == 0 || !waited_for {
             return state;
         }
         state.calls_wanted = wished;
         let more = |state: &mut State| {
-            state.syncer_sleeps = state.calls < wished && state.life == Life::Open && !state.prepared;
+            state.syncer_sleeps = state.wants_more() && state.life == Life::Open;
             state.syncer_sleeps
         };
         let waited = shared.work.wait_timeout_while(state, limit, more);

@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use base64::Engine;
-use base64::engine::Simd;
 use base64::engine::general_purpose::PAD;
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The standard alphabet, padded.
-static STANDARD: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
+/// The standard alphabet, padded; with vector instructions where the crate knows some.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+static STANDARD: LazyLock<base64::engine::Simd> = LazyLock::new(|| base64::engine::Simd::standard(PAD));
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+static STANDARD: LazyLock<base64::engine::GeneralPurpose> =
+    LazyLock::new(|| base64::engine::GeneralPurpose::new(&base64::alphabet::STANDARD, PAD));
 
 /// Bytes that JSON carries as base64: the standard alphabet, padded. Their content stays out of `Debug` output.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -114,5 +117,31 @@ mod tests {
         let error = serde_json::from_str::<Base64>(r#""A P""#).unwrap_err().to_string();
         assert!(error.starts_with("is not base64"), "{error}");
         serde_json::from_str::<Base64>(r#""AB==""#).unwrap_err();
+    }
+
+    #[test]
+    fn bytes_of_any_length_survive_and_take_no_more_than_their_size() {
+        let all: Vec<u8> = (0..=255).cycle().take(300).collect();
+        for length in 0..all.len() {
+            let mut text = b"\"".to_vec();
+            Base64::append(&mut text, &all[..length]);
+            text.push(b'"');
+            let Base64(bytes) = serde_json::from_slice(&text).unwrap();
+            assert_eq!(bytes, all[..length]);
+            assert_eq!(Vec::from(bytes).capacity(), length);
+        }
+    }
+
+    #[test]
+    fn what_is_not_padded_base64_is_refused() {
+        let long = "AAAA".repeat(40);
+        for tail in [
+            "A", "AA", "AAA", "=", "==", "A=", "A==", "A===", "====", "AA=", "AAA==", "AA==AAAA", "AAAA\\n",
+            "AA-_",
+        ] {
+            for text in [tail.to_owned(), format!("{long}{tail}"), format!("{tail}{long}")] {
+                serde_json::from_str::<Base64>(&format!("\"{text}\"")).unwrap_err();
+            }
+        }
     }
 }

@@ -74,14 +74,14 @@ impl Parcel {
     /// The id that ties the parcel to what it belongs to; a new one if not set.
     #[must_use]
     pub fn corr_id(mut self, id: &str) -> Self {
-        match Trace::default().with_correlation(id) {
+        match std::mem::take(&mut self.trace).with_correlation(id) {
             Ok(trace) => self.trace = trace,
             Err(invalid) => drop(self.problem.get_or_insert(invalid)),
         }
         self
     }
 
-    /// The same id as [`Parcel::corr_id`], from ids that many parcels share: it is kept once.
+    /// The ids of what caused it, [`Parcel::corr_id`] among them; parcels that share them keep them once.
     #[must_use]
     pub fn trace(mut self, trace: Trace) -> Self {
         self.trace = trace;

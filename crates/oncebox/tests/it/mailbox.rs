@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use oncebox::mailbox::{Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent, Settle, Ticket};
-use oncebox::{Bytes, DeadReason, Filter, Kind, MessageState, Oncebox, Payload};
+use oncebox::{Bytes, DeadReason, Filter, Kind, MessageState, Oncebox, Payload, Trace};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extension, Interest, NewMessage,
     Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store,
@@ -49,6 +49,23 @@ fn what_is_sent_is_received_whole() {
         assert_ne!(forged.chain(), envelope.hash_chain);
         assert_eq!(mailbox.ack(envelope.receipt).await.unwrap(), Outcome::Ok);
         assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap(), []);
+    });
+}
+
+#[test]
+fn parcels_can_share_the_ids_of_what_caused_them() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let trace = Trace::default().with_correlation("story").unwrap().with_tenant("acme").unwrap();
+        let parcel = |key| Parcel::new("t", key).trace(trace.clone());
+        mailbox.send_all([parcel("1"), parcel("2").corr_id("own"), parcel("3").corr_id(" ")]).await.unwrap();
+        let received = mailbox.receive(Receive::new("t").messages(3)).await.unwrap();
+        let ids: Vec<_> = received.iter().map(|envelope| envelope.corr_id.as_str()).collect();
+        assert_eq!(ids, ["story", "own", "story"], "a blank id is none");
+        let long = "x".repeat(2_000);
+        let refused = mailbox.send(Parcel::new("t", "4").corr_id(&long)).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Invalid);
+        assert!(refused.to_string().contains("correlation id"), "{refused}");
     });
 }
 

@@ -64,6 +64,15 @@ fn a_correlation_id_is_echoed_or_made_or_refused_and_ties_the_message() {
         let answer = server.call(&send().header("x-corr-id", mine));
         assert_eq!((answer.status, answer.header("x-corr-id")), (200, Some(mine)));
         assert_eq!(text(&server.recv_one("t"), "corr_id"), mine);
+        let own = "0198a1b2-0000-7000-8000-00000000002b";
+        let one = |key| json!({"topic": "many", "idem_key": key, "payload_b64": ""});
+        let mut with_own = one("2");
+        with_own["corr_id"] = own.into();
+        let batch = Request::post("/v1/send/batch", &json!({"messages": [one("1"), with_own, one("3")]}));
+        server.call(&batch.header("x-corr-id", mine)).ok();
+        let ids = [mine, own, mine]
+            .map(|expected| (expected, text(&server.recv_one("many"), "corr_id").to_owned()));
+        assert!(ids.iter().all(|(expected, found)| expected == found), "{ids:?}");
         let (one, two) = (server.get("/healthz"), server.get("/healthz"));
         let made = one.header("x-corr-id").unwrap();
         assert_eq!((made.len(), &made[14..15]), (36, "7"), "a UUID of version 7: {made}");
