@@ -168,7 +168,6 @@ fn shard(topic: &str, partition: Option<&str>, shards: u16) -> Shard {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
     use std::sync::Arc;
 
     use super::{Sharding, shard};
