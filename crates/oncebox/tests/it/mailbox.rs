@@ -62,6 +62,10 @@ fn parcels_can_share_the_ids_of_what_caused_them() {
         let received = mailbox.receive(Receive::new("t").messages(3)).await.unwrap();
         let ids: Vec<_> = received.iter().map(|envelope| envelope.corr_id.as_str()).collect();
         assert_eq!(ids, ["story", "own", "story"], "a blank id is none");
+        for envelope in &received {
+            let shown = mailbox.operator("ann").show(envelope.msg_id).await.unwrap().unwrap();
+            assert_eq!(shown.trace.tenant(), Some("acme"), "{}", envelope.idem_key);
+        }
         let long = "x".repeat(2_000);
         let refused = mailbox.send(Parcel::new("t", "4").corr_id(&long)).await.unwrap_err();
         assert_eq!(refused.kind(), Kind::Invalid);
