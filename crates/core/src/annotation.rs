@@ -77,25 +77,23 @@ impl fmt::Debug for Attributes {
     }
 }
 
-/// Which of the three ids; also their order in stored data.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct TraceIds {
-    correlation: Option<Box<str>>,
-    causation: Option<Box<str>>,
-    tenant: Option<Box<str>>,
+/// The ids that tie a message to what caused it. Cheap to clone. A blank id is none.
+///
+/// Kept as one text, the three ids in the order of [`Place`] with a NUL between them, which none of them may contain: most
+/// messages have one, and a text of its own for each would take twice the memory.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Trace(Option<Arc<str>>);
+
+/// Which of the three ids.
+#[derive(Clone, Copy)]
+enum Place {
+    Correlation,
+    Causation,
+    Tenant,
 }
 
-/// The ids that tie a message to what caused it. Cheap to clone. A blank id is none.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Trace(Option<Arc<TraceIds>>);
-
 impl Trace {
-    fn with(
-        self,
-        field: &'static str,
-        id: &str,
-        set: impl FnOnce(&mut TraceIds, Box<str>),
-    ) -> Result<Self, Invalid> {
+    fn with(self, field: &'static str, place: Place, id: &str) -> Result<Self, Invalid> {
         if id.trim().is_empty() {
             return Ok(self);
         }
@@ -105,44 +103,49 @@ impl Trace {
         if id.contains('\0') {
             return Err(Invalid::nul(field));
         }
-        let mut ids = self.0.map_or_else(TraceIds::default, |ids| (*ids).clone());
-        set(&mut ids, id.into());
-        Ok(Self(Some(Arc::new(ids))))
+        let mut ids = [Place::Correlation, Place::Causation, Place::Tenant].map(|place| self.get(place));
+        ids[place as usize] = Some(id);
+        Ok(Self(Some(ids.map(Option::unwrap_or_default).join("\0").into())))
+    }
+
+    fn get(&self, place: Place) -> Option<&str> {
+        self.0.as_ref()?.split('\0').nth(place as usize).filter(|id| !id.is_empty())
     }
 
     /// Sets the id of the whole story that the message belongs to.
     pub fn with_correlation(self, id: &str) -> Result<Self, Invalid> {
-        self.with("correlation id", id, |ids, id| ids.correlation = Some(id))
+        self.with("correlation id", Place::Correlation, id)
     }
 
     /// Sets the id of what directly caused the message.
     pub fn with_causation(self, id: &str) -> Result<Self, Invalid> {
-        self.with("causation id", id, |ids, id| ids.causation = Some(id))
+        self.with("causation id", Place::Causation, id)
     }
 
     /// Sets the id of the tenant on whose behalf the message came.
     pub fn with_tenant(self, id: &str) -> Result<Self, Invalid> {
-        self.with("tenant id", id, |ids, id| ids.tenant = Some(id))
+        self.with("tenant id", Place::Tenant, id)
     }
 
     /// The id of the whole story.
     pub fn correlation(&self) -> Option<&str> {
-        self.0.as_ref()?.correlation.as_deref()
+        self.get(Place::Correlation)
     }
 
     /// The id of the direct cause.
     pub fn causation(&self) -> Option<&str> {
-        self.0.as_ref()?.causation.as_deref()
+        self.get(Place::Causation)
     }
 
     /// The id of the tenant.
     pub fn tenant(&self) -> Option<&str> {
-        self.0.as_ref()?.tenant.as_deref()
+        self.get(Place::Tenant)
     }
 
     /// Bytes of all ids together.
     pub fn bytes(&self) -> usize {
-        [self.correlation(), self.causation(), self.tenant()].into_iter().flatten().map(str::len).sum()
+        // Two of them are the marks between the ids.
+        self.0.as_ref().map_or(0, |ids| ids.len() - 2)
     }
 
     /// Whether no id is set.
@@ -212,7 +215,23 @@ mod tests {
     fn a_blank_trace_id_is_none() {
         let trace = Trace::default().with_correlation(" ").unwrap().with_tenant("acme").unwrap();
         assert_eq!((trace.correlation(), trace.tenant()), (None, Some("acme")));
+        assert_eq!(trace.bytes(), 4);
         assert!(Trace::default().with_causation(&"x".repeat(1_025)).is_err());
+        assert!(Trace::default().with_causation("a\0b").is_err());
+    }
+
+    #[test]
+    fn trace_ids_keep_their_places_whatever_the_order_they_are_set_in() {
+        let trace = Trace::default().with_tenant("t").unwrap().with_correlation("a").unwrap();
+        assert_eq!((trace.correlation(), trace.causation(), trace.tenant()), (Some("a"), None, Some("t")));
+        let trace = trace.with_causation("b").unwrap().with_correlation("c").unwrap();
+        assert_eq!(
+            (trace.correlation(), trace.causation(), trace.tenant()),
+            (Some("c"), Some("b"), Some("t"))
+        );
+        assert_eq!((trace.bytes(), trace.is_empty()), (3, false));
+        let empty = Trace::default();
+        assert_eq!((empty.correlation(), empty.bytes(), empty.is_empty()), (None, 0, true));
     }
 
     /// Holds: IBX-057.

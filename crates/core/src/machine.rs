@@ -15,6 +15,7 @@ mod counts;
 mod enact;
 mod ended;
 mod evict;
+mod held;
 mod index;
 mod keys;
 mod lanes;
@@ -42,12 +43,12 @@ use std::time::Duration;
 
 use crate::id::{Fence, IdSource, Number, Owner, RequestId, Uid};
 use crate::key::Namespace;
-use crate::message::Grant;
 use crate::payload::{Payload, PayloadHandle};
 use crate::time::Timestamp;
 use arena::{Arena, Slot};
 use counts::Tally;
 use ended::Ended;
+use held::Held;
 use keys::Keys;
 use lanes::Lanes;
 use message::Message;
@@ -96,7 +97,7 @@ pub struct Machine<P = Payload> {
     fence_next: u64,
     version_next: u64,
     messages: Arena<Message<P>>,
-    grants: Arena<Grant>,
+    grants: Arena<Held>,
     keys: Keys,
     lanes: Lanes,
     partitions: Partitions,
@@ -163,7 +164,7 @@ impl<P: PayloadHandle> Machine<P> {
         if self.is_leased(message) {
             let exhausted = message.is_processing() && message.last_attempt();
             self.commit(journal, slot, Effect::Lapsed { exhausted });
-        } else if message.is_processing() && message.expires() <= self.now {
+        } else if message.is_processing() && message.expires <= self.now {
             self.commit(journal, slot, Effect::Expired);
         } else {
             self.replace(slot, |_, _| ());

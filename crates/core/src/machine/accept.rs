@@ -39,10 +39,10 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// When to come again, if the lane has as many unfinished messages as the new one allows.
-    fn full_lane(&self, new: &NewMessage<P>) -> Option<Duration> {
+    fn full_lane(&mut self, new: &NewMessage<P>) -> Option<Duration> {
         let (limit, content) = (new.lane_max?, &new.content);
-        let topic = self.lanes.find_topic(new.key.namespace, &content.topic)?;
-        let Counts { ready, waiting, leased, .. } = self.lanes.topic_counts(topic, Some(content.shard));
+        let lane = self.lanes.find(new.key.namespace, &content.topic, content.shard)?;
+        let Counts { ready, waiting, leased, .. } = self.lanes.census(lane).counts();
         (ready + waiting + leased >= u64::from(limit.get())).then_some(LANE_RETRY)
     }
 

@@ -109,7 +109,7 @@ impl<P: PayloadHandle> Machine<P> {
         let bound = |fence| (claim.namespace, claim.owner, request, Fence::new(fence).expect("not zero"));
         let mut leased = self.requests.range(bound(1)..=bound(u64::MAX)).peekable();
         leased.peek()?;
-        let grant = |slot| self.grant(slot).expect("a request's leases are current");
+        let grant = |slot| self.held(slot).expect("a request's leases are current");
         let same = leased.filter(|(_, slot)| !grant(**slot).superseded);
         Some(same.map(|(_, slot)| self.delivery(*slot, grant(*slot).lease)).collect())
     }

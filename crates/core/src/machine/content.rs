@@ -9,6 +9,7 @@ use crate::annotation::Attributes;
 use crate::id::Number;
 use crate::message::{Content, GrantEnd, NewMessage};
 use crate::payload::PayloadHandle;
+use crate::time::Timestamp;
 
 /// Gives a message its content. Lane and partition are joined; what it had before is the caller's to leave.
 pub(super) fn fill<P: PayloadHandle>(
@@ -22,11 +23,11 @@ pub(super) fn fill<P: PayloadHandle>(
     message.partition =
         content.partition.as_ref().map_or(Slot::NONE, |partition| partitions.join(namespace, partition));
     message.payload = Some(content.payload.clone());
-    let rare = content.due.is_some() || content.expires.is_some() || !content.attributes.is_empty();
+    message.expires = content.expires.unwrap_or(Timestamp::NEVER);
+    let rare = content.due.is_some() || !content.attributes.is_empty();
     if rare || message.rare.is_some() {
         message.change_rare(|rare| {
             rare.due = content.due;
-            rare.expires = content.expires;
             rare.attributes = content.attributes.clone();
         });
     }
@@ -67,9 +68,10 @@ impl<P: PayloadHandle> Machine<P> {
         self.count_out(slot);
         let message = &mut self.messages[slot];
         message.payload = None;
+        message.expires = Timestamp::NEVER;
         if message.rare.is_some() {
             message.change_rare(|rare| {
-                (rare.due, rare.expires, rare.last_error) = (None, None, None);
+                (rare.due, rare.last_error) = (None, None);
                 rare.attributes = Attributes::default();
             });
         }

@@ -2,11 +2,12 @@
 
 use super::arena::Slot;
 use super::content::fill;
+use super::held::Held;
 use super::message::Message;
 use super::{Effect, Journal, Machine, Record};
 use crate::annotation::LastError;
 use crate::id::Uid;
-use crate::message::{DeadReason, Grant, GrantEnd, Policy, State};
+use crate::message::{DeadReason, GrantEnd, Policy, State};
 use crate::payload::PayloadHandle;
 use crate::port::{AttemptCount, Settled, VerdictKind};
 use crate::time::Timestamp;
@@ -49,7 +50,7 @@ impl<P: PayloadHandle> Machine<P> {
                     Message::new(uid, number, self.keys.share(key), key_hash, &Policy::bare(hold), self.now);
                 message.state = state;
                 if state == State::Done {
-                    message.finished_at = self.now;
+                    message.moment = self.now;
                 }
                 if hash.is_some() {
                     message.change_rare(|rare| rare.hash = hash.cloned());
@@ -86,7 +87,7 @@ impl<P: PayloadHandle> Machine<P> {
 
     /// A fence that was given out once, ever, is not given out again.
     fn use_up_fence(&mut self, slot: Slot) {
-        if let Some(fence) = self.grant(slot).map(|grant| grant.lease.fence) {
+        if let Some(fence) = self.held(slot).map(|grant| grant.lease.fence) {
             self.fence_next = self.fence_next.max(fence.get().saturating_add(1));
         }
     }
@@ -94,11 +95,11 @@ impl<P: PayloadHandle> Machine<P> {
     /// A grant becomes current: its request can be repeated, its partition is busy.
     fn take_off(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        let Grant { lease, request, partition, .. } = &self.grants[message.grant];
-        if let Some(request) = request {
-            self.requests.insert((message.key.namespace, lease.owner, *request, lease.fence), slot);
+        let held = &self.grants[message.grant];
+        if let Some(request) = held.request() {
+            self.requests.insert((message.key.namespace, held.lease.owner, request, held.lease.fence), slot);
         }
-        if let Some(partition) = partition {
+        if let Some(partition) = held.partition() {
             self.partitions.fly(message.key.namespace, partition, slot);
         }
     }
@@ -151,9 +152,7 @@ impl<P: PayloadHandle> Machine<P> {
             Effect::Granted { lease, extendable_until, request } => {
                 let partition = self.messages[slot].partition.some();
                 let partition = partition.map(|partition| self.partitions.name(partition).clone());
-                let grant =
-                    Grant { lease, extendable_until, request, partition, superseded: false, end: None };
-                self.enact_grant(slot, grant);
+                self.enact_grant(slot, Held::new(lease, extendable_until, request, partition));
             }
             Effect::Extended { until } => {
                 let grant = self.messages[slot].grant;
@@ -203,18 +202,19 @@ impl<P: PayloadHandle> Machine<P> {
                 if attempts == AttemptCount::Reset {
                     message.attempts = 0;
                 }
+                message.expires = Timestamp::NEVER;
                 if message.rare.is_some() {
-                    message.change_rare(|rare| (rare.due, rare.expires) = (None, None));
+                    message.change_rare(|rare| rare.due = None);
                 }
             }
             _ => unreachable!("not an operator's order"),
         }
     }
 
-    fn enact_grant(&mut self, slot: Slot, grant: Grant) {
+    fn enact_grant(&mut self, slot: Slot, grant: Held) {
         let message = &mut self.messages[slot];
         message.deliveries = message.deliveries.saturating_add(1);
-        message.retry_at = Timestamp::EPOCH;
+        message.moment = Timestamp::EPOCH;
         match message.grant.some() {
             Some(before) => self.grants[before] = grant,
             None => message.grant = self.grants.insert(grant),
@@ -234,7 +234,7 @@ impl<P: PayloadHandle> Machine<P> {
             Settled::Retrying { at } => {
                 let message = &mut self.messages[slot];
                 message.spend_attempt();
-                message.retry_at = at;
+                message.moment = at;
             }
             Settled::Dead { reason } => {
                 if kind == VerdictKind::Abandon && reason == DeadReason::Exhausted {
@@ -256,9 +256,9 @@ impl<P: PayloadHandle> Machine<P> {
 
     fn revive(&mut self, slot: Slot) {
         let message = &mut self.messages[slot];
+        message.moment = message.retry_at();
         message.state = State::Processing;
         message.dead = None;
-        message.finished_at = Timestamp::NEVER;
     }
 
     fn die(&mut self, slot: Slot, reason: DeadReason) {
@@ -267,16 +267,14 @@ impl<P: PayloadHandle> Machine<P> {
         self.ended.note_death(message.key.namespace, topic, reason);
         message.state = State::Dead;
         message.dead = Some(reason);
-        message.finished_at = self.now;
-        message.retry_at = Timestamp::EPOCH;
+        message.moment = self.now;
     }
 
     fn finish(&mut self, slot: Slot) {
         let message = &mut self.messages[slot];
         message.state = State::Done;
         message.dead = None;
-        message.finished_at = self.now;
-        message.retry_at = Timestamp::EPOCH;
+        message.moment = self.now;
         if !message.keep_finished {
             self.empty(slot);
         }

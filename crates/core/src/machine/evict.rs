@@ -46,7 +46,7 @@ impl<P: PayloadHandle> Machine<P> {
         let slot = self.find_uid(uid)?;
         let message = &self.messages[slot];
         let may_leave = match message.state {
-            State::Done => message.finished_at.after(REPEAT_WINDOW) <= self.now,
+            State::Done => message.moment.after(REPEAT_WINDOW) <= self.now,
             State::Dead => true,
             State::Processing => message.due() > self.now && !self.is_leased(message),
             State::Seen => false,
@@ -89,11 +89,13 @@ impl<P: PayloadHandle> Machine<P> {
         message.dead = snapshot.dead;
         message.fingerprint = snapshot.fingerprint;
         message.last_seen_at = snapshot.last_seen_at;
-        message.finished_at = snapshot.finished_at.unwrap_or(Timestamp::NEVER);
-        message.retry_at = snapshot.retry_at.unwrap_or(Timestamp::EPOCH);
+        message.moment = match snapshot.state {
+            State::Done | State::Dead => snapshot.finished_at.unwrap_or(Timestamp::NEVER),
+            State::Seen | State::Processing => snapshot.retry_at.unwrap_or(Timestamp::EPOCH),
+        };
         message.attempts = snapshot.attempts;
         message.deliveries = snapshot.deliveries;
-        message.grant = snapshot.grant.as_ref().map_or(Slot::NONE, |grant| self.grants.insert(grant.clone()));
+        message.grant = snapshot.grant.as_ref().map_or(Slot::NONE, |grant| self.grants.insert(grant.into()));
         message.trace = snapshot.trace.clone();
         message.change_rare(|rare| {
             rare.hash = snapshot.hash.clone();

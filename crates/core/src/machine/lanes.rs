@@ -106,6 +106,12 @@ impl Lanes {
         lane
     }
 
+    /// The lane, if it has messages.
+    pub(super) fn find(&self, namespace: Namespace, name: &Topic, shard: Shard) -> Option<Slot> {
+        let recent = self.recent.filter(|lane| self.is_lane(*lane, namespace, name, shard));
+        recent.or_else(|| self.topics[self.find_topic(namespace, name)?].lanes.get(&shard).copied())
+    }
+
     fn is_lane(&self, lane: Slot, namespace: Namespace, name: &Topic, shard: Shard) -> bool {
         let row = &self.rows[lane];
         let topic = &self.topics[row.topic];

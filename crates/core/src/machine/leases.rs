@@ -2,11 +2,12 @@
 
 use super::arena::Slot;
 use super::ended::Ended;
+use super::held::Held;
 use super::{Effect, Machine, Turn};
 use crate::id::{Fence, Number};
 use crate::key::Namespace;
 use crate::limits::MAILBOX_EXTEND_FACTOR;
-use crate::message::{Grant, GrantEnd, Lease};
+use crate::message::{GrantEnd, Lease};
 use crate::payload::PayloadHandle;
 use crate::port::{Extended, Extension};
 use crate::time::{Span, Timestamp};
@@ -25,13 +26,13 @@ pub struct Resume {
 }
 
 impl<P: PayloadHandle> Machine<P> {
-    pub(super) fn grant(&self, slot: Slot) -> Option<&Grant> {
+    pub(super) fn held(&self, slot: Slot) -> Option<&Held> {
         self.messages[slot].grant.some().map(|grant| &self.grants[grant])
     }
 
     /// The current lease of a message.
     pub(super) fn lease(&self, slot: Slot) -> Option<&Lease> {
-        self.grant(slot).filter(|grant| grant.end.is_none()).map(|grant| &grant.lease)
+        self.held(slot).filter(|grant| grant.end.is_none()).map(|grant| &grant.lease)
     }
 
     /// How far the extensions of a lease granted now may go.
@@ -46,8 +47,8 @@ impl<P: PayloadHandle> Machine<P> {
     pub fn extend(&mut self, turn: &mut Turn<'_, P>, extension: &Extension) -> Extended {
         self.advance(turn);
         let Some(slot) = self.find_uid(extension.uid) else { return Extended::LeaseLost };
-        let Some(grant) = self.grant(slot) else { return Extended::LeaseLost };
-        let Grant { lease, extendable_until, end, .. } = *grant;
+        let Some(grant) = self.held(slot) else { return Extended::LeaseLost };
+        let Held { lease, extendable_until, end, .. } = *grant;
         if end.is_some() || lease.owner != extension.owner || lease.fence != extension.fence {
             return Extended::LeaseLost;
         }
@@ -67,13 +68,13 @@ impl<P: PayloadHandle> Machine<P> {
             return;
         }
         grant.end = Some(end);
-        if let Some(request) = grant.request {
+        if let Some(request) = grant.request() {
             self.requests.remove(&(message.key.namespace, grant.lease.owner, request, grant.lease.fence));
         }
         if let Some(lane) = message.lane.some() {
             self.lanes.disinherit(lane, message.number);
         }
-        if let Some(partition) = &grant.partition {
+        if let Some(partition) = grant.partition() {
             self.partitions.land(message.key.namespace, partition);
         }
     }

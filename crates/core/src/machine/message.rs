@@ -37,10 +37,10 @@ pub(super) struct Message<P> {
     pub(super) rare: Option<Box<Rare>>,
     pub(super) accepted_at: Timestamp,
     pub(super) last_seen_at: Timestamp,
-    /// `NEVER` while it is not finished.
-    pub(super) finished_at: Timestamp,
-    /// `EPOCH` if it is not retried.
-    pub(super) retry_at: Timestamp,
+    /// When it was finished or, while it is not, when it may be given out again; see `finished_at` and `retry_at`.
+    pub(super) moment: Timestamp,
+    /// `NEVER` if it does not expire.
+    pub(super) expires: Timestamp,
     /// When it is in the timers; `NEVER` if it is not.
     pub(super) timer: Timestamp,
     window_ms: u64,
@@ -69,7 +69,6 @@ pub(super) struct Message<P> {
 #[derive(Default)]
 pub(super) struct Rare {
     pub(super) due: Option<Timestamp>,
-    pub(super) expires: Option<Timestamp>,
     pub(super) attributes: Attributes,
     pub(super) hash: Option<CallerHash>,
     pub(super) last_error: Option<LastError>,
@@ -84,11 +83,7 @@ impl Rare {
     }
 
     fn is_empty(&self) -> bool {
-        self.due.is_none()
-            && self.expires.is_none()
-            && self.attributes.is_empty()
-            && self.hash.is_none()
-            && self.last_error.is_none()
+        self.due.is_none() && self.attributes.is_empty() && self.hash.is_none() && self.last_error.is_none()
     }
 }
 
@@ -117,8 +112,8 @@ impl<P> Message<P> {
             rare: None,
             accepted_at: now,
             last_seen_at: now,
-            finished_at: Timestamp::NEVER,
-            retry_at: Timestamp::EPOCH,
+            moment: Timestamp::EPOCH,
+            expires: Timestamp::NEVER,
             timer: Timestamp::NEVER,
             window_ms: 0,
             keep_ms: None,
@@ -181,7 +176,7 @@ impl<P> Message<P> {
 
     /// Until when its key is held, at least.
     pub(super) fn dedup_until(&self) -> Timestamp {
-        let done_at = (self.state == State::Done).then_some(self.finished_at);
+        let done_at = (self.state == State::Done).then_some(self.moment);
         self.hold().until(self.accepted_at, done_at)
     }
 
@@ -209,9 +204,18 @@ impl<P> Message<P> {
         self.rare.as_ref().and_then(|rare| rare.due).unwrap_or(Timestamp::EPOCH)
     }
 
-    /// `NEVER` if it does not expire.
-    pub(super) fn expires(&self) -> Timestamp {
-        self.rare.as_ref().and_then(|rare| rare.expires).unwrap_or(Timestamp::NEVER)
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.state, State::Done | State::Dead)
+    }
+
+    /// `NEVER` while it is not finished.
+    pub(super) fn finished_at(&self) -> Timestamp {
+        if self.is_finished() { self.moment } else { Timestamp::NEVER }
+    }
+
+    /// `EPOCH` if it is not retried.
+    pub(super) fn retry_at(&self) -> Timestamp {
+        if self.is_finished() { Timestamp::EPOCH } else { self.moment }
     }
 
     pub(super) fn hash(&self) -> Option<&CallerHash> {

@@ -16,7 +16,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// When a message may be given out again, as far as that does not depend on its due time.
     pub(super) fn retry_at(&self, message: &Message<P>) -> Timestamp {
         let (below, until) = self.held_back;
-        if message.number < below { message.retry_at.max(until) } else { message.retry_at }
+        if message.number < below { message.retry_at().max(until) } else { message.retry_at() }
     }
 
     /// Takes a message out of its place, changes it, and puts it where it belongs then.
@@ -74,7 +74,7 @@ impl<P: PayloadHandle> Machine<P> {
         let now = self.now;
         let retry = self.retry_at(&self.messages[slot]);
         let message = &mut self.messages[slot];
-        let (due, expires) = (message.due(), message.expires());
+        let (due, expires) = (message.due(), message.expires);
         let (lane, partition, number) = (message.lane, message.partition, message.number);
         let later = |at: Timestamp| if at > now { at } else { Timestamp::NEVER };
         let mut class = Class::Waiting;

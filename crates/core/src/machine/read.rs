@@ -6,7 +6,7 @@ use super::{Capacity, Machine, Turn};
 use crate::annotation::Attributes;
 use crate::id::Number;
 use crate::key::Ref;
-use crate::message::{Content, Snapshot, State};
+use crate::message::{Content, Grant, Snapshot, State};
 use crate::payload::PayloadHandle;
 use crate::port::{Bound, Counts, Cursor, Page, Query, ReadyTopics, Scope, Usage};
 use crate::text::Topic;
@@ -102,6 +102,7 @@ impl<P: PayloadHandle> Machine<P> {
         let message = &self.messages[slot];
         let lane = message.lane.some()?;
         let rare = message.rare.as_deref();
+        let expires = Some(message.expires).filter(|at| *at != Timestamp::NEVER);
         Some(Content {
             topic: self.lanes.topic(lane).clone(),
             shard: self.lanes.shard(lane),
@@ -109,7 +110,7 @@ impl<P: PayloadHandle> Machine<P> {
             payload: message.payload.clone()?,
             attributes: rare.map_or_else(Attributes::default, |rare| rare.attributes.clone()),
             due: rare.and_then(|rare| rare.due),
-            expires: rare.and_then(|rare| rare.expires),
+            expires,
         })
     }
 
@@ -129,12 +130,12 @@ impl<P: PayloadHandle> Machine<P> {
             policy: message.policy(),
             accepted_at: message.accepted_at,
             last_seen_at: message.last_seen_at,
-            finished_at: Some(message.finished_at).filter(|at| *at != Timestamp::NEVER),
-            retry_at: Some(message.retry_at).filter(|at| *at != Timestamp::EPOCH),
+            finished_at: Some(message.finished_at()).filter(|at| *at != Timestamp::NEVER),
+            retry_at: Some(message.retry_at()).filter(|at| *at != Timestamp::EPOCH),
             attempts: message.attempts,
             deliveries: message.deliveries,
             last_error: message.rare.as_ref().and_then(|rare| rare.last_error.clone()),
-            grant: self.grant(slot).cloned(),
+            grant: self.held(slot).map(Grant::from),
         }
     }
 }

@@ -68,14 +68,14 @@ fn shelf_of<P>(message: &Message<P>) -> Option<Name> {
 fn bound_until<P>(message: &Message<P>) -> Timestamp {
     let promised = if message.keyed { message.dedup_until() } else { Timestamp::EPOCH };
     match message.state {
-        State::Done | State::Dead => promised.max(message.finished_at.after(REPEAT_WINDOW)),
+        State::Done | State::Dead => promised.max(message.moment.after(REPEAT_WINDOW)),
         State::Seen | State::Processing => promised,
     }
 }
 
 /// From when the retention of its state counts.
 fn since<P>(message: &Message<P>) -> Timestamp {
-    if message.state == State::Seen { message.accepted_at } else { message.finished_at }
+    if message.state == State::Seen { message.accepted_at } else { message.finished_at() }
 }
 
 impl<P: PayloadHandle> Machine<P> {

@@ -11,7 +11,7 @@ impl<P: PayloadHandle> Machine<P> {
     pub fn settle(&mut self, turn: &mut Turn<'_, P>, settlement: &Settlement) -> Settled {
         self.advance(turn);
         let Some(slot) = self.find_uid(settlement.uid) else { return Settled::LeaseLost };
-        let Some(grant) = self.grant(slot) else { return Settled::LeaseLost };
+        let Some(grant) = self.held(slot) else { return Settled::LeaseLost };
         if grant.lease.owner != settlement.owner || grant.lease.fence != settlement.fence {
             return Settled::LeaseLost;
         }
@@ -33,7 +33,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// What a verdict under a current lease comes to.
     fn judge(&self, slot: Slot, superseded: bool, verdict: &Verdict) -> Settled {
         let message = &self.messages[slot];
-        let expired = message.is_processing() && message.expires() <= self.now;
+        let expired = message.is_processing() && message.expires <= self.now;
         match verdict {
             Verdict::Ack | Verdict::Abandon { .. } | Verdict::Fail { .. } if superseded => {
                 Settled::Superseded
