@@ -141,4 +141,6 @@ impl DiskFile for MemoryFile {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn let_go(&self) {}
 }

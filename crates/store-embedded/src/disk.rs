@@ -36,6 +36,9 @@ pub trait DiskFile: Send + Sync {
 
     /// Makes everything written so far survive a power cut.
     fn sync(&self) -> io::Result<()>;
+
+    /// Nobody will read or write it soon: memory that holds what is durable of it may be used for something else.
+    fn let_go(&self);
 }
 
 /// A directory of the operating system.
@@ -108,5 +111,10 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn let_go(&self) {
+        // Only a hint; where the system does not take it, nothing is lost but memory.
+        let _ = rustix::fs::fadvise(self, 0, None, rustix::fs::Advice::DontNeed);
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Journal {
     pub(crate) live: VecDeque<Segment>,
     pub(crate) blanks: VecDeque<Blank>,
     pub(crate) retired: Vec<Retired>,
+    /// Segments that are full since somebody last asked: only a recovery reads them again.
+    pub(crate) filled: Vec<Arc<dyn DiskFile>>,
     pub(crate) lsn_next: u64,
     pub(crate) durable_lsn: u64,
     pub(crate) generation_next: u64,
@@ -49,6 +51,7 @@ impl Journal {
             live: VecDeque::new(),
             blanks: VecDeque::new(),
             retired: Vec::new(),
+            filled: Vec::new(),
             lsn_next,
             durable_lsn: lsn_next - 1,
             generation_next,
@@ -124,6 +127,7 @@ impl Journal {
         self.dirty = true;
         file.write_at(0, &header.encode(&self.store))?;
         self.generation_next += 1;
+        self.filled.extend(self.live.back().map(|full| Arc::clone(&full.file)));
         self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, homes: Vec::new() });
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::journal::Blank;
 use crate::shared::Shared;
 
@@ -14,6 +14,7 @@ pub(crate) enum Chore {
     Make,
     Wipe(Blank),
     Remove(Blank),
+    LetGo(Arc<dyn DiskFile>),
 }
 
 /// A segment that was to be made or wiped, or why there is none.
@@ -32,6 +33,10 @@ pub(crate) fn prepare(
             Chore::Remove(blank) => {
                 // A file that stays is found and removed at the next opening.
                 let _ = preparer.remove(&blank);
+                continue;
+            }
+            Chore::LetGo(file) => {
+                file.let_go();
                 continue;
             }
         };

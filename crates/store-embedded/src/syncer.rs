@@ -270,6 +270,9 @@ impl Syncer {
 
     /// Hands files that nobody needs to the preparer, and has as many segments prepared as there should be.
     fn tidy(&mut self, room_wanted: u64) {
+        for file in self.journal.filled.drain(..) {
+            let _ = self.chores.send(Chore::LetGo(file));
+        }
         for blank in self.journal.take_wipeable() {
             let enough = self.journal.blanks.len() + self.coming >= BLANKS;
             let wrong_size = blank.size != self.segment_bytes;

@@ -62,4 +62,8 @@ impl DiskFile for SlowFile {
         std::thread::sleep(ADDED);
         Ok(())
     }
+
+    fn let_go(&self) {
+        self.0.let_go();
+    }
 }

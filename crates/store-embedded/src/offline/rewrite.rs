@@ -55,6 +55,10 @@ impl DiskFile for Headless {
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }
+
+    fn let_go(&self) {
+        self.file.let_go();
+    }
 }
 
 struct Fresh {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use oncebox_store_embedded::disk::{Disk, DiskFile};
@@ -31,9 +31,17 @@ pub(crate) struct SimDisk {
     moment: Arc<RwLock<()>>,
     /// Whether files may not grow any more.
     full: Arc<AtomicBool>,
+    /// How often a file was let go that was durable, and that was not.
+    let_go: Arc<[AtomicUsize; 2]>,
 }
 
 impl SimDisk {
+    /// How often files were let go: durable ones, and others.
+    pub(crate) fn let_go(&self) -> (usize, usize) {
+        let [durable, other] = &*self.let_go;
+        (durable.load(Ordering::SeqCst), other.load(Ordering::SeqCst))
+    }
+
     /// From now on files may, or may not, grow.
     pub(crate) fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
@@ -167,5 +175,11 @@ impl DiskFile for SimFile {
         let mut content = self.lock();
         content.synced = content.seen.clone();
         Ok(())
+    }
+
+    fn let_go(&self) {
+        let content = self.lock();
+        let durable = content.seen == content.synced;
+        self.disk.let_go[usize::from(!durable)].fetch_add(1, Ordering::SeqCst);
     }
 }

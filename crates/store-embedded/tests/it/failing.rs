@@ -250,4 +250,8 @@ impl DiskFile for FailingFile {
         }
         mishap.map_or_else(|| self.file.sync(), |mishap| Err(error(mishap)))
     }
+
+    fn let_go(&self) {
+        self.file.let_go();
+    }
 }

@@ -54,6 +54,24 @@ fn the_journal_is_reclaimed_at_rest() -> TestResult {
     Err(format!("{} bytes are left", disk.bytes()).into())
 }
 
+/// Only a recovery reads a segment that is full: the memory that holds it is given back, once it is on disk.
+#[test]
+fn full_segments_are_let_go() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    block_on(async {
+        for id in 0..100 {
+            store.accept_one(&message(id)).await?;
+        }
+        // The last chores are done before it is closed.
+        store.close().await
+    })?;
+    let (durable, other) = disk.let_go();
+    // A megabyte in segments of 64 KiB.
+    assert!((10..=32).contains(&durable) && other == 0, "{durable} durable segments, {other} others");
+    Ok(())
+}
+
 /// A number is given out once, also when nothing in the journal tells any more that it was.
 #[test]
 fn numbers_do_not_come_again() -> TestResult {

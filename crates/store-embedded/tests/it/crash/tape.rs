@@ -122,6 +122,8 @@ impl DiskFile for TapeFile {
         self.tape.lock().acts.push(Act::Sync { file: self.file });
         Ok(())
     }
+
+    fn let_go(&self) {}
 }
 
 fn write(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
