@@ -103,10 +103,11 @@ impl Mailbox {
     ///
     /// *Repeat:* safe; answers [`Sent::Duplicate`].
     pub async fn send(&self, parcel: Parcel) -> Result<Sent, Error> {
-        match self.send_all([parcel]).await?.pop() {
-            Some(sent) => sent,
-            None => unreachable!("a store gives one outcome per item"),
-        }
+        let message = match self.prepare(parcel, &mut Sharding::new(self.settings.shards))? {
+            Ok(message) => message,
+            Err(refused) => return Ok(refused),
+        };
+        sent(self.shared.store.accept_one(&message).await?)
     }
 
     /// Takes many in, in order, with one outcome each: one that is wrong does not keep the others out.

@@ -3,6 +3,7 @@
 mod app;
 mod body;
 mod dlq;
+mod express;
 mod gate;
 mod health;
 mod json;

@@ -104,8 +104,8 @@ impl RouteMeters {
 /// The metrics of one topic.
 pub(crate) struct TopicMeters {
     label: Box<str>,
-    pub(crate) enqueued: Counter,
-    pub(crate) duplicates: Counter,
+    enqueued: Counter,
+    duplicates: Counter,
     pub(crate) delivered: Counter,
     pub(crate) redelivered: Counter,
 }
@@ -186,6 +186,11 @@ impl TopicMeters {
             delivered: counter(names::DELIVERED),
             redelivered: counter(names::REDELIVERED),
         }
+    }
+
+    /// A message was taken in, now or before.
+    pub(crate) fn taken_in(&self, duplicate: bool) {
+        if duplicate { &self.duplicates } else { &self.enqueued }.increment(1);
     }
 
     /// Messages became dead letters.

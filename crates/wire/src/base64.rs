@@ -43,8 +43,8 @@ impl Base64 {
     }
 
     /// The bytes, in memory of exactly their size: they may stay there for long.
-    fn decode(text: &str) -> Option<Self> {
-        let padding = text.bytes().rev().take(2).take_while(|digit| *digit == b'=').count();
+    fn decode(text: &[u8]) -> Option<Self> {
+        let padding = text.iter().copied().rev().take(2).take_while(|digit| *digit == b'=').count();
         let mut bytes = vec![0; (text.len() / 4 * 3).saturating_sub(padding)];
         let decoded = STANDARD.decode_slice(text, &mut bytes).ok()?;
         (decoded == bytes.len()).then(|| bytes.into())
@@ -69,11 +69,16 @@ impl<'de> Deserialize<'de> for Base64 {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Base64, E> {
+                self.visit_bytes(text.as_bytes())
+            }
+
+            fn visit_bytes<E: Error>(self, text: &[u8]) -> Result<Base64, E> {
                 Base64::decode(text).ok_or_else(|| E::custom("is not base64 (standard alphabet, padded)"))
             }
         }
 
-        deserializer.deserialize_str(Text)
+        // As bytes: nobody need check that digits are UTF-8, too.
+        deserializer.deserialize_bytes(Text)
     }
 }
 
@@ -117,6 +122,17 @@ mod tests {
         let error = serde_json::from_str::<Base64>(r#""A P""#).unwrap_err().to_string();
         assert!(error.starts_with("is not base64"), "{error}");
         serde_json::from_str::<Base64>(r#""AB==""#).unwrap_err();
+    }
+
+    #[test]
+    fn it_is_a_text_of_json_like_any_other() {
+        let escaped = serde_json::from_str::<Base64>(r#""\u0041P\u002bABw\u003d=""#).unwrap();
+        assert_eq!(escaped, Base64::from(vec![0, 255, 128, 7]));
+        for nonsense in
+            [&b"\"\xFF\xFF\xFF\xFF\""[..], b"\"\\ud800AAA\"", b"[65,65,65,65]", b"7", b"null", b"{}"]
+        {
+            serde_json::from_slice::<Base64>(nonsense).unwrap_err();
+        }
     }
 
     #[test]

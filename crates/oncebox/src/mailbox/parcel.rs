@@ -154,13 +154,10 @@ impl Sharding {
 
 /// The shard of a topic or, with a partition, of both: the same for ever, as long as the number of shards is.
 fn shard(topic: &str, partition: Option<&str>, shards: u16) -> Shard {
-    let mut text = Vec::with_capacity(topic.len() + 1 + partition.map_or(0, str::len));
-    text.extend_from_slice(topic.as_bytes());
-    if let Some(partition) = partition {
-        text.push(0);
-        text.extend_from_slice(partition.as_bytes());
-    }
-    let hash = Fingerprint::of_bytes(&text);
+    let hash = match partition {
+        Some(partition) => Fingerprint::of_bytes([topic, partition].join("\0").as_bytes()),
+        None => Fingerprint::of_bytes(topic.as_bytes()),
+    };
     let first = u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"));
     Shard(u16::try_from(first % u64::from(shards.max(1))).unwrap_or_default())
 }

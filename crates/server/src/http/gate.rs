@@ -8,18 +8,24 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{ACCEPT, ALLOW, CONNECTION, HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use hyper::body::Incoming;
 use oncebox_core::{Trace, Uid};
 use oncebox_wire::{Code, header};
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::app::App;
+use super::express::{self, Express};
 use super::refusal::{Refusal, Shape};
+use crate::net::Patience;
 
 /// Beyond what a request asks to wait for, it has so long to be answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Made once: a header's name is a text of its own otherwise, for every answer.
+const CORR_ID: HeaderName = HeaderName::from_static(header::CORR_ID);
 
 /// Where a connection came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,25 +54,30 @@ impl CorrId {
 #[derive(Clone)]
 pub(crate) struct Gate {
     app: App,
+    express: Express,
     router: Router,
 }
 
 impl Gate {
     pub(crate) fn new(app: App, router: Router) -> Self {
-        Self { app, router }
+        Self { express: Express::new(app.clone()), app, router }
     }
 
     /// Answers a request; whatever happens, there is an answer.
-    pub(crate) async fn answer(&self, request: hyper::Request<Incoming>, door: Door) -> Response {
-        let mut request = request.map(Body::new);
+    pub(crate) async fn answer(
+        &self,
+        request: hyper::Request<Incoming>,
+        door: Door,
+        patience: &Patience,
+    ) -> Response {
+        let request = request.map(Body::new);
         let shape = shape(request.headers());
         let (corr_id, checked) = match corr_id(&self.app, request.headers()) {
             Ok(corr_id) => (corr_id, check(door, request.headers())),
             Err(refusal) => (made(&self.app), Err(refusal)),
         };
-        request.extensions_mut().insert(corr_id.clone());
         let mut response = match checked {
-            Ok(()) => self.pass(request).await,
+            Ok(()) => self.pass(request, &corr_id, patience).await,
             Err(refusal) => axum::response::IntoResponse::into_response(refusal),
         };
         if let Some(refusal) = response.extensions_mut().remove::<Arc<Refusal>>() {
@@ -79,23 +90,33 @@ impl Gate {
                 response.headers_mut().insert(ALLOW, allow);
             }
         }
-        response.headers_mut().insert(header::CORR_ID, corr_id.0);
+        response.headers_mut().insert(CORR_ID, corr_id.0);
         if self.app.stopping.is_cancelled() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }
 
-    async fn pass(&self, request: Request) -> Response {
-        let within = self.app.live().config.http.wait_max + ANSWER_TIMEOUT;
-        let answered = tokio::time::timeout(within, self.router.clone().call(request)).await;
-        match answered {
-            Ok(Ok(response)) => response,
-            Ok(Err(never)) => match never {},
-            Err(_) => axum::response::IntoResponse::into_response(Refusal::new(
+    async fn pass(&self, request: Request, corr_id: &CorrId, patience: &Patience) -> Response {
+        let until = Instant::now() + self.app.live().config.http.wait_max + ANSWER_TIMEOUT;
+        match patience.until(until, self.open(request, corr_id)).await {
+            Some(response) => response,
+            None => axum::response::IntoResponse::into_response(Refusal::new(
                 Code::Unavailable,
                 "the store does not answer: whether the request was carried out is unknown, repeat it later",
             )),
+        }
+    }
+
+    /// Opens the door that a request is for.
+    async fn open(&self, mut request: Request, corr_id: &CorrId) -> Response {
+        if let Some(door) = express::Door::of(&request) {
+            return self.express.open(door, request, corr_id).await;
+        }
+        request.extensions_mut().insert(corr_id.clone());
+        match self.router.clone().call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
         }
     }
 }
@@ -116,7 +137,7 @@ fn made(app: &App) -> CorrId {
 
 /// The correlation id that came, or a new one.
 fn corr_id(app: &App, headers: &HeaderMap) -> Result<CorrId, Refusal> {
-    let Some(given) = headers.get(header::CORR_ID) else { return Ok(made(app)) };
+    let Some(given) = headers.get(CORR_ID) else { return Ok(made(app)) };
     let is_uuid = given.to_str().is_ok_and(|text| text.parse::<Uid>().is_ok());
     if !is_uuid {
         return Err(Refusal::schema("X-Corr-Id is not a UUID: leave it out, and one is made"));

@@ -3,9 +3,9 @@
 mod binary;
 mod convert;
 mod outgoing;
-mod receive;
-mod send;
-mod settle;
+pub(super) mod receive;
+pub(super) mod send;
+pub(super) mod settle;
 mod stream;
 
 use utoipa_axum::router::OpenApiRouter;

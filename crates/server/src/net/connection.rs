@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::Listener;
+use super::alarm::Patience;
 use super::listener::Stream;
 use super::pace::{Busy, Limits, Paced};
 use crate::http::{App, Door, Gate};
@@ -79,26 +80,28 @@ impl Connections {
     fn serve(&self, stream: Box<dyn Stream>, door: Door, permit: OwnedSemaphorePermit) {
         let (app, gate) = (self.app.clone(), self.gate.clone());
         let settings = app.live().config.http.clone();
-        let limits = Limits { head: settings.header_timeout, write: settings.write_timeout };
+        let limits = Limits {
+            idle: settings.idle_timeout,
+            head: settings.header_timeout,
+            write: settings.write_timeout,
+        };
         self.tasks.spawn(async move {
             let _permit = permit;
             let _counted = Counted::new(&app);
-            let busy = Busy::default();
+            let (busy, patience) = (Busy::default(), Patience::default());
             let io = TokioIo::new(Paced::new(stream, limits, busy.clone()));
             let service = service_fn(|request| {
-                let (gate, busy) = (&gate, &busy);
-                busy.set(true);
+                let (gate, busy, patience) = (&gate, &busy, &patience);
+                busy.turn();
                 async move {
-                    let response = gate.answer(request, door).await;
-                    busy.set(false);
+                    let response = gate.answer(request, door, patience).await;
+                    busy.turn();
                     Ok::<_, Infallible>(response)
                 }
             });
             let mut http = http1::Builder::new();
-            // Without a timer, the time-out would silently be none. Ours for heads is shorter; this one ends idle connections.
-            http.timer(TokioTimer::new())
-                .header_read_timeout(settings.idle_timeout)
-                .max_buf_size(BUFFER_BYTES);
+            // Whoever is slow is cut by the stream: a time-out here would be set anew for every request.
+            http.header_read_timeout(None).max_buf_size(BUFFER_BYTES);
             let mut connection = pin!(http.serve_connection(io, service));
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,

@@ -1,5 +1,7 @@
 //! Between what travels and what the library knows.
 
+use std::sync::Arc;
+
 use oncebox::mailbox::{Envelope, Parcel, Sent, Ticket};
 use oncebox_core::{Trace, Uid};
 use oncebox_wire as wire;
@@ -7,14 +9,14 @@ use oncebox_wire::{Base64, Code};
 
 use super::super::refusal::Refusal;
 
-/// The parcel of a message that came; `trace` is the request's.
-pub(super) fn parcel(send: wire::mailbox::Send, trace: &Trace) -> Result<Parcel, Refusal> {
+/// The parcel of a message that came for a topic; `trace` is the request's.
+pub(super) fn parcel(send: wire::mailbox::Send, topic: Arc<str>, trace: &Trace) -> Result<Parcel, Refusal> {
     if let Some(given) = &send.corr_id
         && given.parse::<Uid>().is_err()
     {
         return Err(Refusal::schema("corr_id is not a UUID: leave it out, and the request's is taken"));
     }
-    let mut parcel = Parcel::new(send.topic, send.idem_key).bytes(send.payload_b64.0);
+    let mut parcel = Parcel::new(topic, send.idem_key).bytes(send.payload_b64.0);
     if let Some(hash) = send.payload_hash {
         if !is_hash(&hash) {
             return Err(Refusal::schema("payload_hash is not `b3:` and 64 hex digits"));
@@ -38,16 +40,19 @@ fn is_hash(text: &str) -> bool {
     digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
+/// A message that is taken in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) ticket: Ticket,
+    /// It came before.
+    pub(super) duplicate: bool,
+}
+
 /// What became of a message: taken in, now or before, or refused.
-pub(super) fn sent(sent: Sent) -> Result<wire::mailbox::Sent, Refusal> {
-    let answer = |ticket: Ticket, duplicate| wire::mailbox::Sent {
-        msg_id: ticket.msg_id.to_string(),
-        duplicate,
-        dedup_until: ticket.dedup_until.to_string(),
-    };
+pub(super) fn sent(sent: Sent) -> Result<Taken, Refusal> {
     match sent {
-        Sent::Accepted(ticket) => Ok(answer(ticket, false)),
-        Sent::Duplicate(ticket) => Ok(answer(ticket, true)),
+        Sent::Accepted(ticket) => Ok(Taken { ticket, duplicate: false }),
+        Sent::Duplicate(ticket) => Ok(Taken { ticket, duplicate: true }),
         Sent::Conflict(ticket) => {
             let text = "the idempotency key came before with another payload, and that one stays: send this one under another key";
             Err(Refusal::new(Code::Duplicate, text).taken(ticket.msg_id.to_string(), false))

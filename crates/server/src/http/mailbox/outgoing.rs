@@ -1,12 +1,17 @@
-//! Envelopes on their way out. Most of an answer is made of them, so they are written straight into it: no copy of their
-//! parts, and no search for what must be escaped where nothing can be.
+//! What leaves for every message: envelopes, and that a message was taken in. It is written straight into the answer: no copy
+//! of its parts, and no search for what must be escaped where nothing can be.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
 use oncebox::mailbox::Envelope;
 use oncebox_wire::Base64;
-use oncebox_wire::mailbox::Settled;
+use oncebox_wire::mailbox::{SentItem, Settled};
+
+use super::convert::Taken;
+
+/// The bytes that a message that was taken in leaves in an answer, at most.
+const TAKEN_BYTES: usize = 128;
 
 /// The bytes that an envelope takes beside its payload and what its sender called it, about.
 const ENVELOPE_BYTES: usize = 640;
@@ -41,10 +46,43 @@ pub(super) fn lines(envelopes: &[Envelope]) -> io::Result<Vec<u8>> {
     Ok(answer.0)
 }
 
+/// Writes a message that was taken in as `oncebox_wire::mailbox::Sent` shapes it.
+pub(super) fn sent(taken: Taken) -> io::Result<Vec<u8>> {
+    let mut answer = Answer(Vec::with_capacity(TAKEN_BYTES));
+    answer.taken("{", taken)?;
+    Ok(answer.0)
+}
+
+/// Writes outcomes as `oncebox_wire::mailbox::SentBatch` shapes them.
+pub(super) fn sent_batch(results: &[Result<Taken, SentItem>]) -> io::Result<Vec<u8>> {
+    let mut answer = Answer(Vec::with_capacity((results.len() + 1) * TAKEN_BYTES));
+    answer.0.extend_from_slice(b"{\"results\":[");
+    for (place, result) in results.iter().enumerate() {
+        if place > 0 {
+            answer.0.push(b',');
+        }
+        match result {
+            Ok(taken) => answer.taken("{\"ok\":true,", *taken)?,
+            Err(item) => serde_json::to_writer(&mut answer.0, item)?,
+        }
+    }
+    answer.0.extend_from_slice(b"]}");
+    Ok(answer.0)
+}
+
 /// What is being written.
 struct Answer(Vec<u8>);
 
 impl Answer {
+    fn taken(&mut self, before: &str, Taken { ticket, duplicate }: Taken) -> io::Result<()> {
+        self.0.extend_from_slice(before.as_bytes());
+        self.plain("\"msg_id\":", &ticket.msg_id)?;
+        write!(self.0, ",\"duplicate\":{duplicate}")?;
+        self.plain(",\"dedup_until\":", &ticket.dedup_until)?;
+        self.0.push(b'}');
+        Ok(())
+    }
+
     fn for_envelopes(envelopes: &[Envelope]) -> Self {
         let one = |envelope: &Envelope| {
             envelope.payload.len() / 3 * 4 + envelope.attributes.bytes() + ENVELOPE_BYTES
@@ -115,10 +153,44 @@ impl Answer {
 mod tests {
     use oncebox::Oncebox;
     use oncebox::mailbox::{MailboxSettings, Parcel, Receive};
-    use oncebox_wire::mailbox::{Received, Settled, Worked};
+    use oncebox_wire::Code;
+    use oncebox_wire::mailbox::{Received, Sent, SentBatch, SentItem, Settled, Worked};
 
-    use super::super::convert;
-    use super::{lines, received, worked};
+    use super::super::convert::{self, Taken};
+    use super::{lines, received, sent, sent_batch, worked};
+
+    #[tokio::test]
+    async fn what_was_taken_in_is_told_as_it_is_described() {
+        let mailbox = Oncebox::open("memory:").await.unwrap().mailbox(MailboxSettings::default()).unwrap();
+        let parcel = || Parcel::new("topic", "key").bytes("x");
+        let mut taken = Vec::new();
+        for duplicate in [false, true] {
+            taken.push(convert::sent(mailbox.send(parcel()).await.unwrap()).unwrap());
+            assert_eq!(taken.last().unwrap().duplicate, duplicate);
+        }
+        let described = |Taken { ticket, duplicate }: Taken| Sent {
+            msg_id: ticket.msg_id.to_string(),
+            duplicate,
+            dedup_until: ticket.dedup_until.to_string(),
+        };
+        let mut items = Vec::new();
+        for one in &taken {
+            assert_eq!(sent(*one).unwrap(), serde_json::to_vec(&described(*one)).unwrap());
+            let Sent { msg_id, duplicate, dedup_until } = described(*one);
+            let (msg_id, dedup_until) = (Some(msg_id), Some(dedup_until));
+            items.push(SentItem { ok: true, msg_id, duplicate, dedup_until, ..SentItem::default() });
+        }
+        let refused = SentItem {
+            code: Some(Code::Schema),
+            message: Some("\"wrong\"".to_owned()),
+            ..SentItem::default()
+        };
+        items.insert(1, refused.clone());
+        let results = [Ok(taken[0]), Err(refused), Ok(taken[1])];
+        let whole = SentBatch { results: items };
+        assert_eq!(sent_batch(&results).unwrap(), serde_json::to_vec(&whole).unwrap());
+        assert_eq!(sent_batch(&[]).unwrap(), br#"{"results":[]}"#);
+    }
 
     /// Both ways to write an envelope write the same.
     #[tokio::test]

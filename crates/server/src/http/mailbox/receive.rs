@@ -39,7 +39,7 @@ pub(super) const PIECE: Duration = Duration::from_secs(1);
         Refusals,
     ),
 )]
-pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+pub(in crate::http) async fn recv(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let (mut wish, _room): (Recv, _) =
         body::read_json(&app, &parts.headers, content, app.live().one()).await?;
@@ -65,7 +65,7 @@ pub(super) async fn recv(State(app): State<App>, request: Request) -> Result<Res
     request_body = wire::mailbox::Work,
     responses((status = 200, description = "One outcome per delivery, and what was ready.", body = Worked), Refusals),
 )]
-pub(super) async fn work(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+pub(in crate::http) async fn work(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let (work, _room): (wire::mailbox::Work, _) =
         body::read_json(&app, &parts.headers, content, app.live().many()).await?;

@@ -1,5 +1,7 @@
 //! Sending.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -16,7 +18,8 @@ use super::super::gate::CorrId;
 use super::super::json;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
-use super::{TAG, binary, convert};
+use super::{TAG, binary, convert, outgoing};
+use crate::meters::TopicMeters;
 
 /// Takes a message in, once within the replay window of its topic.
 ///
@@ -35,6 +38,10 @@ pub(super) async fn send(
     Extension(corr_id): Extension<CorrId>,
     request: Request,
 ) -> Result<Response, Refusal> {
+    one(&app, &corr_id, request).await
+}
+
+pub(in crate::http) async fn one(app: &App, corr_id: &CorrId, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let answer_409 = answers_409(&parts.headers)?;
     let kind = match body::kind(&parts.headers) {
@@ -43,29 +50,24 @@ pub(super) async fn send(
     };
     let live = app.live();
     let (bytes, _room) = app.room.read(&parts.headers, content, live.one()).await?;
-    let message = match kind {
+    let mut message: wire::mailbox::Send = match kind {
         Kind::Json => json::parse(&bytes)?,
         Kind::Bytes => binary::message(&parts.headers, &bytes)?,
     };
     // While it is held, the connection cannot use its buffer again.
     drop(bytes);
-    let topic = message.topic.clone();
-    let parcel = convert::parcel(message, &corr_id.trace())?;
-    refuse_while_stopping(&app)?;
+    let topic = Arc::<str>::from(std::mem::take(&mut message.topic));
+    let parcel = convert::parcel(message, topic.clone(), &corr_id.trace())?;
+    refuse_while_stopping(app)?;
     let began = Instant::now();
-    let sent = convert::sent(live.mailbox.send(parcel).await?)?;
+    let taken = convert::sent(live.mailbox.send(parcel).await?)?;
     app.meters.enqueue.record(began.elapsed());
-    let meters = app.meters.topic(&topic);
-    if !sent.duplicate {
-        meters.enqueued.increment(1);
-        return body::answer(&sent);
-    }
-    meters.duplicates.increment(1);
-    if answer_409 {
+    app.meters.topic(&topic).taken_in(taken.duplicate);
+    if taken.duplicate && answer_409 {
         let text = "the message came before: it is delivered once";
-        return Err(Refusal::new(Code::Duplicate, text).taken(sent.msg_id, true));
+        return Err(Refusal::new(Code::Duplicate, text).taken(taken.ticket.msg_id.to_string(), true));
     }
-    body::answer(&sent)
+    body::answer_written(outgoing::sent(taken))
 }
 
 /// Takes many messages in, in order, each with its own outcome.
@@ -81,10 +83,18 @@ pub(super) async fn send_batch(
     Extension(corr_id): Extension<CorrId>,
     request: Request,
 ) -> Result<Response, Refusal> {
+    many(&app, &corr_id, request).await
+}
+
+pub(in crate::http) async fn many(
+    app: &App,
+    corr_id: &CorrId,
+    request: Request,
+) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let live = app.live();
     let (batch, _room): (wire::mailbox::SendBatch, _) =
-        body::read_json(&app, &parts.headers, content, live.many()).await?;
+        body::read_json(app, &parts.headers, content, live.many()).await?;
     let http = &live.config.http;
     if batch.messages.len() > http.batch_items_max {
         return Err(Refusal::schema(format!(
@@ -92,53 +102,57 @@ pub(super) async fn send_batch(
             http.batch_items_max
         )));
     }
-    refuse_while_stopping(&app)?;
+    refuse_while_stopping(app)?;
     // One that is wrong must not keep the others out.
     let mut parcels: Vec<Parcel> = Vec::with_capacity(batch.messages.len());
     let trace = corr_id.trace();
+    // Those that are sent together mostly have one topic.
+    let mut topic: Arc<str> = Arc::default();
     let checked = batch.messages.into_iter().map(|message| {
-        let topic = message.topic.clone();
-        match convert::parcel(message, &trace) {
+        if *topic != *message.topic {
+            topic = message.topic.as_str().into();
+        }
+        match convert::parcel(message, topic.clone(), &trace) {
             Ok(parcel) => {
                 parcels.push(parcel);
-                (topic, None)
+                (topic.clone(), None)
             }
-            Err(refusal) => (topic, Some(refusal)),
+            Err(refusal) => (topic.clone(), Some(refusal)),
         }
     });
     let checked: Vec<_> = checked.collect();
     let began = Instant::now();
     let mut outcomes = live.mailbox.send_all(parcels).await?.into_iter();
     app.meters.enqueue.record(began.elapsed());
+    let mut counted: Option<(Arc<str>, Arc<TopicMeters>)> = None;
     let results = checked.into_iter().map(|(topic, refusal)| {
-        let sent = match refusal {
+        let taken = match refusal {
             Some(refusal) => Err(refusal),
             None => match outcomes.next() {
                 Some(outcome) => outcome.map_err(Refusal::from).and_then(convert::sent),
                 None => Err(Refusal::new(Code::Unavailable, "the store gave no outcome: send it again")),
             },
         };
-        if let Ok(sent) = &sent {
-            let meters = app.meters.topic(&topic);
-            if sent.duplicate { &meters.duplicates } else { &meters.enqueued }.increment(1);
-        }
-        item(&app, sent)
+        let taken = taken.map_err(|refusal| refused(app, refusal))?;
+        let (_, meters) = match counted.take() {
+            Some(same) if Arc::ptr_eq(&same.0, &topic) => counted.insert(same),
+            _ => {
+                let meters = app.meters.topic(&topic);
+                counted.insert((topic, meters))
+            }
+        };
+        meters.taken_in(taken.duplicate);
+        Ok(taken)
     });
-    body::answer(&SentBatch { results: results.collect() })
+    let results: Vec<_> = results.collect();
+    body::answer_written(outgoing::sent_batch(&results))
 }
 
-fn item(app: &App, sent: Result<wire::mailbox::Sent, Refusal>) -> SentItem {
-    match sent {
-        Ok(sent) => {
-            let (msg_id, dedup_until) = (Some(sent.msg_id), Some(sent.dedup_until));
-            SentItem { ok: true, msg_id, duplicate: sent.duplicate, dedup_until, ..SentItem::default() }
-        }
-        Err(refusal) => {
-            app.meters.refused(refusal.code);
-            let (code, msg_id) = (Some(refusal.code), refusal.taken_by());
-            SentItem { code, message: Some(refusal.message), msg_id, ..SentItem::default() }
-        }
-    }
+/// A message of a batch that was not taken in, counted.
+fn refused(app: &App, refusal: Refusal) -> SentItem {
+    app.meters.refused(refusal.code);
+    let (code, msg_id) = (Some(refusal.code), refusal.taken_by());
+    SentItem { code, message: Some(refusal.message), msg_id, ..SentItem::default() }
 }
 
 /// What is taken in while the server stops might not be written any more.

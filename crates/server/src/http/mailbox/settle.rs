@@ -78,7 +78,7 @@ pub(super) async fn extend(
     request_body = wire::mailbox::Settle,
     responses((status = 200, description = "One outcome per delivery, in order.", body = SettledBatch), Refusals),
 )]
-pub(super) async fn settle(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+pub(in crate::http) async fn settle(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let (batch, _room): (wire::mailbox::Settle, _) =
         body::read_json(&app, &parts.headers, content, app.live().many()).await?;
