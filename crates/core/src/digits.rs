@@ -6,16 +6,33 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 /// Bytes that are written at once.
 const PIECE: usize = 32;
 
+/// A value whose text is ASCII.
+pub trait Ascii {
+    /// Appends the text that `Display` shows.
+    fn append_to(&self, text: &mut Vec<u8>);
+}
+
 /// Writes bytes as hexadecimal digits, two each.
 pub fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     for piece in bytes.chunks(PIECE) {
         let mut digits = [0; PIECE * 2];
-        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(piece) {
-            *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
-        }
+        put_hex(&mut digits, piece);
         write_ascii(f, &digits[..piece.len() * 2])?;
     }
     Ok(())
+}
+
+/// Appends bytes as hexadecimal digits, two each.
+pub fn append_hex(text: &mut Vec<u8>, bytes: &[u8]) {
+    let start = text.len();
+    text.resize(start + bytes.len() * 2, 0);
+    put_hex(&mut text[start..], bytes);
+}
+
+fn put_hex(digits: &mut [u8], bytes: &[u8]) {
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+    }
 }
 
 /// Reads as many bytes as there is room for, of two hexadecimal digits each; none if the text is anything else.
@@ -57,7 +74,25 @@ pub(crate) fn put_decimal(place: &mut [u8], mut number: u64) {
 mod tests {
     use std::fmt;
 
-    use super::{put_decimal, read_hex, write_hex};
+    use super::{Ascii, put_decimal, read_hex, write_hex};
+    use crate::{Fingerprint, Timestamp};
+
+    #[test]
+    fn both_ways_to_write_a_text_write_the_same() {
+        fn appended(value: &impl Ascii) -> String {
+            let mut text = b"x".to_vec();
+            value.append_to(&mut text);
+            String::from_utf8(text).unwrap()
+        }
+        for millis in
+            [0, 1, 951_782_400_123, 253_402_300_799_999, 253_402_300_800_000, u64::MAX - 1, u64::MAX]
+        {
+            let at = Timestamp::from_millis(millis);
+            assert_eq!(appended(&at), format!("x{at}"));
+        }
+        let hash = Fingerprint::of_bytes(b"hello");
+        assert_eq!(appended(&hash), format!("x{hash}"));
+    }
 
     struct Hex<'a>(&'a [u8]);
 

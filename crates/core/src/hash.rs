@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::digits::write_hex;
+use crate::digits::{Ascii, append_hex, write_hex};
 use crate::error::Invalid;
 use crate::limits::{HASH_ALGORITHM_BYTES_MAX, HASH_BYTES_MAX};
 use crate::payload::Payload;
@@ -43,6 +43,13 @@ impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("b3:")?;
         write_hex(f, &self.0)
+    }
+}
+
+impl Ascii for Fingerprint {
+    fn append_to(&self, text: &mut Vec<u8>) {
+        text.extend_from_slice(b"b3:");
+        append_hex(text, &self.0);
     }
 }
 

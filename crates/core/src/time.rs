@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::digits::{put_decimal, write_ascii};
+use crate::digits::{Ascii, put_decimal, write_ascii};
 use crate::error::Invalid;
 use crate::limits::DURATION_MAX;
 
@@ -50,16 +50,31 @@ impl fmt::Debug for Timestamp {
 impl fmt::Display for Timestamp {
     /// As RFC 3339 has it, to the millisecond: `2026-01-01T00:00:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::NEVER {
-            return f.write_str("never");
+        match self.text() {
+            Some(text) => write_ascii(f, &text),
+            None => self.write_odd(f),
         }
+    }
+}
+
+impl Ascii for Timestamp {
+    fn append_to(&self, text: &mut Vec<u8>) {
+        match self.text() {
+            Some(digits) => text.extend_from_slice(&digits),
+            None => text.extend_from_slice(self.to_string().as_bytes()),
+        }
+    }
+}
+
+impl Timestamp {
+    /// The text of a moment within the next eight thousand years.
+    fn text(self) -> Option<[u8; 24]> {
         let (days, rest) = (self.0 / DAY_MS, self.0 % DAY_MS);
         let (year, month, day) = date(days);
-        let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
-        let (second, milli) = (rest / 1_000 % 60, rest % 1_000);
         if year > 9_999 {
-            return write!(f, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z");
+            return None;
         }
+        let (hour, minute, second, milli) = time_of_day(rest);
         let mut text = *b"0000-00-00T00:00:00.000Z";
         for (place, number) in [
             (0..4, year),
@@ -72,11 +87,25 @@ impl fmt::Display for Timestamp {
         ] {
             put_decimal(&mut text[place], number);
         }
-        write_ascii(f, &text)
+        Some(text)
+    }
+
+    fn write_odd(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self == Self::NEVER {
+            return f.write_str("never");
+        }
+        let (year, month, day) = date(self.0 / DAY_MS);
+        let (hour, minute, second, milli) = time_of_day(self.0 % DAY_MS);
+        write!(f, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
     }
 }
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Hour, minute, second and millisecond.
+fn time_of_day(millis: u64) -> (u64, u64, u64, u64) {
+    (millis / 3_600_000, millis / 60_000 % 60, millis / 1_000 % 60, millis % 1_000)
+}
 
 /// Year, month and day of the day that is `days` after 1970-01-01. Years begin in March here, so that the odd day comes last.
 fn date(days: u64) -> (u64, u64, u64) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use oncebox_core::digits::{read_hex, write_hex};
+use oncebox_core::digits::{Ascii, append_hex, read_hex, write_hex};
 use oncebox_core::{Delivery, Extension, Fence, Invalid, Owner, Settlement, Span, Uid, Verdict};
 
 /// Names a lease, as text for those who keep it elsewhere. Opaque.
@@ -28,13 +28,25 @@ impl LeaseToken {
     }
 }
 
-impl fmt::Display for LeaseToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl LeaseToken {
+    fn bytes(self) -> [u8; 40] {
         let mut bytes = [0; 40];
         bytes[..16].copy_from_slice(&self.uid.as_u128().to_be_bytes());
         bytes[16..32].copy_from_slice(&self.owner.as_u128().to_be_bytes());
         bytes[32..].copy_from_slice(&self.fence.get().to_be_bytes());
-        write_hex(f, &bytes)
+        bytes
+    }
+}
+
+impl fmt::Display for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.bytes())
+    }
+}
+
+impl Ascii for LeaseToken {
+    fn append_to(&self, text: &mut Vec<u8>) {
+        append_hex(text, &self.bytes());
     }
 }
 

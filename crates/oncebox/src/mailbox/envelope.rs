@@ -1,6 +1,7 @@
 //! An envelope: what is received.
 
 use bytes::Bytes;
+use oncebox_core::digits::Ascii;
 use oncebox_core::{Attributes, Delivery, Fingerprint, Timestamp};
 
 use super::msg_id::MsgId;
@@ -74,9 +75,10 @@ impl Envelope {
     /// Whoever keeps an envelope can tell later whether it is still what was sent.
     pub fn chain(&self) -> Fingerprint {
         let mut encoded = Vec::with_capacity(CHAIN_BYTES);
-        for part in [&self.topic, &self.ts.to_string(), &self.idem_key, &self.payload_hash.to_string()] {
-            put_text(&mut encoded, part);
-        }
+        put_text(&mut encoded, &self.topic);
+        put_ascii(&mut encoded, &self.ts);
+        put_text(&mut encoded, &self.idem_key);
+        put_ascii(&mut encoded, &self.payload_hash);
         put_number(&mut encoded, self.attributes.iter().count());
         for (name, value) in self.attributes.iter() {
             put_text(&mut encoded, name);
@@ -88,6 +90,14 @@ impl Envelope {
 
 fn put_number(encoded: &mut Vec<u8>, number: usize) {
     encoded.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn put_ascii(encoded: &mut Vec<u8>, value: &impl Ascii) {
+    let start = encoded.len();
+    put_number(encoded, 0);
+    value.append_to(encoded);
+    let length = u32::try_from(encoded.len() - start - 4).unwrap_or(u32::MAX);
+    encoded[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
 fn put_text(encoded: &mut Vec<u8>, text: &str) {

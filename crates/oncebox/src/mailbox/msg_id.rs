@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use oncebox_core::digits::write_ascii;
+use oncebox_core::digits::{Ascii, write_ascii};
 use oncebox_core::{Invalid, Uid};
 
 /// Crockford's alphabet.
@@ -34,15 +34,27 @@ impl From<MsgId> for oncebox_core::Ref {
     }
 }
 
-impl fmt::Display for MsgId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl MsgId {
+    fn text(self) -> [u8; LENGTH] {
         let mut rest = self.0.as_u128();
         let mut text = [0; LENGTH];
         for digit in text.iter_mut().rev() {
             *digit = DIGITS[usize::try_from(rest & 31).unwrap_or_default()];
             rest >>= 5;
         }
-        write_ascii(f, &text)
+        text
+    }
+}
+
+impl fmt::Display for MsgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_ascii(f, &self.text())
+    }
+}
+
+impl Ascii for MsgId {
+    fn append_to(&self, text: &mut Vec<u8>) {
+        text.extend_from_slice(&self.text());
     }
 }
 

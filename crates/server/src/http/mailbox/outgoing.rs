@@ -1,10 +1,10 @@
 //! What leaves for every message: envelopes, and that a message was taken in. It is written straight into the answer: no copy
 //! of its parts, and no search for what must be escaped where nothing can be.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 
 use oncebox::mailbox::Envelope;
+use oncebox_core::digits::Ascii;
 use oncebox_wire::Base64;
 use oncebox_wire::mailbox::{SentItem, Settled};
 
@@ -76,9 +76,9 @@ struct Answer(Vec<u8>);
 impl Answer {
     fn taken(&mut self, before: &str, Taken { ticket, duplicate }: Taken) -> io::Result<()> {
         self.0.extend_from_slice(before.as_bytes());
-        self.plain("\"msg_id\":", &ticket.msg_id)?;
+        self.plain("\"msg_id\":", &ticket.msg_id);
         write!(self.0, ",\"duplicate\":{duplicate}")?;
-        self.plain(",\"dedup_until\":", &ticket.dedup_until)?;
+        self.plain(",\"dedup_until\":", &ticket.dedup_until);
         self.0.push(b'}');
         Ok(())
     }
@@ -104,12 +104,12 @@ impl Answer {
 
     /// As `oncebox_wire::mailbox::Envelope` shapes it.
     fn envelope(&mut self, envelope: &Envelope) -> io::Result<()> {
-        self.plain("{\"msg_id\":", &envelope.msg_id)?;
+        self.plain("{\"msg_id\":", &envelope.msg_id);
         self.text(",\"topic\":", &envelope.topic)?;
-        self.plain(",\"ts\":", &envelope.ts)?;
+        self.plain(",\"ts\":", &envelope.ts);
         self.text(",\"idem_key\":", &envelope.idem_key)?;
         self.bytes(",\"payload_b64\":", &envelope.payload);
-        self.plain(",\"payload_hash\":", &envelope.payload_hash)?;
+        self.plain(",\"payload_hash\":", &envelope.payload_hash);
         self.0.extend_from_slice(b",\"attrs\":{");
         for (place, (name, value)) in envelope.attributes.iter().enumerate() {
             self.text(if place == 0 { "" } else { "," }, name)?;
@@ -118,10 +118,10 @@ impl Answer {
         self.0.push(b'}');
         self.text(",\"corr_id\":", &envelope.corr_id)?;
         write!(self.0, ",\"shard\":{},\"attempt\":{}", envelope.shard, envelope.attempt)?;
-        self.plain(",\"hash_chain\":", &envelope.hash_chain)?;
+        self.plain(",\"hash_chain\":", &envelope.hash_chain);
         self.0.extend_from_slice(b",\"sig\":null");
-        self.plain(",\"receipt\":", &envelope.receipt)?;
-        self.plain(",\"visible_until\":", &envelope.visible_until)?;
+        self.plain(",\"receipt\":", &envelope.receipt);
+        self.plain(",\"visible_until\":", &envelope.visible_until);
         self.0.push(b'}');
         Ok(())
     }
@@ -133,12 +133,11 @@ impl Answer {
     }
 
     /// What we write ourselves: digits, letters, colons, never anything that JSON would have escaped.
-    fn plain(&mut self, before: &str, value: &impl Display) -> io::Result<()> {
+    fn plain(&mut self, before: &str, value: &impl Ascii) {
         self.0.extend_from_slice(before.as_bytes());
         self.0.push(b'"');
-        write!(self.0, "{value}")?;
+        value.append_to(&mut self.0);
         self.0.push(b'"');
-        Ok(())
     }
 
     fn bytes(&mut self, before: &str, bytes: &[u8]) {
