@@ -69,40 +69,30 @@ pub(super) struct Lanes {
 impl Lanes {
     /// The lane for one more message with content.
     pub(super) fn join(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
-        if let Some(lane) = self.recent.filter(|lane| self.is_lane(*lane, namespace, name, shard)) {
-            self.rows[lane].messages += 1;
-            return lane;
-        }
-        let by_name = &mut self.by_name[namespace as usize];
-        let topic = match by_name.get(name) {
-            Some(topic) => *topic,
-            None => {
-                let topic = self.topics.insert(TopicRow {
-                    namespace,
-                    name: name.clone(),
-                    lanes: BTreeMap::new(),
-                    ready: BTreeMap::new(),
-                    served: Shard::default(),
-                    served_at: 0,
-                    woken: false,
-                });
-                by_name.insert(name.clone(), topic);
-                topic
-            }
-        };
-        let rows = &mut self.rows;
-        let lane = *self.topics[topic].lanes.entry(shard).or_insert_with(|| {
-            rows.insert(Lane {
-                topic,
-                shard,
-                census: Census::default(),
-                ready: Sorted::default(),
-                messages: 0,
-                restart: None,
-            })
-        });
+        let known = self.find(namespace, name, shard);
+        let lane = known.unwrap_or_else(|| self.begin(namespace, name, shard));
         self.rows[lane].messages += 1;
         self.recent = Some(lane);
+        lane
+    }
+
+    fn begin(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
+        let topic = self.find_topic(namespace, name).unwrap_or_else(|| {
+            let topic = self.topics.insert(TopicRow {
+                namespace,
+                name: name.clone(),
+                lanes: BTreeMap::new(),
+                ready: BTreeMap::new(),
+                served: Shard::default(),
+                served_at: 0,
+                woken: false,
+            });
+            self.by_name[namespace as usize].insert(name.clone(), topic);
+            topic
+        });
+        let (census, ready) = (Census::default(), Sorted::default());
+        let lane = self.rows.insert(Lane { topic, shard, census, ready, messages: 0, restart: None });
+        self.topics[topic].lanes.insert(shard, lane);
         lane
     }
 
