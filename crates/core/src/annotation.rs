@@ -79,7 +79,7 @@ impl fmt::Debug for Attributes {
 
 /// The ids that tie a message to what caused it. Cheap to clone. A blank id is none.
 ///
-/// Kept as one text, the three ids in the order of [`Place`] with a NUL between them, which none of them may contain: most
+/// Kept as one text, correlation, causation and tenant with a NUL between them, which none of them may contain: most
 /// messages have one, and a text of its own for each would take twice the memory.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Trace(Option<Arc<str>>);

@@ -31,7 +31,7 @@ pub struct Content<P = Payload> {
     pub attributes: Attributes,
     /// Not claimable before this moment of the sender's.
     pub due: Option<Timestamp>,
-    /// Dead with reason `expired` from this moment of the sender's on, unless it is leased or finished.
+    /// Dead with reason `expired` from this moment of the sender's on, unless it is leased or finished. [`Timestamp::NEVER`] is none.
     pub expires: Option<Timestamp>,
 }
 

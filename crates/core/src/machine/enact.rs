@@ -214,7 +214,7 @@ impl<P: PayloadHandle> Machine<P> {
     fn enact_grant(&mut self, slot: Slot, grant: Held) {
         let message = &mut self.messages[slot];
         message.deliveries = message.deliveries.saturating_add(1);
-        message.moment = Timestamp::EPOCH;
+        message.retry(Timestamp::EPOCH);
         match message.grant.some() {
             Some(before) => self.grants[before] = grant,
             None => message.grant = self.grants.insert(grant),
@@ -234,7 +234,7 @@ impl<P: PayloadHandle> Machine<P> {
             Settled::Retrying { at } => {
                 let message = &mut self.messages[slot];
                 message.spend_attempt();
-                message.moment = at;
+                message.retry(at);
             }
             Settled::Dead { reason } => {
                 if kind == VerdictKind::Abandon && reason == DeadReason::Exhausted {

@@ -204,6 +204,13 @@ impl<P> Message<P> {
         self.rare.as_ref().and_then(|rare| rare.due).unwrap_or(Timestamp::EPOCH)
     }
 
+    /// It may be given out again then. What is finished stays so: a salvage may have lost what would have revived it.
+    pub(super) fn retry(&mut self, at: Timestamp) {
+        if !self.is_finished() {
+            self.moment = at;
+        }
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.state, State::Done | State::Dead)
     }

@@ -1,10 +1,14 @@
 //! Connections: so many at once, each served until it ends or the server stops.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -37,6 +41,38 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.meters.connections.decrement(1.0);
+    }
+}
+
+/// The body of an answer: as long as it is being written, the next request is not waited for.
+struct Answer {
+    body: Body,
+    busy: Busy,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.busy.turn();
+    }
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -95,8 +131,7 @@ impl Connections {
                 busy.turn();
                 async move {
                     let response = gate.answer(request, door, patience).await;
-                    busy.turn();
-                    Ok::<_, Infallible>(response)
+                    Ok::<_, Infallible>(response.map(|body| Answer { body, busy: busy.clone() }))
                 }
             });
             let mut http = http1::Builder::new();

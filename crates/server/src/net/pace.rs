@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::alarm::Alarm;
 use super::listener::Stream;
 
-/// Whether a request is being answered. Then it is not the head that is waited for.
+/// Whether a request is being answered, up to the last byte of its answer. Then it is not the head that is waited for.
 #[derive(Clone, Default)]
 pub(super) struct Busy(Arc<AtomicU64>);
 

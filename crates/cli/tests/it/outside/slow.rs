@@ -58,6 +58,19 @@ fn half_a_body_is_not_waited_for() {
     });
 }
 
+/// Who is still being answered does not idle, however long that takes.
+/// Holds: MBX-G-4.
+#[test]
+fn a_quiet_stream_is_not_cut() {
+    on_own_stores(&HURRIED, |server| {
+        let mut connection = server.connect();
+        let wish = json!({"topic": "t", "wait_ms": 1_000});
+        let answer = connection.call(&Request::post("/v1/recv/stream", &wish));
+        assert_eq!((answer.status, answer.text()), (200, ""));
+        connection.call(&Request::get("/healthz")).ok();
+    });
+}
+
 /// Holds: MBX-G-4.
 #[test]
 fn a_client_that_does_not_read_its_answer_is_cut() {

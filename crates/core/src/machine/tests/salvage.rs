@@ -133,3 +133,29 @@ fn a_repeated_claim_of_lost_content_gets_nothing() {
     assert_eq!(machine.claim(&mut turn, &claim), []);
     dump(&machine);
 }
+
+/// What would have revived it is lost, what came later is not: a dead letter is kept for as long as it should be.
+#[test]
+fn a_dead_letter_keeps_the_moment_of_its_death() {
+    let (uid, died) = (Uid::from_u128(1), Timestamp::from_millis(1_000));
+    let key = crate::Key::inbox("s", "1").unwrap();
+    let (topic, payload) = (crate::Topic::new("t").unwrap(), crate::Payload::new(Vec::new()).unwrap());
+    let message = crate::NewMessage::new(key, topic, payload);
+    let (owner, fence) = (crate::Owner::new(7).unwrap(), crate::Fence::new(1).unwrap());
+    let lease = crate::Lease { owner, fence, until: Timestamp::from_millis(9_000) };
+    let outcome = crate::Settled::Retrying { at: Timestamp::from_millis(5_000) };
+    let mut machine: Machine = Machine::new(Capacity::default());
+    for (at, effect) in [
+        (0, Effect::Accepted { number: crate::Number(1), message: &message }),
+        (1_000, Effect::Killed { reason: crate::DeadReason::Failed, error: None }),
+        (2_000, Effect::Granted { lease, extendable_until: Timestamp::NEVER, request: None }),
+        (3_000, Effect::Settled { kind: crate::VerdictKind::Abandon, outcome, error: None }),
+    ] {
+        assert!(machine.salvage(Record { at: Timestamp::from_millis(at), uid, effect }));
+        if at > 0 {
+            let snapshot = machine.peek(uid).unwrap();
+            assert_eq!((snapshot.state, snapshot.finished_at), (State::Dead, Some(died)), "at {at}");
+        }
+    }
+    dump(&machine);
+}
