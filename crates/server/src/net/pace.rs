@@ -61,7 +61,7 @@ pub(super) struct Paced {
     turns: u64,
     wait: Wait,
     read: Alarm,
-    /// When somebody gave up taking what is written; none while it is taken.
+    /// Since when nobody takes what is written; none while somebody does.
     stuck: Option<Instant>,
     write: Alarm,
 }
