@@ -115,17 +115,24 @@ async fn thousands_of_calls_get_their_own_outcomes_and_none_meets_another_about_
     world.extend_later(all()).await.unwrap();
     let claims = all().map(|owner| requested(1_000 + owner, 1)).collect();
     world.work_later(settle(all()), claims).await.unwrap();
-    // Every place is free: as many calls as may be are under way at once.
+    // Every place is free: as many calls as may be are under way at once. One after another, for two that come while a group
+    // gathers go together.
     world.inner.set(Mode::Told);
-    let from = world.inner.calls().await.len();
+    let mut calls = world.inner.calls().await.len();
     for items in [all(), ITEMS + 1..=2 * ITEMS] {
-        tokio::spawn(world.accept_later(items.clone()));
-        tokio::spawn(world.observe_later(items.clone()));
-        tokio::spawn(world.extend_later(items.clone()));
-        tokio::spawn(world.work_later(settle(items), vec![]));
+        under_way(&world, &mut calls, world.accept_later(items.clone())).await;
+        under_way(&world, &mut calls, world.observe_later(items.clone())).await;
+        under_way(&world, &mut calls, world.extend_later(items.clone())).await;
+        under_way(&world, &mut calls, world.work_later(settle(items), vec![])).await;
     }
-    let under_way = world.inner.call(from + 7);
-    tokio::time::timeout(Duration::from_secs(120), under_way).await.expect("every place is free");
+}
+
+/// Makes a call, the one with this number, and waits until it has reached the store.
+async fn under_way<T: Send + 'static>(world: &World, number: &mut usize, call: Call<T>) {
+    tokio::spawn(call);
+    let noted = world.inner.call(*number);
+    tokio::time::timeout(Duration::from_secs(120), noted).await.expect("a place is free");
+    *number += 1;
 }
 
 /// A claim with a request, of which there is one for each owner.
