@@ -2,12 +2,14 @@
 -- stay: its settings leave only plans that go by index, whatever the planner believes, and however the caller's connection is set. It decides nothing
 -- that the core's machine would decide otherwise; what is not plain it leaves alone and says so. A newer version of it gets another name, so that
 -- programs of two versions can share the tables.
+-- Each step carries as little as it can, uids and places of rows: what a step costs before its first row grows with its columns. Messages are read whole
+-- only once they are leased, by the places at which they are locked.
 -- Plans: message_pkey and lease_pkey once per acknowledgement; per lane a range of message_lane, and one probe of lease_pkey per message looked at;
 -- for partitioned ones message_partition and lease_partition. What time has brought: a range of lease_check and of message_shelf.
 create function {schema}.work_1(
   given_now bigint,                 -- null: the server's time
-  -- Acknowledged: each uid once.
-  uids uuid[], owners uuid[], fences bigint[],
+  -- Acknowledged: each uid once, in order. Careful: what somebody else has locked is left alone; else it is waited for, which costs less if nobody has.
+  uids uuid[], owners uuid[], fences bigint[], careful boolean,
   -- Claimed from the lanes of a namespace: not below these numbers, of each lane and in all so many at most.
   space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint,
   -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one.
@@ -19,7 +21,7 @@ returns table (
   -- nothing was claimed; the fences that were granted.
   now bigint, acked uuid[], freed boolean, pending boolean, repeated bigint[], granted bigint[],
   -- What was dealt: from which lane, as which in all; without a fence of its number, somebody else was faster.
-  lane bigint, place bigint,
+  lane integer, place integer,
   uid uuid, number bigint, accepted_at bigint, last_seen_at bigint, due bigint, expires bigint, attempts integer, deliveries integer, shard integer,
   source text, id text, topic text, partition text, correlation text, causation text, tenant text, hash_name text, last_error text,
   hash bytea, fingerprint bytea, attributes text, payload bytea)
@@ -30,24 +32,22 @@ as $oncebox$
 #variable_conflict use_column
 declare
   instant bigint := coalesce(given_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint);
+  unlocked uuid[];
   done uuid[] := '{}';
   emptied boolean := false;
   come boolean := false;
   known bigint[];
+  -- What was found in the lanes: where it lies, what it is, of which partition and lane.
+  tids tid[]; found_uids uuid[]; partitions text[]; lanes integer[];
+  ticket bigint;
+  new_fences bigint[];
 begin
   if cardinality(uids) > 0 then
-    with held as materialized (
-      select m.tid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition
-        from unnest(uids, owners, fences) as given (uid, owner, fence)
-       cross join lateral (
-         select * from {schema}.lease l
-          where l.uid = given.uid and l.owner = given.owner and l.fence = given.fence and l.until > instant offset 0) l
-       cross join lateral (
-         -- Whoever ends a lease writes its fence here, so a message that changed while it was being locked is seen to have changed.
-         select m.ctid as tid from {schema}.message m
-          where m.uid = l.uid and not m.superseded and m.end_fence < l.fence
-            for no key update skip locked) m
-    ), ended as (
+    if careful then
+      select coalesce(array_agg(free.uid), '{}') into unlocked
+        from (select m.uid from {schema}.message m where m.uid = any (uids) for no key update skip locked) free;
+    end if;
+    with ended as (
       update {schema}.message m
          set state = 2, dead = null, finished_at = instant, retry_at = null, deliveries = m.deliveries + 1, ready = false,
              shelf = 2,
@@ -61,9 +61,13 @@ begin
              partition = case when m.keep_finished then m.partition end, due = case when m.keep_finished then m.due end,
              expires = case when m.keep_finished then m.expires end, attributes = case when m.keep_finished then m.attributes end,
              payload = case when m.keep_finished then m.payload end, last_error = case when m.keep_finished then m.last_error end
-        from held
-       -- One that changed before it was locked has moved on, and is not found: it is not told, either.
-       where m.ctid = held.tid
+        from generate_series(1, cardinality(uids)) as i
+       cross join lateral (
+         select l.uid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition from {schema}.lease l
+          where l.uid = uids[i] and l.owner = owners[i] and l.fence = fences[i] and l.until > instant offset 0) held
+       -- Whoever ends a lease writes its fence here, so a message that was waited for is seen to have changed.
+       where m.uid = held.uid and not m.superseded and m.end_fence < held.fence
+         and (unlocked is null or m.uid = any (unlocked))
       returning m.uid, m.end_partition
     ), released as (
       delete from {schema}.lease l using ended where l.uid = ended.uid
@@ -82,45 +86,39 @@ begin
          and (select true from {schema}.lease l where l.request = wish.request and l.owner = wish.owner and l.namespace = space limit 1);
     end if;
     if not come and known is null then
-      return query
-      with candidate as (
-        select lane.place as lane, found.*, row_number() over (partition by lane.place order by found.number) as turn
-          from unnest(topics, shards, floors) with ordinality as lane (topic, shard, floor, place)
-         cross join lateral (
-           select m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m.expires, m.attempts, m.deliveries, m.shard,
-                  m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error,
-                  m.hash, m.fingerprint, m.attributes::text as attributes, m.payload
-             from {schema}.message m, (select instant as now) as clock
-            where m.namespace = space and m.topic = lane.topic and m.shard = lane.shard and m.number >= lane.floor and {claimable}
-            order by m.number
-            limit lane_max
-              for no key update of m skip locked) found
-      ), dealt as materialized (
-        select *, row_number() over (order by turn, lane) as place from candidate order by turn, lane limit claim_max
-      ), granted as (
-        insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, check_at, namespace, in_flight, partition)
-        select slot.uid, claim_owners[slot.claim], requests[slot.claim], had[slot.claim] + slot.place - starts[slot.claim],
-               slot.ticket * 16384 + slot.place, instant + leases[slot.claim],
-               case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, instant + leases[slot.claim],
-               space, true, slot.partition
-          from (select dealt.uid, dealt.partition, dealt.place, width_bucket(dealt.place - 1, starts) as claim,
-                       (select {schema}.next_ticket()) as ticket
-                  from dealt) slot
-         order by slot.place
-        on conflict do nothing
-        returning l.fence
-      )
-      select instant, case when dealt.place = 1 then done end, emptied, false, null::bigint[],
-             case when dealt.place = 1 then (select array_agg(fence) from granted) end,
-             dealt.lane, dealt.place, uid, number, accepted_at, last_seen_at, due, expires, attempts, deliveries, shard,
-             source, id, topic, partition, correlation, causation, tenant, hash_name, last_error,
-             hash, fingerprint, attributes, payload
-        from dealt;
-      if found then
-        return;
-      end if;
+      select array_agg(found.tid), array_agg(found.uid), array_agg(found.partition), array_agg(lane) into tids, found_uids, partitions, lanes
+        from generate_series(1, cardinality(topics)) as lane
+       cross join lateral (
+         select m.ctid as tid, m.uid, m.partition
+           from {schema}.message m, (select instant as now) as clock
+          where m.namespace = space and m.topic = topics[lane] and m.shard = shards[lane] and m.number >= floors[lane] and {claimable}
+          order by m.number
+          limit lane_max
+            for no key update of m skip locked) found;
     end if;
   end if;
-  now := instant; acked := done; freed := emptied; pending := come; repeated := known;
-  return next;
+  if tids is null then
+    now := instant; acked := done; freed := emptied; pending := come; repeated := known;
+    return next;
+    return;
+  end if;
+  ticket := {schema}.next_ticket() * 16384;
+  with granted as (
+    insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, check_at, namespace, in_flight, partition)
+    select found_uids[slot.i], claim_owners[slot.claim], requests[slot.claim], had[slot.claim] + slot.i - starts[slot.claim],
+           ticket + slot.i, instant + leases[slot.claim],
+           case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, instant + leases[slot.claim],
+           space, true, partitions[slot.i]
+      from (select i, width_bucket(i - 1, starts) as claim from generate_series(1, least(claim_max, cardinality(tids))::integer) as i offset 0) slot
+    on conflict do nothing
+    returning l.fence
+  )
+  select array_agg(granted.fence) into new_fences from granted;
+  return query
+    select instant, case when i = 1 then done end, emptied, false, null::bigint[], case when i = 1 then new_fences end,
+           lanes[i], i, m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m.expires, m.attempts, m.deliveries, m.shard,
+           m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error,
+           m.hash, m.fingerprint, m.attributes::text, m.payload
+      from generate_series(1, least(claim_max, cardinality(tids))::integer) as i
+      join {schema}.message m on m.ctid = tids[i];
 end $oncebox$;

@@ -112,6 +112,7 @@ impl PostgresStore {
         let leases: Vec<i64> = wishes.0.iter().map(|wish| millis(wish.claim.lease.get())).collect();
         let (starts, had) = (wishes.starts(), wishes.0.iter().map(|wish| wish.had).collect::<Vec<_>>());
         let since = self.ears.quiet_until.load(Ordering::Relaxed).saturating_sub(LOOK_BACK);
+        let mut careful = false;
         for _ in 1..TRIES {
             let rows = self
                 .sql
@@ -121,6 +122,7 @@ impl PostgresStore {
                 .bind(&settling.uids)
                 .bind(&settling.owners)
                 .bind(&settling.fences)
+                .bind(careful)
                 .bind(space)
                 .bind(&topics)
                 .bind(&shards)
@@ -137,9 +139,8 @@ impl PostgresStore {
                 .fetch_all(&mut *connection);
             match rows.await {
                 Ok(rows) => return Round::read(&rows, wishes, &starts),
-                // It locks no message that others have, so it is the table that many want to grow at once, or a collision:
-                // nothing happened.
-                Err(error) if fault::is_locked(&error) || fault::is_collision(&error) => {}
+                // Somebody else has a message, or the table that many want to grow at once, or it is a collision: nothing happened.
+                Err(error) if fault::is_locked(&error) || fault::is_collision(&error) => careful = true,
                 Err(error) => return Err(fault::told(error)),
             }
         }
@@ -205,11 +206,12 @@ impl Round {
                 round.repeated.extend(places.filter_map(|place| usize::try_from(place - 1).ok()));
                 fences.extend(granted.unwrap_or_default().into_iter().map(|fence| (fence % TICKET, fence)));
             }
-            let (lane, place): (Option<i64>, Option<i64>) = (cells.next()?, cells.next()?);
+            let (lane, place): (Option<i32>, Option<i32>) = (cells.next()?, cells.next()?);
             let (Some(lane), Some(place)) = (lane.and_then(|lane| usize::try_from(lane - 1).ok()), place)
             else {
                 continue;
             };
+            let place = i64::from(place);
             *from_lanes.entry(lane).or_default() += 1;
             // The last one that begins before it.
             let claim = starts.partition_point(|start| *start < place).saturating_sub(1);

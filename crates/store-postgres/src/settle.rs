@@ -133,9 +133,12 @@ impl<'a> Settling<'a> {
         let mut seen = HashSet::new();
         let plain = |item: &Settlement| item.verdict == Verdict::Ack && seen.insert(item.uid);
         if settlements.iter().all(plain) {
-            settling.uids = settlements.iter().map(|item| Uuid::from_u128(item.uid.as_u128())).collect();
-            settling.owners = settlements.iter().map(|item| Uuid::from_u128(item.owner.as_u128())).collect();
-            settling.fences = settlements.iter().map(|item| count(item.fence.get())).collect();
+            // Two who acknowledge the same wait for each other in one order.
+            let mut items: Vec<_> = settlements.iter().collect();
+            items.sort_unstable_by_key(|item| item.uid);
+            settling.uids = items.iter().map(|item| Uuid::from_u128(item.uid.as_u128())).collect();
+            settling.owners = items.iter().map(|item| Uuid::from_u128(item.owner.as_u128())).collect();
+            settling.fences = items.iter().map(|item| count(item.fence.get())).collect();
         }
         settling
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Claim, Key, Namespace, NewMessage, Owner, Partition, Payload, RequestId, Settled, Span, Store,
-    StoreExt, Topic, TransactionalStore,
+    Batch, Claim, Key, Namespace, NewMessage, Owner, Partition, Payload, RequestId, Settled, Span, State,
+    Store, StoreExt, Topic, TransactionalStore,
 };
 use oncebox_store_postgres::PostgresStore;
 use sqlx::Executor;
@@ -55,6 +55,34 @@ async fn a_settlement_that_waited_counts() {
     assert!(!waiting.is_finished(), "it waits for who has the message");
     store.commit(slow).await.unwrap();
     assert_eq!(waiting.await.unwrap(), [Settled::Released; 6]);
+}
+
+/// Somebody who holds a message for long holds up its acknowledgement, and none of those that came with it.
+/// Holds: RULE-05.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledgements_pass_one_that_somebody_holds_up() {
+    let (store, pool, schema) = filled().await;
+    let taken = store.claim(&claim(7, 6)).await.unwrap();
+    let mut slow = pool.begin().await.unwrap();
+    let hold = format!("select from {schema}.message where uid = $1 for update");
+    let uid = sqlx::types::Uuid::from_u128(taken[2].uid.as_u128());
+    slow.execute(sqlx::query(sqlx::AssertSqlSafe(hold)).bind(uid)).await.unwrap();
+    let acks: Vec<_> = taken.iter().map(oncebox_core::Delivery::ack).collect();
+    let acking = Arc::clone(&store);
+    let acked = tokio::spawn(async move { acking.settle(&acks).await.unwrap() });
+    let is_done = async |place: usize| {
+        let found = store.get(&[taken[place].uid.into()]).await.unwrap();
+        found[0].as_ref().is_some_and(|message| message.state == State::Done)
+    };
+    for place in [0, 1, 3, 4, 5] {
+        while !is_done(place).await {
+            assert!(!acked.is_finished(), "it ended, and {place} is not acknowledged");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert!(!is_done(2).await, "somebody holds it");
+    slow.commit().await.unwrap();
+    assert_eq!(acked.await.unwrap(), [Settled::Done; 6]);
 }
 
 /// A claim with a request id that loses some of its messages to somebody faster gets each of the others once.
