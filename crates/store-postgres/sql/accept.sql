@@ -1,12 +1,8 @@
 -- Takes in messages whose keys and uids are free and that have not expired yet; says which, each with its number. What is not told was not touched.
 -- $1 the time (null: the server's), then one array per column, which `sql.rs` turns into `given`: in the order of their keys, so that two who want
--- the same keys do not wait for each other; an array whose items are all null may be empty. Waits at most 50 ms for somebody else's uncommitted key.
+-- the same keys do not wait for each other; an array whose items are all null may be empty. For a single message, values in place of arrays.
+-- `clock` is the time, a ticket, and that it waits at most 50 ms for somebody else's uncommitted key.
 -- Plan: no scan but of the arrays; per row one insert into message_pkey, message_key, message_number, message_lane.
-with clock as materialized (
-  select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now,
-         {schema}.next_ticket() * 16384 as ticket,
-         set_config('lock_timeout', '50', true) as lock_timeout
-)
 insert into {schema}.message as m
   (uid, number, accepted_at, last_seen_at, due, expires, window_ms, keep_ms, attempts_max, shard, namespace, state, divergence,
    shelf, shelf_at, keyed, keep_finished, ready, key_hash, source, id, topic, partition,
@@ -17,8 +13,7 @@ select given.uid, clock.ticket + given.place, clock.now, clock.now, given.due, g
        case when given.due > clock.now then least(given.due, given.expires) else given.expires end,
        true, given.keep_finished, coalesce(given.due <= clock.now, true), given.key_hash, given.source, given.id, given.topic, given.partition,
        given.correlation, given.causation, given.tenant, given.hash_name, given.hash, given.fingerprint, given.attributes::jsonb, given.payload
-  from clock, {given}
+  from {clock}, {given}
  where given.expires is null or given.expires > clock.now
-
 on conflict do nothing
 returning m.accepted_at, m.number, m.uid

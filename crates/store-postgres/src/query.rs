@@ -31,7 +31,32 @@ impl<'q> Query<'q> {
         Self { query: self.query.bind(value), pooler: self.pooler }
     }
 
-    /// Binds a column, or none of it if nothing is in it: that costs the server less.
+    /// Binds a column, or the value of a single row.
+    pub(crate) fn bind_column<T>(self, column: &'q [T]) -> Self
+    where
+        T: 'q + Clone + Encode<'q, Postgres> + Type<Postgres>,
+        &'q [T]: Encode<'q, Postgres> + Type<Postgres>,
+    {
+        match column {
+            [value] => self.bind(value.clone()),
+            _ => self.bind(column),
+        }
+    }
+
+    /// The same, with few values in it.
+    pub(crate) fn bind_sparse_column<T>(self, column: &'q [Option<T>]) -> Self
+    where
+        T: 'q + Clone,
+        Option<T>: Encode<'q, Postgres> + Type<Postgres>,
+        &'q [Option<T>]: Encode<'q, Postgres> + Type<Postgres>,
+    {
+        match column {
+            [value] => self.bind(value.clone()),
+            _ => self.bind_sparse(column),
+        }
+    }
+
+    /// Binds an array, or none of it if nothing is in it: that costs the server less.
     pub(crate) fn bind_sparse<T>(self, column: &'q [Option<T>]) -> Self
     where
         &'q [Option<T>]: Encode<'q, Postgres> + Type<Postgres>,

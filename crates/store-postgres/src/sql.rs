@@ -18,7 +18,7 @@ const DELIVERY: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m
      m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
      m.hash, m.fingerprint, m.attributes::text as attributes, m.payload";
 
-/// What is bound to `accept`, from the second value on: a column, and the type of its array's items.
+/// What is bound to `accept`, from the second value on: a column, and its type.
 const GIVEN: [(&str, &str); 24] = [
     ("place", "bigint"),
     ("uid", "uuid"),
@@ -46,6 +46,10 @@ const GIVEN: [(&str, &str); 24] = [
     ("keep_finished", "boolean"),
 ];
 
+/// What `accept` needs to know beside the messages.
+const CLOCK: &str = "select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now, \
+     {schema}.next_ticket() * 16384 as ticket, set_config('lock_timeout', '50', true) as lock_timeout";
+
 /// What makes a statement wait but a little for locks, and the rest of its transaction too.
 const BRIEFLY: &str = "set_config('lock_timeout', '50', true)";
 
@@ -64,14 +68,14 @@ macro_rules! statements {
             /// The statements for a schema, whose name is quoted already.
             pub(crate) fn new(schema: &str, pooler: Pooler) -> Self {
                 let new = |text: &str| Statement { text: render(text, schema).into(), pooler };
-                let accept = |text: &str| Accept {
-                    one: new(&text.replace("{given}", &given_one())),
-                    many: new(&text.replace("{given}", &given_many())),
+                let accept = |text: &str, clock: &str| Accept {
+                    one: new(&accept_one(text, clock)),
+                    many: new(&accept_many(text, clock)),
                 };
                 Self {
                     $($name: new(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
-                    accept: accept(include_str!("../sql/accept.sql")),
-                    accept_patiently: accept(&patient(include_str!("../sql/accept.sql"))),
+                    accept: accept(include_str!("../sql/accept.sql"), CLOCK),
+                    accept_patiently: accept(include_str!("../sql/accept.sql"), &patient(CLOCK)),
                     lock_patiently: new(&patient(include_str!("../sql/lock.sql"))),
                 }
             }
@@ -138,18 +142,21 @@ impl Accept {
     }
 }
 
-/// The rows of any number of items.
-fn given_many() -> String {
+/// For any number of messages. The clock is materialized: it is asked once, however the rows are joined with it.
+fn accept_many(text: &str, clock: &str) -> String {
     let arrays = GIVEN.iter().zip(2..).map(|((_, kind), place)| format!("${place}::{kind}[]"));
     let names = GIVEN.map(|(name, _)| name);
-    format!("unnest({}) as given ({})", arrays.collect::<Vec<_>>().join(", "), names.join(", "))
+    let given = format!("unnest({}) as given ({})", arrays.collect::<Vec<_>>().join(", "), names.join(", "));
+    let insert = statement(text).replace("{clock}", "clock").replace("{given}", &given);
+    format!("with clock as materialized ({clock})\n{insert}")
 }
 
-/// The row of a single item: reading so many arrays side by side takes longer than the rest of it.
-fn given_one() -> String {
-    let cells =
-        GIVEN.iter().zip(2..).map(|((name, kind), place)| format!("(${place}::{kind}[])[1] as {name}"));
-    format!("(select {}) as given", cells.collect::<Vec<_>>().join(", "))
+/// For a single message, with a value for each column: reading so many arrays side by side takes longer than the rest of it.
+fn accept_one(text: &str, clock: &str) -> String {
+    let cells = GIVEN.iter().zip(2..).map(|((name, kind), place)| format!("${place}::{kind} as {name}"));
+    let given = format!("(select {}) as given", cells.collect::<Vec<_>>().join(", "));
+    let clock = format!("({clock} offset 0) as clock");
+    text.replace("{clock}", &clock).replace("{given}", &given)
 }
 
 /// The same, waiting for locks as long as its transaction says.
