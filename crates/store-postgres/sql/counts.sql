@@ -16,5 +16,5 @@ select (select number from cell where state = 0), (select number from cell where
            where m.namespace = $2 and ($3::text is null or m.topic = $3) and ($4::integer is null or m.shard = $4) and {claimable} limit $5) counted),
        (select count(*) from (
           select from {schema}.lease l
-            join {schema}.message m on m.uid = l.uid
+            join {schema}.message m on m.uid = any(array[l.uid])
            where l.namespace = $2 and l.in_flight and ($3::text is null or m.topic = $3) and ($4::integer is null or m.shard = $4) limit $5) counted)

@@ -7,5 +7,5 @@ with clock as materialized (
 update {schema}.lease l
    set until = greatest(l.until, least(clock.now + given.lease_ms, l.extend_max))
   from clock, unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[]) as given (uid, owner, fence, lease_ms)
- where l.uid = given.uid and l.owner = given.owner and l.fence = given.fence and l.until > clock.now
+ where l.uid = any(array[given.uid]) and l.owner = given.owner and l.fence = given.fence and l.until > clock.now
 returning l.uid, l.until

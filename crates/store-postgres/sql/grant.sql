@@ -6,12 +6,12 @@ with clock as materialized (
   select m.uid, $3, $4, chosen.place, (select {schema}.next_ticket()) * 16384 + chosen.place, clock.now + $5,
          case when m.namespace = 3 then clock.now + 10 * $5 else 9223372036854775807 end, clock.now + $5, m.namespace, true, m.partition
     from clock, unnest($2::uuid[]) with ordinality as chosen (uid, place)
-    join {schema}.message m on m.uid = chosen.uid
+    join {schema}.message m on m.uid = any(array[chosen.uid])
    order by chosen.place
   on conflict do nothing
   returning l.*
 )
 select granted.fence, granted.until, {delivery}
   from granted
-  join {schema}.message m on m.uid = granted.uid
+  join {schema}.message m on m.uid = any(array[granted.uid])
  order by granted.fence

@@ -1,4 +1,4 @@
--- Locks messages by uid ($1) and by key ($2 namespaces, $3 hashes). Where nobody may be held up, waits 50 ms at most.
+-- Locks messages by uid ($1) and by key ($2 hashes). Where nobody may be held up, waits 50 ms at most.
 -- An array and not a join: a message that had to be waited for is looked at again, and behind a join with distinct rows it would be gone.
 -- Plan: message_key once per key, message_pkey once per message.
 with waiting as materialized (select set_config('lock_timeout', '50', true) as lock_timeout)
@@ -7,7 +7,6 @@ select {columns}
  where m.uid = any(array(
    select unnest($1::uuid[])
    union all
-   select k.uid from unnest($2::smallint[], $3::uuid[]) as given (namespace, key_hash)
-     join {schema}.message k on k.namespace = given.namespace and k.key_hash = given.key_hash and k.keyed))
+   select k.uid from {schema}.message k where k.key_hash = any($2) and k.keyed))
  order by m.uid
    for update of m

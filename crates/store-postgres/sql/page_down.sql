@@ -16,5 +16,5 @@ select edge.number as edge, coalesce($1, floor(extract(epoch from clock_timestam
     select * from seen
      where seen.number >= edge.number and ($6::smallint is null or seen.dead = $6) and ($7::text is null or seen.topic = $7) and ($8::text is null or seen.source = $8)
      order by seen.number desc limit $5) m on true
-  left join {schema}.lease l on l.uid = m.uid
+  left join {schema}.lease l on l.uid = any(array[m.uid])
  order by m.number desc

@@ -2,7 +2,7 @@
 -- Plan: lease_request, then message_pkey per lease.
 select l.fence, l.until, m.superseded, {delivery}
   from {schema}.lease l
-  join {schema}.message m on m.uid = l.uid
+  join {schema}.message m on m.uid = any(array[l.uid])
  where l.request = $4 and l.owner = $3 and l.namespace = $2
    and l.until > coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
  order by l.fence

@@ -69,7 +69,7 @@ create table {schema}.message (
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 
 -- Who has a key. An entry may outlive its hold.
-create unique index message_key on {schema}.message (namespace, key_hash) where keyed;
+create unique index message_key on {schema}.message (key_hash) where keyed;
 -- Listings and counts.
 create index message_number on {schema}.message (namespace, state, number);
 -- Lanes: what is finished is not in it, however much that is.

@@ -22,4 +22,4 @@ update {schema}.message m
               keyed, keep_finished, ready, superseded, end_superseded, key_hash, end_owner, end_request,
               source, id, topic, partition, end_partition, correlation, causation, tenant, hash_name, last_error,
               hash, fingerprint, attributes, payload)
- where m.uid = given.uid
+ where m.uid = any(array[given.uid])

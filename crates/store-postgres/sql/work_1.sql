@@ -17,7 +17,7 @@ create function {schema}.work_1(
   -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
   look boolean, since bigint)
 returns table (
-  -- In the first row only. Acknowledged uids; whether partitions became free; whether time has brought something; claims that have leases already, so that
+  -- In one row only. Acknowledged uids; whether partitions became free; whether time has brought something; claims that have leases already, so that
   -- nothing was claimed; the fences that were granted.
   now bigint, acked uuid[], freed boolean, pending boolean, repeated bigint[], granted bigint[],
   -- What was dealt: from which lane, as which in all; without a fence of its number, somebody else was faster.
@@ -65,14 +65,14 @@ begin
        cross join lateral (
          select l.uid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition from {schema}.lease l
           where l.uid = uids[i] and l.owner = owners[i] and l.fence = fences[i] and l.until > instant offset 0) held
-       -- Whoever ends a lease writes its fence here, so a message that was waited for is seen to have changed.
-       where m.uid = held.uid and not m.superseded and m.end_fence < held.fence
+       -- An array, for with two columns the planner could walk all messages. Whoever ends a lease writes its fence here, so a message that was
+       -- waited for is seen to have changed.
+       where m.uid = any (array[held.uid]) and not m.superseded and m.end_fence < held.fence
          and (unlocked is null or m.uid = any (unlocked))
       returning m.uid, m.end_partition
-    ), released as (
-      delete from {schema}.lease l using ended where l.uid = ended.uid
     )
     select coalesce(array_agg(ended.uid), '{}'), coalesce(bool_or(ended.end_partition is not null), false) into done, emptied from ended;
+    delete from {schema}.lease l where l.uid = any (done);
   end if;
   -- What was not acknowledged is settled otherwise before anything is claimed.
   if cardinality(done) = cardinality(uids) and claim_max > 0 then
@@ -95,6 +95,13 @@ begin
           order by m.number
           limit lane_max
             for no key update of m skip locked) found;
+      if cardinality(topics) > 1 then
+        -- Lanes take turns.
+        select array_agg(turn.tid), array_agg(turn.uid), array_agg(turn.partition), array_agg(turn.lane) into tids, found_uids, partitions, lanes
+          from (select tids[i] as tid, found_uids[i] as uid, partitions[i] as partition, lanes[i] as lane
+                  from generate_series(1, cardinality(tids)) as i
+                 order by row_number() over (partition by lanes[i] order by i), lanes[i]) turn;
+      end if;
     end if;
   end if;
   if tids is null then
@@ -109,7 +116,7 @@ begin
            ticket + slot.i, instant + leases[slot.claim],
            case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, instant + leases[slot.claim],
            space, true, partitions[slot.i]
-      from (select i, width_bucket(i - 1, starts) as claim from generate_series(1, least(claim_max, cardinality(tids))::integer) as i offset 0) slot
+      from (select i, width_bucket((i - 1)::bigint, starts) as claim from generate_series(1, least(claim_max, cardinality(tids))::integer) as i offset 0) slot
     on conflict do nothing
     returning l.fence
   )

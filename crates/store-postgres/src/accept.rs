@@ -209,7 +209,7 @@ impl PostgresStore {
             }
             items.push(Item { place, uid, key_hash: key_hash(&message.key) });
         }
-        items.sort_by_key(|item| (namespace(messages[item.place].key.namespace), item.key_hash));
+        items.sort_unstable_by_key(|item| item.key_hash);
         let mut columns = Columns::default();
         for item in &items {
             columns.push(&messages[item.place], item);

@@ -15,7 +15,7 @@ use oncebox_system::SystemRng;
 use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
-use crate::codes::{counted, key_hash, moment, namespace};
+use crate::codes::{counted, key_hash, moment};
 use crate::fault;
 use crate::image::{Leases, Messages};
 use crate::row::{Cells, LeaseRow, Message};
@@ -32,13 +32,11 @@ pub(crate) const UNBOUNDED: Capacity =
 #[derive(Default, Clone)]
 pub(crate) struct Wanted {
     pub(crate) uids: Vec<Uuid>,
-    pub(crate) namespaces: Vec<i16>,
     pub(crate) hashes: Vec<Uuid>,
 }
 
 impl Wanted {
     pub(crate) fn add_key(&mut self, key: &oncebox_core::Key) {
-        self.namespaces.push(namespace(key.namespace));
         self.hashes.push(key_hash(key));
     }
 
@@ -200,12 +198,7 @@ impl Desk<'_> {
 
     async fn lock(&self, connection: &mut PgConnection, wanted: &Wanted) -> Result<Loaded, Trouble> {
         let lock = if self.patient { &self.sql.lock_patiently } else { &self.sql.lock };
-        let rows = lock
-            .query()
-            .bind(&wanted.uids)
-            .bind(&wanted.namespaces)
-            .bind(&wanted.hashes)
-            .fetch_all(&mut *connection);
+        let rows = lock.query().bind(&wanted.uids).bind(&wanted.hashes).fetch_all(&mut *connection);
         let rows = rows.await?;
         self.load(connection, rows).await
     }
@@ -246,8 +239,7 @@ impl Desk<'_> {
             old.bind(self.sql.update.query()).execute(&mut *connection).await?;
         }
         if new.len() > 0 {
-            let (namespaces, hashes) = new.keys();
-            let unkey = self.sql.unkey.query().bind(namespaces).bind(hashes).bind(known);
+            let unkey = self.sql.unkey.query().bind(new.key_hashes()).bind(known);
             unkey.execute(&mut *connection).await?;
             let inserted = new.bind(self.sql.insert.query()).execute(&mut *connection).await?;
             if inserted.rows_affected() != new.len() as u64 {

@@ -130,9 +130,8 @@ impl Messages {
         self.uid.len()
     }
 
-    /// Namespaces and hashes of the keys.
-    pub(crate) fn keys(&self) -> (&[i16], &[Uuid]) {
-        (&self.namespace, &self.key_hash)
+    pub(crate) fn key_hashes(&self) -> &[Uuid] {
+        &self.key_hash
     }
 
     /// Adds a message as it stands at `now`.

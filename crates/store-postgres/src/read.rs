@@ -38,7 +38,6 @@ impl PostgresStore {
             .query()
             .bind(self.time())
             .bind(&wanted.uids)
-            .bind(&wanted.namespaces)
             .bind(&wanted.hashes)
             .fetch_all(&mut connection);
         let rows = rows.await.map_err(fault::told)?;

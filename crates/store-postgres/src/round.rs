@@ -23,6 +23,9 @@ use crate::store::PostgresStore;
 /// What others have written may be seen a little later than it says: so much of the past is looked at again.
 const LOOK_BACK: i64 = 2_000;
 
+/// Columns of a row before those of what was dealt.
+const HEAD: usize = 6;
+
 /// Claims that one statement serves: the same namespace and topics, and no further wishes.
 #[derive(Default)]
 pub(crate) struct Wishes<'a>(pub(crate) Vec<Wish<'a>>);
@@ -192,20 +195,10 @@ impl<'a> Wishes<'a> {
 impl Round {
     fn read(rows: &[PgRow], wishes: &Wishes<'_>, starts: &[i64]) -> Result<Self, Error> {
         let mut round = Self::default();
-        let mut fences = HashMap::new();
+        let fences = round.read_head(rows)?;
         let mut from_lanes: HashMap<usize, i64> = HashMap::new();
-        for (index, row) in rows.iter().enumerate() {
-            let mut cells = Cells::new(row);
-            round.now = cells.next()?;
-            let acked: Option<Vec<Uuid>> = cells.next()?;
-            (round.freed, round.pending) = (cells.next()?, cells.next()?);
-            let (repeated, granted): (Option<Vec<i64>>, Option<Vec<i64>>) = (cells.next()?, cells.next()?);
-            if index == 0 {
-                round.acked.extend(acked.unwrap_or_default());
-                let places = repeated.unwrap_or_default().into_iter();
-                round.repeated.extend(places.filter_map(|place| usize::try_from(place - 1).ok()));
-                fences.extend(granted.unwrap_or_default().into_iter().map(|fence| (fence % TICKET, fence)));
-            }
+        for row in rows {
+            let mut cells = Cells::after(row, HEAD);
             let (lane, place): (Option<i32>, Option<i32>) = (cells.next()?, cells.next()?);
             let (Some(lane), Some(place)) = (lane.and_then(|lane| usize::try_from(lane - 1).ok()), place)
             else {
@@ -231,6 +224,26 @@ impl Round {
         }
         round.turns = from_lanes.into_values().max().unwrap_or_default();
         Ok(round)
+    }
+
+    /// What one of the rows tells about all of it. Answers the fences that were granted, by the places of what was dealt.
+    fn read_head(&mut self, rows: &[PgRow]) -> Result<HashMap<i64, i64>, Error> {
+        for row in rows {
+            let mut cells = Cells::new(row);
+            self.now = cells.next()?;
+            let Some(acked) = cells.next::<Option<Vec<Uuid>>>()? else { continue };
+            self.acked.extend(acked);
+            (self.freed, self.pending) = (cells.next()?, cells.next()?);
+            let (repeated, granted): (Option<Vec<i64>>, Option<Vec<i64>>) = (cells.next()?, cells.next()?);
+            let places = repeated.unwrap_or_default().into_iter();
+            self.repeated.extend(places.filter_map(|place| usize::try_from(place - 1).ok()));
+            return Ok(granted
+                .unwrap_or_default()
+                .into_iter()
+                .map(|fence| (fence % TICKET, fence))
+                .collect());
+        }
+        Ok(HashMap::new())
     }
 }
 

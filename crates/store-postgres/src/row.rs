@@ -22,7 +22,12 @@ pub(crate) struct Cells<'r> {
 
 impl<'r> Cells<'r> {
     pub(crate) fn new(row: &'r PgRow) -> Self {
-        Self { row, next: 0 }
+        Self::after(row, 0)
+    }
+
+    /// Without the first ones.
+    pub(crate) fn after(row: &'r PgRow, next: usize) -> Self {
+        Self { row, next }
     }
 
     pub(crate) fn next<T: Decode<'r, Postgres> + Type<Postgres>>(&mut self) -> Result<T, Error> {

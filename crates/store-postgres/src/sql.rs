@@ -130,7 +130,7 @@ impl Statement {
     }
 }
 
-/// Taking in, in two forms that are bound alike.
+/// Taking in, in two forms: with a value for each column, and with an array.
 pub(crate) struct Accept {
     one: Statement,
     many: Statement,
@@ -147,15 +147,16 @@ fn accept_many(text: &str, clock: &str) -> String {
     let arrays = GIVEN.iter().zip(2..).map(|((_, kind), place)| format!("${place}::{kind}[]"));
     let names = GIVEN.map(|(name, _)| name);
     let given = format!("unnest({}) as given ({})", arrays.collect::<Vec<_>>().join(", "), names.join(", "));
-    let insert = statement(text).replace("{clock}", "clock").replace("{given}", &given);
+    let insert = text.replace("{clock}", "clock").replace("{given}", &given);
     format!("with clock as materialized ({clock})\n{insert}")
 }
 
-/// For a single message, with a value for each column: reading so many arrays side by side takes longer than the rest of it.
+/// For a single message, with a value for each column: reading so many arrays side by side takes longer than the rest of it. A single row
+/// asks the clock once.
 fn accept_one(text: &str, clock: &str) -> String {
     let cells = GIVEN.iter().zip(2..).map(|((name, kind), place)| format!("${place}::{kind} as {name}"));
     let given = format!("(select {}) as given", cells.collect::<Vec<_>>().join(", "));
-    let clock = format!("({clock} offset 0) as clock");
+    let clock = format!("({clock}) as clock");
     text.replace("{clock}", &clock).replace("{given}", &given)
 }
 
