@@ -1,5 +1,5 @@
 -- Locks what a claim with a bound on bytes may choose from: of each lane ($3 topics, $4 shards, of namespace $2) the first $5. $1 the time.
--- Plan: as the claim in work.sql.
+-- Plan: as the claim in work_1.sql.
 with clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 )

@@ -17,8 +17,8 @@ create function {schema}.work_1(
   -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
   look boolean, since bigint)
 returns table (
-  -- In one row only. Acknowledged uids; whether partitions became free; whether time has brought something; claims that have leases already, so that
-  -- nothing was claimed; the fences that were granted.
+  -- In one row, and of no meaning in others but for the time: acknowledged uids; whether partitions became free; whether time has brought something;
+  -- claims that have leases already, so that nothing was claimed; the fences that were granted.
   now bigint, acked uuid[], freed boolean, pending boolean, repeated bigint[], granted bigint[],
   -- What was dealt: from which lane, as which in all; without a fence of its number, somebody else was faster.
   lane integer, place integer,
@@ -39,6 +39,7 @@ declare
   known bigint[];
   -- What was found in the lanes: where it lies, what it is, of which partition and lane.
   tids tid[]; found_uids uuid[]; partitions text[]; lanes integer[];
+  dealt integer;
   ticket bigint;
   new_fences bigint[];
 begin
@@ -109,6 +110,7 @@ begin
     return next;
     return;
   end if;
+  dealt := least(claim_max, cardinality(tids));
   ticket := {schema}.next_ticket() * 16384;
   with granted as (
     insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, check_at, namespace, in_flight, partition)
@@ -116,7 +118,7 @@ begin
            ticket + slot.i, instant + leases[slot.claim],
            case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, instant + leases[slot.claim],
            space, true, partitions[slot.i]
-      from (select i, width_bucket((i - 1)::bigint, starts) as claim from generate_series(1, least(claim_max, cardinality(tids))::integer) as i offset 0) slot
+      from (select i, width_bucket((i - 1)::bigint, starts) as claim from generate_series(1, dealt) as i offset 0) slot
     on conflict do nothing
     returning l.fence
   )
@@ -126,6 +128,6 @@ begin
            lanes[i], i, m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m.expires, m.attempts, m.deliveries, m.shard,
            m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error,
            m.hash, m.fingerprint, m.attributes::text, m.payload
-      from generate_series(1, least(claim_max, cardinality(tids))::integer) as i
+      from generate_series(1, dealt) as i
       join {schema}.message m on m.ctid = tids[i];
 end $oncebox$;

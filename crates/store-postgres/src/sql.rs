@@ -1,4 +1,7 @@
 //! The statements, each from its file, with the names of the schema in them.
+//!
+//! Where one joins what it is given with a table, it says `= any(array[…])`: a join of two columns may be made by walking all of the
+//! table, if the planner believes that it is empty.
 
 use std::sync::Arc;
 
