@@ -100,16 +100,28 @@ impl Trace {
         if id.len() > TEXT_BYTES_MAX {
             return Err(Invalid::too_long(field, "bytes", TEXT_BYTES_MAX, id.len()));
         }
-        if id.contains('\0') {
+        if id.as_bytes().contains(&0) {
             return Err(Invalid::nul(field));
         }
-        let mut ids = [Place::Correlation, Place::Causation, Place::Tenant].map(|place| self.get(place));
-        ids[place as usize] = Some(id);
-        Ok(Self(Some(ids.map(Option::unwrap_or_default).join("\0").into())))
+        let mut ids = self.ids();
+        ids[place as usize] = id;
+        Ok(Self(Some(ids.join("\0").into())))
     }
 
     fn get(&self, place: Place) -> Option<&str> {
-        self.0.as_ref()?.split('\0').nth(place as usize).filter(|id| !id.is_empty())
+        Some(self.ids()[place as usize]).filter(|id| !id.is_empty())
+    }
+
+    /// Correlation, causation and tenant, in this order; one that is not set is empty.
+    pub fn ids(&self) -> [&str; 3] {
+        let mut rest = self.0.as_deref().unwrap_or_default();
+        [Place::Correlation, Place::Causation, Place::Tenant].map(|_| {
+            // Ids are short: to prepare a search for the mark would take longer than to look at each byte.
+            let end = rest.bytes().position(|byte| byte == 0).unwrap_or(rest.len());
+            let (id, marked) = rest.split_at(end);
+            rest = marked.get(1..).unwrap_or_default();
+            id
+        })
     }
 
     /// Sets the id of the whole story that the message belongs to.
@@ -230,8 +242,10 @@ mod tests {
             (Some("c"), Some("b"), Some("t"))
         );
         assert_eq!((trace.bytes(), trace.is_empty()), (3, false));
+        assert_eq!(trace.ids(), ["c", "b", "t"]);
         let empty = Trace::default();
         assert_eq!((empty.correlation(), empty.bytes(), empty.is_empty()), (None, 0, true));
+        assert_eq!(empty.ids(), [""; 3]);
     }
 
     /// Holds: IBX-057.

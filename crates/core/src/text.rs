@@ -14,7 +14,7 @@ fn check(field: &'static str, text: &str) -> Result<(), Invalid> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Invalid::too_long(field, "bytes", TEXT_BYTES_MAX, text.len()));
     }
-    if text.contains('\0') {
+    if text.as_bytes().contains(&0) {
         return Err(Invalid::nul(field));
     }
     Ok(())

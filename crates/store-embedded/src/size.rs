@@ -21,10 +21,8 @@ pub(crate) fn sighting(sighting: &Sighting) -> u64 {
 pub(crate) fn message(message: &NewMessage) -> u64 {
     let content = &message.content;
     let partition = content.partition.as_ref().map_or(0, |partition| partition.as_str().len());
-    let trace = [message.trace.correlation(), message.trace.causation(), message.trace.tenant()];
-    let trace: usize = trace.into_iter().flatten().map(str::len).sum();
     let attributes = content.attributes.bytes() + content.attributes.iter().count() * 8;
-    let texts = content.topic.as_str().len() + partition + trace + attributes;
+    let texts = content.topic.as_str().len() + partition + message.trace.bytes() + attributes;
     2 * RECORD_BYTES + key(&message.key) + text(texts) + content.payload.len() as u64
 }
 

@@ -28,8 +28,8 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let elapsed = self.started.elapsed();
-        self.steady.lock().unwrap_or_else(PoisonError::into_inner).now(elapsed, wall())
+        let (elapsed, wall) = (self.started.elapsed(), wall());
+        self.steady.lock().unwrap_or_else(PoisonError::into_inner).now(elapsed, wall)
     }
 }
 

@@ -98,8 +98,8 @@ impl Writer {
     }
 
     pub(crate) fn trace(&mut self, trace: &Trace) {
-        for id in [trace.correlation(), trace.causation(), trace.tenant()] {
-            self.text(id.unwrap_or_default());
+        for id in trace.ids() {
+            self.text(id);
         }
     }
 
