@@ -74,6 +74,10 @@ begin
     )
     select coalesce(array_agg(ended.uid), '{}'), coalesce(bool_or(ended.end_partition is not null), false) into done, emptied from ended;
     delete from {schema}.lease l where l.uid = any (done);
+    if emptied then
+      -- What waited for its partition is somewhere below.
+      floors := array_fill(0::bigint, array[cardinality(floors)]);
+    end if;
   end if;
   -- What was not acknowledged is settled otherwise before anything is claimed.
   if cardinality(done) = cardinality(uids) and claim_max > 0 then

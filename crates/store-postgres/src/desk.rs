@@ -80,6 +80,8 @@ pub(crate) struct Loaded {
 pub(crate) struct Sitting<T> {
     pub(crate) answer: T,
     pub(crate) woken: BTreeSet<(Namespace, Topic)>,
+    /// Something of a partition changed, so others of it may be free now, wherever they are.
+    pub(crate) freed: bool,
     /// What time ended, and who died.
     pub(crate) upkept: Upkept,
 }
@@ -311,10 +313,16 @@ fn decide<T>(
     let known: HashSet<Uid> = messages.iter().map(|message| message.uid).collect();
     let looked_at =
         messages.iter().map(|message| message.uid).filter(|uid| *due && !changes.known.contains(uid));
+    let freed = messages.iter().any(|message| has_partition(message) && changes.known.contains(&message.uid));
     let mut written = Written::default();
     written.known.extend(known.iter().map(|uid| Uuid::from_u128(uid.as_u128())));
     for uid in changes.order.iter().copied().chain(looked_at) {
         written.add(&machine, uid, known.contains(&uid));
     }
-    Ok((Sitting { answer, woken, upkept }, written))
+    Ok((Sitting { answer, woken, freed, upkept }, written))
+}
+
+fn has_partition(message: &Snapshot) -> bool {
+    let busy = message.grant.as_ref().and_then(|grant| grant.partition.as_ref());
+    busy.or(message.content.as_ref().and_then(|content| content.partition.as_ref())).is_some()
 }

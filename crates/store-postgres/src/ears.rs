@@ -28,6 +28,8 @@ pub(crate) struct Heard {
     woken: BTreeSet<(Namespace, Topic)>,
     /// Where something may have come back to its place among others.
     lowered: BTreeSet<(Namespace, Topic)>,
+    /// That may be anywhere.
+    all_lowered: bool,
     upkept: Vec<Upkept>,
 }
 
@@ -51,6 +53,7 @@ impl Heard {
     pub(crate) fn add<T>(&mut self, sitting: Sitting<T>) -> T {
         self.lowered.extend(sitting.woken.iter().cloned());
         self.woken.extend(sitting.woken);
+        self.all_lowered |= sitting.freed;
         self.upkept.push(sitting.upkept);
         sitting.answer
     }
@@ -64,6 +67,9 @@ impl Ears {
         }
         for (namespace, topic) in &heard.lowered {
             self.lanes.lower(*namespace, topic);
+        }
+        if heard.all_lowered {
+            self.lanes.lower_all();
         }
         for (namespace, topic) in &heard.woken {
             self.bell.ring(*namespace, topic);

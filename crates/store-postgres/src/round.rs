@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::codes::{TICKET, counted, damaged, millis, moment, namespace};
 use crate::desk::TRIES;
 use crate::fault;
-use crate::lanes::{Lane, columns};
+use crate::lanes::{Lane, Span, columns};
 use crate::row::Cells;
 use crate::settle::Settling;
 use crate::store::PostgresStore;
@@ -59,13 +59,13 @@ pub(crate) struct Round {
     pub(crate) taken: Vec<(usize, Delivery)>,
     now: i64,
     freed: bool,
-    /// The lowest number that each lane gave.
-    lowest: HashMap<usize, i64>,
+    /// The numbers that each lane gave.
+    spans: HashMap<usize, Span>,
 }
 
 impl PostgresStore {
-    /// One statement: acknowledges, and claims from these lanes, after a look for what time has brought, from where something was found
-    /// last or from their beginnings.
+    /// One statement: acknowledges, and claims from these lanes, after a look for what time has brought, from where the last look ended
+    /// or from their beginnings.
     pub(crate) async fn round(
         &self,
         connection: &mut PgConnection,
@@ -76,21 +76,19 @@ impl PostgresStore {
         fully: bool,
     ) -> Result<Round, Error> {
         let space = wishes.0.first().map(|wish| wish.claim.namespace);
-        let floors = match space {
-            Some(space) if !fully => self.ears.lanes.floors(space, lanes),
-            _ => vec![0; lanes.len()],
-        };
-        let start = uptime();
+        let starts =
+            space.map_or_else(Vec::new, |space| self.ears.lanes.starts(space, lanes, fully, uptime()));
+        let floors: Vec<i64> = starts.iter().map(|start| start.from).collect();
         let mut round = self.ask(connection, settling, wishes, lanes, &floors, look).await?;
-        let took = uptime().saturating_sub(start);
+        let ended = uptime();
         round.quota = wishes.quota(lanes);
         round.partly = floors.iter().any(|floor| *floor > 0);
         if look && !round.pending && round.acked.len() == settling.uids.len() {
             self.ears.quiet_until.fetch_max(round.now, Ordering::Relaxed);
         }
-        for (place, (lane, floor)) in lanes.iter().zip(&floors).enumerate() {
-            if let (Some(space), Some(lowest)) = (space, round.lowest.get(&place)) {
-                self.ears.lanes.looked(space, lane, *floor, *lowest, took);
+        for (place, (lane, start)) in lanes.iter().zip(&starts).enumerate() {
+            if let (Some(space), Some(found)) = (space, round.spans.get(&place)) {
+                self.ears.lanes.looked(space, lane, *start, *found, ended);
             }
         }
         if round.freed {
@@ -219,7 +217,8 @@ impl Round {
             let until = round.now.saturating_add(millis(wish.lease.get()));
             let delivery = deliver(&mut cells, wish.namespace, wish.owner, *fence, until)?;
             let number = i64::try_from(delivery.number.0).unwrap_or(i64::MAX);
-            round.lowest.entry(lane).and_modify(|lowest| *lowest = number.min(*lowest)).or_insert(number);
+            let span = round.spans.entry(lane).or_insert(Span { lowest: number, highest: number });
+            *span = span.with(number);
             round.taken.push((claim, delivery));
         }
         round.turns = from_lanes.into_values().max().unwrap_or_default();

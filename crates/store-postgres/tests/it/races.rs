@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Claim, Key, Namespace, NewMessage, Owner, Partition, Payload, RequestId, Settled, Span, State,
-    Store, StoreExt, Topic, TransactionalStore,
+    Batch, Claim, DeadReason, Delivery, Key, Namespace, NewMessage, Owner, Partition, Payload, RequestId,
+    Settled, Span, State, Store, StoreExt, Topic, TransactionalStore, Verdict,
 };
 use oncebox_store_postgres::PostgresStore;
 use sqlx::Executor;
@@ -165,10 +165,33 @@ async fn what_comes_back_to_the_beginning_of_a_lane_is_found() {
     assert_eq!(found, ["0", "1"]);
 }
 
-/// What waited for its partition is found at once when the partition becomes free, however far behind it lies.
+/// What waited for its partition is found at once when the partition becomes free, however far behind it lies, and however it became
+/// free.
 /// Holds: RULE-17, RULE-18.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waited_for_its_partition_is_found_at_the_beginning_of_its_lane() {
+    let (store, first) = behind_a_busy_partition().await;
+    store.settle(&[first.ack()]).await.unwrap();
+    assert_eq!(next(&store).await, "1");
+
+    let (store, first) = behind_a_busy_partition().await;
+    let worked = store.work(&[first.ack()], &[claim(7, 2)]).await.unwrap();
+    let ids: Vec<_> = worked.deliveries[0].iter().map(|delivery| delivery.key.id.as_str()).collect();
+    assert_eq!(ids, ["1", "181"], "the call that frees it finds it");
+
+    let (store, first) = behind_a_busy_partition().await;
+    let dead = Verdict::Fail { reason: DeadReason::Failed, error: None };
+    store.settle(&[first.settle(dead)]).await.unwrap();
+    assert_eq!(next(&store).await, "1", "what holds it is dead");
+}
+
+/// The id of the next message of [`behind_a_busy_partition`].
+async fn next(store: &PostgresStore) -> String {
+    store.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str().to_owned()
+}
+
+/// A store that has handed out message 0 and 2 to 180 of 200: message 1 waits for its partition, which message 0 keeps busy.
+async fn behind_a_busy_partition() -> (PostgresStore, Delivery) {
     let pool = pool().await;
     let store = PostgresStore::new(pool.clone(), &fresh(&pool).await);
     let partition = Some(Partition::new("one").unwrap());
@@ -180,11 +203,10 @@ async fn what_waited_for_its_partition_is_found_at_the_beginning_of_its_lane() {
     for id in 2..=200 {
         store.accept(&[message(id)]).await.unwrap();
     }
-    let first = store.claim(&claim(7, 1)).await.unwrap();
-    assert_eq!(first[0].key.id.as_str(), "0");
+    let first = store.claim(&claim(7, 1)).await.unwrap().remove(0);
+    assert_eq!(first.key.id.as_str(), "0");
     for _ in 2..=180 {
-        assert_ne!(store.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str(), "1", "its partition is busy");
+        assert_ne!(next(&store).await, "1", "its partition is busy");
     }
-    store.settle(&[first[0].ack()]).await.unwrap();
-    assert_eq!(store.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str(), "1");
+    (store, first)
 }
