@@ -272,7 +272,7 @@ mod tests {
         looked(&lanes, "a", 100, 110, NOW);
         looked(&lanes, "a", 111, 120, NOW + BELOW_EVERY);
         let due = NOW + BELOW_EVERY + FROM_BEGINNING_EVERY;
-        assert_eq!(froms(&lanes, &only, due - Duration::from_millis(1)), [111]);
+        assert_eq!(froms(&lanes, &only, NOW + FROM_BEGINNING_EVERY), [111]);
         let start = lanes.starts(space, &only, false, due)[0];
         assert_eq!(start.from, 0);
         let ended = due + FROM_BEGINNING_EVERY;
@@ -305,7 +305,7 @@ mod tests {
         let (lanes, space, name) = (Lanes::default(), Namespace::Inbox, lane("a"));
         lanes.add(space, [name.clone()]);
         looked(&lanes, "a", 1, 10, NOW);
-        let start = |fully| lanes.starts(space, &[name.clone()], fully, NOW)[0];
+        let start = |fully| lanes.starts(space, std::slice::from_ref(&name), fully, NOW)[0];
         let from = || start(false).from;
         let told = |start, lowest, highest| {
             lanes.looked(space, &name, start, Span { lowest, highest }, NOW);
@@ -325,7 +325,7 @@ mod tests {
         told(slow, 7, 8);
         assert_eq!(from(), 0, "nor what came back meanwhile");
         let slow = start(false);
-        lanes.remove(space, &[name.clone()]);
+        lanes.remove(space, std::slice::from_ref(&name));
         lanes.add(space, [name.clone()]);
         told(slow, 9, 10);
         assert_eq!(from(), 0, "nor why the lane was found anew");

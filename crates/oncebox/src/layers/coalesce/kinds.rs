@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use oncebox_core::{
     Accepted, Begin, Begun, Claim, Error, Extended, Extension, NewMessage, Observed, Settlement, Sighting,
-    Store, Verdict, Worked,
+    Store, Worked,
 };
 
 use super::queue::{Name, Weight};
@@ -175,16 +175,11 @@ impl Kind for Working {
     type Answer = Worked;
 
     fn weigh((settlements, claims): (&[Settlement], &[Claim])) -> Weight {
-        let text = |settlement: &Settlement| match &settlement.verdict {
-            Verdict::Abandon { error, .. } | Verdict::Fail { error, .. } => {
-                error.as_ref().map_or(0, |error| error.as_str().len() as u64)
-            }
-            _ => 0,
-        };
         Weight {
             items: settlements.len() + claims.len(),
             messages: claims.iter().map(|claim| u64::from(claim.batch.get())).sum(),
-            bytes: settlements.iter().map(text).sum(),
+            // Error texts are short, and there are not many in a group.
+            bytes: 0,
         }
     }
 

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::task::Waker;
 
-use oncebox_core::limits::{CALL_ITEMS_MAX, CLAIM_MESSAGES_MAX};
+use oncebox_core::limits::CLAIM_MESSAGES_MAX;
 use oncebox_core::{Error, Kind};
 
-use super::{GROUP_BYTES_MAX, Options};
+use super::{GROUP_BYTES_MAX, GROUP_ITEMS_MAX, Options};
 
 /// A call that waits, by the order of arrival.
 pub(super) type Id = u64;
@@ -38,7 +38,7 @@ impl Weight {
     }
 
     fn fits(self) -> bool {
-        self.items <= CALL_ITEMS_MAX
+        self.items <= GROUP_ITEMS_MAX
             && self.messages <= u64::from(CLAIM_MESSAGES_MAX)
             && self.bytes <= GROUP_BYTES_MAX
     }

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::task::Poll;
 
-use oncebox::layers::coalesce::{GROUP_BYTES_MAX, Options};
-use oncebox_core::{Claim, Kind, LastError, NewMessage, Payload, RequestId, Settlement, Store, Uid, Verdict};
+use oncebox::layers::coalesce::{GROUP_BYTES_MAX, GROUP_ITEMS_MAX, Options};
+use oncebox_core::{Claim, Kind, NewMessage, Payload, RequestId, Store, Uid};
 
 use super::items::{claim, key, message, settlement};
 use super::world::{Call, World, idle, made, numbers, poll};
@@ -100,10 +100,15 @@ async fn sizes(world: &World, first: usize) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_group_has_as_many_items_as_a_call_may_have() {
+async fn a_group_has_a_bounded_number_of_items() {
+    let most = GROUP_ITEMS_MAX as u64;
     let world = World::busy().await;
-    let _waiting = [world.accept(10_000..16_000), world.accept(20_000..24_000), world.accept([3])];
-    assert_eq!(sizes(&world, 0).await, [10_000, 1]);
+    let _waiting = [world.accept(1_000..1_100), world.accept(2_000..1_900 + most), world.accept([3])];
+    assert_eq!(sizes(&world, 0).await, [GROUP_ITEMS_MAX, 1]);
+    // Whoever has more alone goes alone, and is not split.
+    let world = World::busy().await;
+    let _waiting = [world.accept(1_000..1_001 + most), world.accept([3]), world.accept([4])];
+    assert_eq!(sizes(&world, 0).await, [GROUP_ITEMS_MAX + 1, 2]);
 }
 
 #[tokio::test]
@@ -121,23 +126,6 @@ async fn a_group_has_a_bounded_payload() {
     let big = [of(3, half), of(4, half), of(5, 1)].concat();
     let _waiting = [big, of(6, 0), of(7, 0)].map(|messages| world.accept_messages(messages));
     assert_eq!(sizes(&world, 0).await, [3, 2]);
-}
-
-#[tokio::test]
-async fn a_group_has_a_bounded_length_of_error_texts() {
-    let failed = |from: u64| -> Vec<Settlement> {
-        let verdict = Verdict::Fail {
-            reason: oncebox_core::DeadReason::Failed,
-            error: LastError::new(&"x".repeat(4_096)),
-        };
-        (from..from + 1_024).map(|item| Settlement { verdict: verdict.clone(), ..settlement(item) }).collect()
-    };
-    let world = World::new();
-    let under_way = [world.work(vec![settlement(1)], vec![]), world.work(vec![settlement(2)], vec![])];
-    let _waiting = [10_000, 20_000, 30_000].map(|from| world.work(failed(from), vec![]));
-    drop(under_way);
-    let sizes: Vec<_> = world.inner.calls().await.iter().map(Vec::len).collect();
-    assert_eq!(sizes, [1, 1, 2_048, 1_024]);
 }
 
 #[tokio::test]
