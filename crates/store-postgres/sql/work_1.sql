@@ -10,7 +10,7 @@ create function {schema}.work_1(
   given_now bigint,                 -- null: the server's time
   -- Acknowledged: each uid once, in order. Careful: what somebody else has locked is left alone; else it is waited for, which costs less if nobody has.
   uids uuid[], owners uuid[], fences bigint[], careful boolean,
-  -- Claimed from the lanes of a namespace: not below these numbers, of each lane and in all so many at most.
+  -- Claimed from the lanes of a namespace: not below these numbers, unless a partition becomes free; of each lane and in all so many at most.
   space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint,
   -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one.
   claim_owners uuid[], requests uuid[], leases bigint[], starts bigint[], had bigint[],

@@ -19,7 +19,7 @@ const KNOWN_MAX: usize = 4_096;
 const FROM_BEGINNING_EVERY: Duration = Duration::from_secs(1);
 const SHARE_OF_TIME: u32 = 20;
 /// What others had locked, or had not committed, while newer ones were claimed, is below the tip when it is free. So every so often a look
-/// begins where the tip was a while ago. Not always, for whatever is leased there would be passed by every time.
+/// begins where the tip was so long ago, or up to twice as long. Not always, for whatever is leased there would be passed by every time.
 const BELOW_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -54,8 +54,8 @@ struct Look {
     turn: u64,
     /// Nothing is known to be below it.
     tip: i64,
-    /// Where the tip was when there was last a look below it.
-    tip_before: i64,
+    /// Where the tip was when there was last a look below it, and when there was one before that.
+    tips_before: [i64; 2],
     /// When there is a look below the tip again.
     below_at: Duration,
     /// When it is looked at from its beginning again.
@@ -150,10 +150,10 @@ impl Lanes {
         let all = self.lock();
         let known = all.get(&namespace);
         let look = |lane| known.and_then(|known| known.lanes.get(lane)).copied().unwrap_or_default();
-        let start = |Look { turn, tip, tip_before, below_at, again_at }| {
+        let start = |Look { turn, tip, tips_before: [_, earlier], below_at, again_at }| {
             let from = match () {
                 () if fully || again_at <= now => 0,
-                () if below_at <= now => tip_before,
+                () if below_at <= now => earlier,
                 () => tip,
             };
             Start { from, tip, turn, began: now }
@@ -175,11 +175,12 @@ impl Lanes {
             look.again_at = now.saturating_add((took * SHARE_OF_TIME).max(FROM_BEGINNING_EVERY));
         }
         if start.from == 0 || start.from < start.tip {
-            (look.tip_before, look.below_at) = (start.tip, now.saturating_add(BELOW_EVERY));
+            look.tips_before = [start.tip, look.tips_before[0]];
+            look.below_at = now.saturating_add(BELOW_EVERY);
         }
         if found.lowest < start.tip {
             // It may not be alone there. Those who look above it do not know.
-            (look.tip, look.tip_before) = (next, look.tip_before.min(next));
+            (look.tip, look.tips_before) = (next, look.tips_before.map(|before| before.min(next)));
             (look.turn, known.turns) = (next_turn, next_turn);
         } else {
             // Others who began there too may have come further.
@@ -270,13 +271,15 @@ mod tests {
         let (lanes, space, only) = (Lanes::default(), Namespace::Inbox, [lane("a")]);
         lanes.add(space, only.clone());
         looked(&lanes, "a", 100, 110, NOW);
+        // The looks below it begin at the beginning, too, as long as the tip was there a moment ago.
         looked(&lanes, "a", 111, 120, NOW + BELOW_EVERY);
-        let due = NOW + BELOW_EVERY + FROM_BEGINNING_EVERY;
+        looked(&lanes, "a", 121, 130, NOW + BELOW_EVERY * 2);
+        let due = NOW + BELOW_EVERY * 2 + FROM_BEGINNING_EVERY;
         assert_eq!(froms(&lanes, &only, NOW + FROM_BEGINNING_EVERY), [111]);
         let start = lanes.starts(space, &only, false, due)[0];
         assert_eq!(start.from, 0);
         let ended = due + FROM_BEGINNING_EVERY;
-        lanes.looked(space, &only[0], start, Span { lowest: 121, highest: 130 }, ended);
+        lanes.looked(space, &only[0], start, Span { lowest: 131, highest: 140 }, ended);
         assert_ne!(froms(&lanes, &only, ended + FROM_BEGINNING_EVERY * 19), [0]);
         assert_eq!(froms(&lanes, &only, ended + FROM_BEGINNING_EVERY * 20), [0]);
     }
@@ -289,15 +292,17 @@ mod tests {
         looked(&lanes, "a", 11, 1_000, NOW);
         assert_eq!(froms(&lanes, &only, NOW), [1_001]);
         let later = NOW + BELOW_EVERY;
-        assert_eq!(froms(&lanes, &only, later), [0], "the tip was there when it was last looked for");
+        assert_eq!(froms(&lanes, &only, later), [0], "the tip was there long enough ago");
         looked(&lanes, "a", 1_001, 1_010, later);
         assert_eq!(froms(&lanes, &only, later), [1_011], "there was nothing");
+        let later = later + BELOW_EVERY;
+        assert_eq!(froms(&lanes, &only, later), [0], "the tip has been higher only since then");
         looked(&lanes, "a", 1_011, 9_000, later);
         let later = later + BELOW_EVERY;
-        assert_eq!(froms(&lanes, &only, later), [1_001], "where the tip was then");
+        assert_eq!(froms(&lanes, &only, later), [1_001], "where the tip was two looks ago");
         looked(&lanes, "a", 1_500, 1_500, later);
         assert_eq!(froms(&lanes, &only, later), [1_501], "it may not be alone");
-        assert_eq!(froms(&lanes, &only, later + BELOW_EVERY), [1_501]);
+        assert_eq!(froms(&lanes, &only, later + BELOW_EVERY), [1_011], "others may be late still");
     }
 
     #[test]
