@@ -174,7 +174,8 @@ impl Lanes {
             let took = now.saturating_sub(start.began);
             look.again_at = now.saturating_add((took * SHARE_OF_TIME).max(FROM_BEGINNING_EVERY));
         }
-        if start.from == 0 || start.from < start.tip {
+        // Of looks side by side, one.
+        if look.below_at <= start.began {
             look.tips_before = [start.tip, look.tips_before[0]];
             look.below_at = now.saturating_add(BELOW_EVERY);
         }
@@ -297,7 +298,9 @@ mod tests {
         assert_eq!(froms(&lanes, &only, later), [1_011], "there was nothing");
         let later = later + BELOW_EVERY;
         assert_eq!(froms(&lanes, &only, later), [0], "the tip has been higher only since then");
-        looked(&lanes, "a", 1_011, 9_000, later);
+        let [one, two] = [0; 2].map(|_| lanes.starts(space, &only, false, later)[0]);
+        lanes.looked(space, &only[0], one, Span { lowest: 1_011, highest: 5_000 }, later);
+        lanes.looked(space, &only[0], two, Span { lowest: 5_001, highest: 9_000 }, later);
         let later = later + BELOW_EVERY;
         assert_eq!(froms(&lanes, &only, later), [1_001], "where the tip was two looks ago");
         looked(&lanes, "a", 1_500, 1_500, later);
