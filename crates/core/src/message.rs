@@ -101,3 +101,19 @@ impl NewMessage {
         }
     }
 }
+
+impl<P> NewMessage<P> {
+    /// The same message with another payload handle.
+    pub fn with_payload<Q>(self, payload: impl FnOnce(P) -> Q) -> NewMessage<Q> {
+        NewMessage {
+            uid: self.uid,
+            key: self.key,
+            content: self.content.with_payload(payload),
+            fingerprint: self.fingerprint,
+            hash: self.hash,
+            trace: self.trace,
+            policy: self.policy,
+            lane_max: self.lane_max,
+        }
+    }
+}

@@ -3,16 +3,11 @@
 -- the same keys do not wait for each other; an array whose items are all null may be empty. For a single message, values in place of arrays.
 -- `clock` is the time, a ticket, and that it waits at most 50 ms for somebody else's uncommitted key.
 -- Plan: no scan but of the arrays; per row one insert into message_pkey, message_key, message_number, message_lane.
-insert into {schema}.message as m
-  (uid, number, accepted_at, last_seen_at, due, expires, window_ms, keep_ms, attempts_max, shard, namespace, state, divergence,
-   shelf, shelf_at, keyed, keep_finished, ready, key_hash, source, id, topic, partition,
-   correlation, causation, tenant, hash_name, hash, fingerprint, attributes, payload)
-select given.uid, clock.ticket + given.place, clock.now, clock.now, given.due, given.expires, given.window_ms, given.keep_ms,
-       given.attempts_max, given.shard, given.namespace, 1, given.divergence,
+insert into {schema}.message as m (number, accepted_at, last_seen_at, state, shelf, shelf_at, keyed, ready, {given_names})
+select clock.ticket + given.place, clock.now, clock.now, 1,
        case when given.due > clock.now or given.expires is not null then 1 end,
        case when given.due > clock.now then least(given.due, given.expires) else given.expires end,
-       true, given.keep_finished, coalesce(given.due <= clock.now, true), given.key_hash, given.source, given.id, given.topic, given.partition,
-       given.correlation, given.causation, given.tenant, given.hash_name, given.hash, given.fingerprint, given.attributes::jsonb, given.payload
+       true, coalesce(given.due <= clock.now, true), {given_values}
   from {clock}, {given}
  where given.expires is null or given.expires > clock.now
 on conflict do nothing

@@ -7,8 +7,9 @@ with clock as materialized (
   (select l.uid from {schema}.lease l, clock where l.check_at <= clock.now order by l.check_at limit $2)
   union
   (select m.uid from {schema}.message m, clock where m.shelf = 1 and m.shelf_at <= clock.now order by m.shelf_at limit $2)
+  limit $2
 )
-select {columns}
+select {columns}, octet_length(m.payload) as payload_bytes
   from {schema}.message m
  where m.uid = any(array(select uid from due))
  order by m.uid

@@ -1,28 +1,6 @@
 -- Writes new messages as they stand; one array per column, as in update.sql. A key or uid that was taken meanwhile is not written: the caller counts.
 -- Plan: no scan but of the arrays.
-insert into {schema}.message
-  (uid, number, accepted_at, last_seen_at, finished_at, retry_at, due, expires, window_ms, keep_ms,
-   shelf_at, end_fence, end_until, end_limit, end_retry_at, attempts, deliveries, attempts_max, shard,
-   namespace, state, dead, divergence, shelf, end_kind, end_outcome, end_dead,
-   keyed, keep_finished, ready, superseded, end_superseded, key_hash, end_owner, end_request,
-   source, id, topic, partition, end_partition, correlation, causation, tenant, hash_name, last_error,
-   hash, fingerprint, attributes, payload)
-select uid, number, accepted_at, last_seen_at, finished_at, retry_at, due, expires, window_ms, keep_ms,
-       shelf_at, end_fence, end_until, end_limit, end_retry_at, attempts, deliveries, attempts_max, shard,
-       namespace, state, dead, divergence, shelf, end_kind, end_outcome, end_dead,
-       keyed, keep_finished, ready, superseded, end_superseded, key_hash, end_owner, end_request,
-       source, id, topic, partition, end_partition, correlation, causation, tenant, hash_name, last_error,
-       hash, fingerprint, attributes::jsonb, payload
-  from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
-              $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::integer[], $17::integer[], $18::integer[], $19::integer[],
-              $20::smallint[], $21::smallint[], $22::smallint[], $23::smallint[], $24::smallint[], $25::smallint[], $26::smallint[], $27::smallint[],
-              $28::boolean[], $29::boolean[], $30::boolean[], $31::boolean[], $32::boolean[], $33::uuid[], $34::uuid[], $35::uuid[],
-              $36::text[], $37::text[], $38::text[], $39::text[], $40::text[], $41::text[], $42::text[], $43::text[], $44::text[], $45::text[],
-              $46::bytea[], $47::bytea[], $48::text[], $49::bytea[])
-    as given (uid, number, accepted_at, last_seen_at, finished_at, retry_at, due, expires, window_ms, keep_ms,
-              shelf_at, end_fence, end_until, end_limit, end_retry_at, attempts, deliveries, attempts_max, shard,
-              namespace, state, dead, divergence, shelf, end_kind, end_outcome, end_dead,
-              keyed, keep_finished, ready, superseded, end_superseded, key_hash, end_owner, end_request,
-              source, id, topic, partition, end_partition, correlation, causation, tenant, hash_name, last_error,
-              hash, fingerprint, attributes, payload)
+insert into {schema}.message ({message_names}, attributes, payload)
+select {message_names}, attributes::jsonb, payload
+  from {message_given}
 on conflict do nothing

@@ -1,8 +1,6 @@
--- Writes the leases of messages that are locked.
-insert into {schema}.lease (uid, owner, request, fence, until, extend_max, check_at, namespace, in_flight, partition)
-select uid, owner, request, fence, until, extend_max, until, namespace, in_flight, partition
-  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::smallint[], $8::boolean[], $9::text[])
-    as given (uid, owner, request, fence, until, extend_max, namespace, in_flight, partition)
+-- Writes the leases of messages that are locked; one array per column, from `columns.rs`. Plan: lease_pkey once per lease.
+insert into {schema}.lease ({lease_names}, check_at)
+select {lease_names}, until
+  from {lease_given}
 on conflict (uid) do update
-   set owner = excluded.owner, request = excluded.request, fence = excluded.fence, until = excluded.until, extend_max = excluded.extend_max,
-       check_at = excluded.until, in_flight = excluded.in_flight, partition = excluded.partition
+   set {lease_assignments}, check_at = excluded.until

@@ -2,7 +2,7 @@
 -- An array and not a join: a message that had to be waited for is looked at again, and behind a join with distinct rows it would be gone.
 -- Plan: message_key once per key, message_pkey once per message.
 with waiting as materialized (select set_config('lock_timeout', '50', true) as lock_timeout)
-select {columns}
+select {columns}, octet_length(m.payload) as payload_bytes
   from waiting, {schema}.message m
  where m.uid = any(array(
    select unnest($1::uuid[])

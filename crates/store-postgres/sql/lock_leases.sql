@@ -1,6 +1,6 @@
 -- Locks the leases of messages that are locked already, so that no heartbeat slips in between.
 -- Plan: lease_pkey once per uid.
-select l.uid, l.owner, l.request, l.fence, l.until, l.extend_max, l.partition
+select {lease}
   from {schema}.lease l
  where l.uid = any($1)
  order by l.uid

@@ -9,8 +9,8 @@ with seen as (
   -- Beyond the lowest number at which some state was cut off, nothing is known.
   select coalesce(min(number), 9223372036854775807) as number from seen where look = $9
 )
-select edge.number as edge, coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now, {columns_without_payload},
-       l.owner, l.request, l.fence, l.until, l.extend_max, l.partition
+select edge.number as edge, coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now, {columns}, {content_without_payload},
+       {lease}
   from edge
   left join lateral (
     select * from seen

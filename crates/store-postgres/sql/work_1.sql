@@ -22,9 +22,7 @@ returns table (
   now bigint, acked uuid[], freed boolean, pending boolean, repeated bigint[], granted bigint[],
   -- What was dealt: from which lane, as which in all; without a fence of its number, somebody else was faster.
   lane integer, place integer,
-  uid uuid, number bigint, accepted_at bigint, last_seen_at bigint, due bigint, expires bigint, attempts integer, deliveries integer, shard integer,
-  source text, id text, topic text, partition text, correlation text, causation text, tenant text, hash_name text, last_error text,
-  hash bytea, fingerprint bytea, attributes text, payload bytea)
+  {delivery_table})
 language plpgsql volatile
 set lock_timeout = '50ms' set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
@@ -129,9 +127,7 @@ begin
   select array_agg(granted.fence) into new_fences from granted;
   return query
     select instant, case when i = 1 then done end, emptied, false, null::bigint[], case when i = 1 then new_fences end,
-           lanes[i], i, m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m.expires, m.attempts, m.deliveries, m.shard,
-           m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error,
-           m.hash, m.fingerprint, m.attributes::text, m.payload
+           lanes[i], i, {delivery}
       from generate_series(1, dealt) as i
       join {schema}.message m on m.ctid = tids[i];
 end $oncebox$;

@@ -3,57 +3,21 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
-    Accepted, CallerHash, Divergence, Error, Namespace, NewMessage, Number, Partition, Receipt, Ref, State,
-    Timestamp, Uid,
+    Accepted, Divergence, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
 };
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use crate::codes::{DIVERGENCES, TICKET, code, key_hash, millis, moment, namespace, stamp};
-use crate::desk::{Desk, Wanted};
+use crate::codes::{TICKET, key_hash, moment};
 use crate::ears::Heard;
 use crate::fault;
-use crate::image::{attributes, small};
+use crate::locked::{LockWait, Targets};
+use crate::rows::{Given, Item};
+use crate::slow::{Body, STEP_ITEMS_MAX, with_body};
 use crate::sql::{Accept, Statement};
 use crate::store::PostgresStore;
-
-/// One array per column, borrowed from the messages.
-#[derive(Default)]
-struct Columns<'a> {
-    /// In the call, from 1.
-    place: Vec<i64>,
-    uid: Vec<Uuid>,
-    namespace: Vec<i16>,
-    key_hash: Vec<Uuid>,
-    source: Vec<&'a str>,
-    id: Vec<&'a str>,
-    topic: Vec<&'a str>,
-    shard: Vec<i32>,
-    partition: Vec<Option<&'a str>>,
-    payload: Vec<&'a [u8]>,
-    attributes: Vec<Option<String>>,
-    due: Vec<Option<i64>>,
-    expires: Vec<Option<i64>>,
-    fingerprint: Vec<&'a [u8]>,
-    hash_name: Vec<Option<&'a str>>,
-    hash: Vec<Option<&'a [u8]>>,
-    correlation: Vec<Option<&'a str>>,
-    causation: Vec<Option<&'a str>>,
-    tenant: Vec<Option<&'a str>>,
-    attempts_max: Vec<Option<i32>>,
-    window_ms: Vec<i64>,
-    keep_ms: Vec<Option<i64>>,
-    divergence: Vec<i16>,
-    keep_finished: Vec<bool>,
-}
-
-/// A message that is to be taken in.
-struct Item {
-    place: usize,
-    uid: Uuid,
-    key_hash: Uuid,
-}
 
 /// A message that the statement took in.
 struct Inserted {
@@ -62,75 +26,17 @@ struct Inserted {
     uid: Uuid,
 }
 
-impl<'a> Columns<'a> {
-    fn push(&mut self, message: &'a NewMessage, item: &Item) {
-        let NewMessage { key, content, fingerprint, hash, trace, policy, .. } = message;
-        self.place.push(i64::try_from(item.place).unwrap_or(i64::MAX) + 1);
-        self.uid.push(item.uid);
-        self.namespace.push(namespace(key.namespace));
-        self.key_hash.push(item.key_hash);
-        self.source.push(key.source.as_str());
-        self.id.push(key.id.as_str());
-        self.topic.push(content.topic.as_str());
-        self.shard.push(i32::from(content.shard.0));
-        self.partition.push(content.partition.as_ref().map(Partition::as_str));
-        self.payload.push(content.payload.as_bytes());
-        self.attributes.push(attributes(&content.attributes));
-        self.due.push(content.due.map(stamp));
-        self.expires.push(content.expires.map(stamp));
-        self.fingerprint.push(fingerprint.as_bytes());
-        self.hash_name.push(hash.as_ref().map(CallerHash::algorithm));
-        self.hash.push(hash.as_ref().map(CallerHash::as_bytes));
-        self.correlation.push(trace.correlation());
-        self.causation.push(trace.causation());
-        self.tenant.push(trace.tenant());
-        self.attempts_max.push(policy.attempts_max.map(|max| small(max.get())));
-        self.window_ms.push(millis(policy.hold.window));
-        self.keep_ms.push(policy.hold.keep.map(millis));
-        self.divergence.push(code(&DIVERGENCES, policy.divergence));
-        self.keep_finished.push(policy.keep_finished);
-    }
-
-    async fn insert(
-        &self,
-        statement: &Statement,
-        now: Option<i64>,
-        connection: &mut PgConnection,
-    ) -> Result<Vec<Inserted>, sqlx::Error> {
-        let rows = statement
-            .query()
-            .bind(now)
-            .bind_column(&self.place)
-            .bind_column(&self.uid)
-            .bind_column(&self.namespace)
-            .bind_column(&self.key_hash)
-            .bind_column(&self.source)
-            .bind_column(&self.id)
-            .bind_column(&self.topic)
-            .bind_column(&self.shard)
-            .bind_sparse_column(&self.partition)
-            .bind_column(&self.payload)
-            .bind_sparse_column(&self.attributes)
-            .bind_sparse_column(&self.due)
-            .bind_sparse_column(&self.expires)
-            .bind_column(&self.fingerprint)
-            .bind_sparse_column(&self.hash_name)
-            .bind_sparse_column(&self.hash)
-            .bind_sparse_column(&self.correlation)
-            .bind_sparse_column(&self.causation)
-            .bind_sparse_column(&self.tenant)
-            .bind_sparse_column(&self.attempts_max)
-            .bind_column(&self.window_ms)
-            .bind_sparse_column(&self.keep_ms)
-            .bind_column(&self.divergence)
-            .bind_column(&self.keep_finished)
-            .fetch_all(connection)
-            .await?;
-        let inserted = rows.iter().map(|row| {
-            Ok(Inserted { at: moment(row.try_get(0)?), number: row.try_get(1)?, uid: row.try_get(2)? })
-        });
-        inserted.collect()
-    }
+async fn insert(
+    given: &Given<'_>,
+    statement: &Statement,
+    now: Option<i64>,
+    connection: &mut PgConnection,
+) -> Result<Vec<Inserted>, sqlx::Error> {
+    let rows = given.bind(statement.query().bind(now)).fetch_all(connection).await?;
+    let inserted = rows.iter().map(|row| {
+        Ok(Inserted { at: moment(row.try_get(0)?), number: row.try_get(1)?, uid: row.try_get(2)? })
+    });
+    inserted.collect()
 }
 
 impl PostgresStore {
@@ -147,15 +53,16 @@ impl PostgresStore {
         while outcomes.len() < messages.len() {
             let rest = &messages[outcomes.len()..];
             let full = self.ears.room.full(self, connection, rest).await?;
-            let run = full.iter().take_while(|place| **place == full[0]).count();
+            let alike = full.iter().take_while(|place| **place == full[0]).count();
+            let run = alike.min(if full[0] { STEP_ITEMS_MAX } else { fitting(rest) });
             // Once something of the call has been taken in, it has to go on to its end.
-            let patient = (!outcomes.is_empty()).then(|| self.with_patience(true));
-            let store = patient.as_ref().unwrap_or(self);
+            let wait = if outcomes.is_empty() { self.wait } else { LockWait::Patient };
             if full[0] {
                 let places: Vec<_> = (0..run).collect();
-                outcomes.extend(store.consider(connection, rest, &places, None, Room::Full, heard).await?);
+                outcomes
+                    .extend(self.consider(connection, wait, rest, &places, None, Room::Full, heard).await?);
             } else {
-                outcomes.extend(store.take_in_run(connection, statement, &rest[..run], heard).await?);
+                outcomes.extend(self.take_in_run(connection, wait, statement, &rest[..run], heard).await?);
             }
         }
         Ok(outcomes)
@@ -164,15 +71,21 @@ impl PostgresStore {
     async fn take_in_run(
         &self,
         connection: &mut PgConnection,
+        wait: LockWait,
         statement: &Accept,
         messages: &[NewMessage],
         heard: &mut Heard,
     ) -> Result<Vec<Accepted>, Error> {
         let mut outcomes: Vec<Option<Accepted>> = vec![None; messages.len()];
-        let ticket = self.insert_fresh(connection, statement, messages, &mut outcomes, heard).await?;
+        let ticket = self.insert_fresh(connection, wait, statement, messages, &mut outcomes, heard).await?;
         let rest: Vec<usize> = (0..messages.len()).filter(|place| outcomes[*place].is_none()).collect();
         if !rest.is_empty() {
-            let considered = self.consider(connection, messages, &rest, ticket, Room::Enough, heard).await?;
+            let mut considered = Vec::with_capacity(rest.len());
+            for step in rest.chunks(STEP_ITEMS_MAX) {
+                let wait = if considered.is_empty() { wait } else { LockWait::Patient };
+                let decided = self.consider(connection, wait, messages, step, ticket, Room::Enough, heard);
+                considered.extend(decided.await?);
+            }
             for (place, outcome) in rest.into_iter().zip(considered) {
                 outcomes[place] = Some(outcome);
             }
@@ -193,6 +106,7 @@ impl PostgresStore {
     async fn insert_fresh(
         &self,
         connection: &mut PgConnection,
+        wait: LockWait,
         statement: &Accept,
         messages: &[NewMessage],
         outcomes: &mut [Option<Accepted>],
@@ -210,15 +124,15 @@ impl PostgresStore {
             items.push(Item { place, uid, key_hash: key_hash(&message.key) });
         }
         items.sort_unstable_by_key(|item| item.key_hash);
-        let mut columns = Columns::default();
+        let mut given = Given::default();
         for item in &items {
-            columns.push(&messages[item.place], item);
+            given.push(&messages[item.place], item);
         }
-        let inserted = columns.insert(statement.of(messages.len()), self.time(), connection).await;
+        let inserted = insert(&given, statement.of(messages.len()), self.time(), connection).await;
         let inserted = match inserted {
             Ok(inserted) => inserted,
-            // Somebody's transaction has one of the keys: the desk waits for it, if waiting is allowed.
-            Err(error) if fault::is_locked(&error) && self.is_patient() => return Ok(None),
+            // Another transaction has one of the keys: the slow path waits for it, if waiting is allowed.
+            Err(error) if fault::is_locked(&error) && wait == LockWait::Patient => return Ok(None),
             Err(error) if fault::is_collision(&error) => return Ok(None),
             Err(error) => return Err(fault::told(error)),
         };
@@ -235,22 +149,20 @@ impl PostgresStore {
     async fn consider(
         &self,
         connection: &mut PgConnection,
+        wait: LockWait,
         messages: &[NewMessage],
         places: &[usize],
         ticket: Option<i64>,
         room: Room,
         heard: &mut Heard,
     ) -> Result<Vec<Accepted>, Error> {
-        let mut wanted = Wanted::default();
-        for place in places {
-            wanted.add_key(&messages[*place].key);
-            if let Some(uid) = messages[*place].uid {
-                wanted.add_uid(uid);
-            }
+        let mut targets = Targets::of_keys(places.iter().map(|place| &messages[*place].key));
+        for uid in places.iter().filter_map(|place| messages[*place].uid) {
+            targets.add_uid(uid);
         }
         // With a ticket, something of the call has been taken in.
-        let desk = Desk { patient: self.is_patient() || ticket.is_some(), ..self.desk() };
-        let considered = self.sit_at(&desk, connection, &wanted, heard, |machine, turn| {
+        let wait = if ticket.is_some() { LockWait::Patient } else { wait };
+        let decide = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>| {
             let decide = |place: &usize| {
                 let message = &messages[*place];
                 if room == Room::Full && is_free(machine, turn, message) {
@@ -260,13 +172,26 @@ impl PostgresStore {
                     let number = u64::try_from(ticket).unwrap_or_default() + *place as u64 + 1;
                     machine.number_from(Number(number));
                 }
-                // Its lane has been looked at already; the machine knows only what lies before it.
-                machine.accept(turn, &NewMessage { lane_max: None, ..message.clone() })
+                machine.accept(turn, &with_body(message))
             };
             places.iter().map(decide).collect::<Vec<_>>()
-        });
-        considered.await
+        };
+        let (accepted, events) = self.slow(wait).decide(connection, &targets, decide).await?;
+        heard.add(events);
+        Ok(accepted)
     }
+}
+
+/// Payload bytes that one statement takes in, at most, unless a single message has more: the server takes 1 GiB, and has to hold it all.
+const STATEMENT_BYTES_MAX: usize = 32 << 20;
+
+/// How many of these messages one statement takes in.
+fn fitting(messages: &[NewMessage]) -> usize {
+    let sizes = messages.iter().scan(0, |sum: &mut usize, message| {
+        *sum = sum.saturating_add(message.content.payload.len());
+        Some(*sum)
+    });
+    sizes.take_while(|sum| *sum <= STATEMENT_BYTES_MAX).count().max(1)
 }
 
 /// Whether the lanes of items have room.
@@ -280,11 +205,7 @@ enum Room {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether neither its key nor its uid is known: then its lane decides.
-fn is_free(
-    machine: &mut oncebox_core::machine::Machine,
-    turn: &mut oncebox_core::machine::Turn<'_>,
-    message: &NewMessage,
-) -> bool {
+fn is_free(machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>, message: &NewMessage) -> bool {
     let by_key = machine.get(turn, &Ref::Key(message.key.clone()));
     let by_uid = message.uid.and_then(|uid| machine.get(turn, &Ref::Uid(uid)));
     by_key.is_none() && by_uid.is_none()

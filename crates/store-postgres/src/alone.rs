@@ -1,15 +1,15 @@
 //! Claims with wishes of their own: a bound on bytes, or on what is in flight.
 
-use oncebox_core::{Claim, Delivery, Error};
+use oncebox_core::{Claim, Delivery, Error, Lease};
 use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
-use crate::codes::{millis, namespace};
+use crate::codes::{millis, moment, namespace};
 use crate::fault;
 use crate::lanes::columns;
-use crate::round::{Wish, Wishes, deliver, uuid};
-use crate::row::Cells;
+use crate::round::{Wish, Wishes, uuid};
+use crate::rows::{Cells, delivery, fence};
 use crate::settle::Settling;
 use crate::store::PostgresStore;
 
@@ -62,9 +62,10 @@ impl PostgresStore {
         let mut deliveries = Vec::with_capacity(rows.len());
         for row in &rows {
             let mut cells = Cells::new(row);
-            let (fence, until) = (cells.next()?, cells.next()?);
+            let (granted, until) = (fence(cells.next()?)?, moment(cells.next()?));
             let superseded: bool = cells.next()?;
-            let delivery = deliver(&mut cells, claim.namespace, claim.owner, fence, until)?;
+            let lease = Lease { owner: claim.owner, fence: granted, until };
+            let delivery = delivery(&mut cells, claim.namespace, lease)?;
             if !superseded {
                 deliveries.push(delivery);
             }
@@ -134,8 +135,8 @@ impl PostgresStore {
         transaction.commit().await.map_err(fault::told)?;
         let deliveries = granted.iter().map(|row| {
             let mut cells = Cells::new(row);
-            let (fence, until) = (cells.next()?, cells.next()?);
-            deliver(&mut cells, claim.namespace, claim.owner, fence, until)
+            let (granted, until) = (fence(cells.next()?)?, moment(cells.next()?));
+            delivery(&mut cells, claim.namespace, Lease { owner: claim.owner, fence: granted, until })
         });
         deliveries.collect()
     }

@@ -5,20 +5,19 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::codes::namespace;
-use crate::desk::Locked;
 use crate::fault;
 use crate::lanes::{LANES_MAX, Lane, columns};
+use crate::locked::Locked;
 use crate::round::{Round, Wishes};
-use crate::row::Cells;
+use crate::rows::Cells;
 use crate::settle::Settling;
 use crate::store::PostgresStore;
+use crate::upkeep::TICK_ITEMS;
 
 /// How often a claim lets time happen before it takes what there is: somebody else may be at it.
 const TICKS_MAX: u32 = 3;
 /// How often a claim looks again because others were faster.
 const COLLISIONS_MAX: u32 = 16;
-/// Messages that a claim lets time happen to at once.
-const TICK_ITEMS: u32 = 1_000;
 
 /// What a search found.
 #[derive(Clone, Copy, PartialEq, Eq)]

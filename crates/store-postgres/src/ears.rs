@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicI64;
 
 use oncebox_core::{Bell, Namespace, NewMessage, Timestamp, Topic, Upkept};
 
-use crate::desk::Sitting;
 use crate::lanes::{Lane, Lanes};
 use crate::room::Room;
+use crate::slow::Events;
 use crate::upkeep::Ended;
 
 /// Hints and counts. Whatever is missing here is found in the tables, later.
@@ -49,13 +49,12 @@ impl Heard {
         self
     }
 
-    /// Something was decided at the desk.
-    pub(crate) fn add<T>(&mut self, sitting: Sitting<T>) -> T {
-        self.lowered.extend(sitting.woken.iter().cloned());
-        self.woken.extend(sitting.woken);
-        self.all_lowered |= sitting.freed;
-        self.upkept.push(sitting.upkept);
-        sitting.answer
+    /// Something was decided by the slow path.
+    pub(crate) fn add(&mut self, events: Events) {
+        self.lowered.extend(events.woken.iter().cloned());
+        self.woken.extend(events.woken);
+        self.all_lowered |= events.partition_changed;
+        self.upkept.push(events.upkept);
     }
 }
 

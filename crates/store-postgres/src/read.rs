@@ -9,9 +9,10 @@ use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection, Postgres, Transaction};
 
 use crate::codes::{REASONS, STATES, code, count, counted, moment, namespace};
-use crate::desk::{Wanted, machine};
 use crate::fault;
-use crate::row::{Cell, Cells, LeaseRow, Message};
+use crate::locked::Targets;
+use crate::rows::{Cells, LeaseRow, Message, ReadContent};
+use crate::slow::machine;
 use crate::store::PostgresStore;
 
 /// Messages of one state that one page looks at, at most: a listing with a rare filter must not take for ever.
@@ -20,16 +21,16 @@ const PAGE_LOOKS_MAX: i64 = 10_000;
 const COUNT_MAX: i64 = 10_000;
 
 /// A message with its lease, as a statement joined them.
-fn snapshot<P: Cell>(cells: &mut Cells<'_>) -> Result<Snapshot<P>, Error> {
+fn snapshot<P: ReadContent>(cells: &mut Cells<'_>) -> Result<Snapshot<P>, Error> {
     let message = Message::read(cells)?;
-    Ok(message.with(LeaseRow::read(cells)?))
+    message.with(LeaseRow::read_if_any(cells)?)
 }
 
 impl PostgresStore {
     pub(crate) async fn find(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
-        let mut wanted = Wanted::default();
+        let mut targets = Targets::default();
         for target in refs {
-            wanted.add(target);
+            targets.add(target);
         }
         let mut connection = self.connection().await?;
         let rows = self
@@ -37,8 +38,8 @@ impl PostgresStore {
             .get
             .query()
             .bind(self.time())
-            .bind(&wanted.uids)
-            .bind(&wanted.hashes)
+            .bind(&targets.uids)
+            .bind(&targets.hashes)
             .fetch_all(&mut connection);
         let rows = rows.await.map_err(fault::told)?;
         let (now, messages) = joined(&rows)?;

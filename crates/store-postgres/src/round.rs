@@ -3,20 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-use oncebox_core::{
-    Claim, Content, Delivery, Error, Key, Lease, Namespace, Number, Owner, Partition, RequestId, Shard,
-    Source, Topic, Uid,
-};
+use oncebox_core::{Claim, Delivery, Error, Lease, RequestId};
 use oncebox_system::uptime;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::codes::{TICKET, counted, damaged, millis, moment, namespace};
-use crate::desk::TRIES;
+use crate::codes::{TICKET, damaged, millis, moment, namespace};
 use crate::fault;
 use crate::lanes::{Lane, Span, columns};
-use crate::row::Cells;
+use crate::locked::TRIES;
+use crate::rows::{Cells, delivery, fence};
 use crate::settle::Settling;
 use crate::store::PostgresStore;
 
@@ -208,14 +205,15 @@ impl Round {
             let claim = starts.partition_point(|start| *start < place).saturating_sub(1);
             let Wish { claim: wish, .. } =
                 wishes.0.get(claim).ok_or_else(|| damaged("was dealt to nobody"))?;
-            let Some(fence) = fences.get(&place) else {
+            let Some(granted) = fences.get(&place) else {
                 if wish.request.is_some() && !round.met.contains(&claim) {
                     round.met.push(claim);
                 }
                 continue;
             };
-            let until = round.now.saturating_add(millis(wish.lease.get()));
-            let delivery = deliver(&mut cells, wish.namespace, wish.owner, *fence, until)?;
+            let until = moment(round.now.saturating_add(millis(wish.lease.get())));
+            let lease = Lease { owner: wish.owner, fence: fence(*granted)?, until };
+            let delivery = delivery(&mut cells, wish.namespace, lease)?;
             let number = i64::try_from(delivery.number.0).unwrap_or(i64::MAX);
             let span = round.spans.entry(lane).or_insert(Span { lowest: number, highest: number });
             *span = span.with(number);
@@ -244,50 +242,4 @@ impl Round {
         }
         Ok(HashMap::new())
     }
-}
-
-/// A message that has just been leased, or was before.
-pub(crate) fn deliver(
-    cells: &mut Cells<'_>,
-    space: Namespace,
-    owner: Owner,
-    fence: i64,
-    until: i64,
-) -> Result<Delivery, Error> {
-    let uid = Uid::from_u128(cells.next::<Uuid>()?.as_u128());
-    let number = Number(counted(cells.next()?)?);
-    let (accepted_at, last_seen_at) = (cells.moment()?, cells.moment()?);
-    let (due, expires) = (cells.maybe_moment()?, cells.maybe_moment()?);
-    let (attempts, deliveries) = (cells.count()?, cells.count()?);
-    let shard = Shard(u16::try_from(cells.next::<i32>()?).unwrap_or_default());
-    let key = Key::new(
-        space,
-        Source::new(cells.next::<String>()?)?,
-        oncebox_core::Id::new(cells.next::<String>()?)?,
-    );
-    let topic = Topic::new(cells.next::<String>()?)?;
-    let partition = cells.text(Partition::new)?;
-    let trace = cells.trace()?;
-    let (hash, last_error) = cells.hash_and_error()?;
-    let fingerprint = cells.fingerprint()?.ok_or_else(|| damaged("has content without a fingerprint"))?;
-    let attributes = cells.attributes()?;
-    let payload = cells.payload()?.ok_or_else(|| damaged("was leased without content"))?;
-    let content = Content { topic, shard, partition, payload, attributes, due, expires };
-    let lease = Lease { owner, fence: crate::row::fence(fence)?, until: moment(until) };
-    let deliveries = deliveries.saturating_add(1);
-    Ok(Delivery {
-        uid,
-        number,
-        key,
-        content,
-        fingerprint,
-        hash,
-        trace,
-        accepted_at,
-        last_seen_at,
-        attempts,
-        deliveries,
-        last_error,
-        lease,
-    })
 }

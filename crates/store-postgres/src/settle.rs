@@ -8,9 +8,10 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::codes::count;
-use crate::desk::Wanted;
 use crate::ears::Heard;
+use crate::locked::Targets;
 use crate::round::Wishes;
+use crate::slow::Body;
 use crate::store::PostgresStore;
 
 /// Settlements on their way: acknowledgements go with the next statement, and what that could not do goes to the desk.
@@ -79,9 +80,9 @@ impl PostgresStore {
         }
         let doubtful: Vec<_> = rest.iter().map(|place| settling.settlements[*place].clone()).collect();
         let mut heard = Heard::default();
-        let settled = self.settle(connection, &doubtful, &mut heard).await?;
+        let settled = self.settle(connection, &doubtful, &mut heard).await;
         self.ears.hear(heard);
-        for (place, outcome) in rest.into_iter().zip(settled) {
+        for (place, outcome) in rest.into_iter().zip(settled?) {
             settling.outcomes[place] = Some(outcome);
         }
         Ok(())
@@ -94,14 +95,11 @@ impl PostgresStore {
         settlements: &[Settlement],
         heard: &mut Heard,
     ) -> Result<Vec<Settled>, Error> {
-        let mut wanted = Wanted::default();
-        for settlement in settlements {
-            wanted.add_uid(settlement.uid);
-        }
-        let settle = |machine: &mut Machine, turn: &mut Turn<'_>| {
-            settlements.iter().map(|item| machine.settle(turn, item)).collect()
+        let target = |targets: &mut Targets, settlement: &Settlement| targets.add_uid(settlement.uid);
+        let settle = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>, settlement: &Settlement| {
+            machine.settle(turn, settlement)
         };
-        self.sit(connection, &wanted, heard, settle).await
+        self.decide_each(connection, settlements, target, settle, heard).await
     }
 }
 

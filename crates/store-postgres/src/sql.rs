@@ -7,47 +7,8 @@ use std::sync::Arc;
 
 use crate::Pooler;
 use crate::query::Query;
-
-/// A message's columns, in the order in which `row.rs` reads them; the payload is last.
-const COLUMNS: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.finished_at, m.retry_at, m.due, m.expires, m.window_ms, m.keep_ms, \
-     m.end_fence, m.end_until, m.end_limit, m.end_retry_at, m.attempts, m.deliveries, m.attempts_max, m.shard, \
-     m.namespace, m.state, m.dead, m.divergence, m.end_kind, m.end_outcome, m.end_dead, \
-     m.keyed, m.keep_finished, m.superseded, m.end_superseded, m.end_owner, m.end_request, \
-     m.source, m.id, m.topic, m.partition, m.end_partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
-     m.hash, m.fingerprint, m.attributes::text as attributes";
-
-/// What a delivery has of a message, in the order in which `round.rs` reads it; the payload is last. `work_1.sql` has them too.
-const DELIVERY: &str = "m.uid, m.number, m.accepted_at, m.last_seen_at, m.due, m.expires, m.attempts, m.deliveries, m.shard, \
-     m.source, m.id, m.topic, m.partition, m.correlation, m.causation, m.tenant, m.hash_name, m.last_error, \
-     m.hash, m.fingerprint, m.attributes::text as attributes, m.payload";
-
-/// What is bound to `accept`, from the second value on: a column, and its type.
-const GIVEN: [(&str, &str); 24] = [
-    ("place", "bigint"),
-    ("uid", "uuid"),
-    ("namespace", "smallint"),
-    ("key_hash", "uuid"),
-    ("source", "text"),
-    ("id", "text"),
-    ("topic", "text"),
-    ("shard", "integer"),
-    ("partition", "text"),
-    ("payload", "bytea"),
-    ("attributes", "text"),
-    ("due", "bigint"),
-    ("expires", "bigint"),
-    ("fingerprint", "bytea"),
-    ("hash_name", "text"),
-    ("hash", "bytea"),
-    ("correlation", "text"),
-    ("causation", "text"),
-    ("tenant", "text"),
-    ("attempts_max", "integer"),
-    ("window_ms", "bigint"),
-    ("keep_ms", "bigint"),
-    ("divergence", "smallint"),
-    ("keep_finished", "boolean"),
-];
+use crate::rows::GIVEN;
+use crate::rows::columns::{self, kind_of};
 
 /// What `accept` needs to know beside the messages.
 const CLOCK: &str = "select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now, \
@@ -145,22 +106,39 @@ impl Accept {
     }
 }
 
+/// The columns that a sender gives, after the place in the call.
+fn given() -> impl Iterator<Item = (usize, &'static str, &'static str)> {
+    let places = std::iter::once(("place", "bigint")).chain(GIVEN.iter().map(|name| (*name, kind_of(name))));
+    places.zip(2..).map(|((name, kind), parameter)| (parameter, name, kind))
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// What both forms of `accept` write from what is given.
+fn accept(text: &str) -> String {
+    let cast = |name: &str| if name == "attributes" { "::jsonb" } else { "" };
+    let values = joined(GIVEN.iter().map(|name| format!("given.{name}{}", cast(name))));
+    text.replace("{given_names}", &GIVEN.join(", ")).replace("{given_values}", &values)
+}
+
 /// For any number of messages. The clock is materialized: it is asked once, however the rows are joined with it.
 fn accept_many(text: &str, clock: &str) -> String {
-    let arrays = GIVEN.iter().zip(2..).map(|((_, kind), place)| format!("${place}::{kind}[]"));
-    let names = GIVEN.map(|(name, _)| name);
-    let given = format!("unnest({}) as given ({})", arrays.collect::<Vec<_>>().join(", "), names.join(", "));
-    let insert = text.replace("{clock}", "clock").replace("{given}", &given);
+    let arrays = joined(given().map(|(parameter, _, kind)| format!("${parameter}::{kind}[]")));
+    let names = joined(given().map(|(_, name, _)| name.to_owned()));
+    let given = format!("unnest({arrays}) as given ({names})");
+    let insert = accept(text).replace("{clock}", "clock").replace("{given}", &given);
     format!("with clock as materialized ({clock})\n{insert}")
 }
 
 /// For a single message, with a value for each column: reading so many arrays side by side takes longer than the rest of it. A single row
 /// asks the clock once.
 fn accept_one(text: &str, clock: &str) -> String {
-    let cells = GIVEN.iter().zip(2..).map(|((name, kind), place)| format!("${place}::{kind} as {name}"));
-    let given = format!("(select {}) as given", cells.collect::<Vec<_>>().join(", "));
+    let cells = joined(given().map(|(parameter, name, kind)| format!("${parameter}::{kind} as {name}")));
+    let given = format!("(select {cells}) as given");
     let clock = format!("({clock}) as clock");
-    text.replace("{clock}", &clock).replace("{given}", &given)
+    accept(text).replace("{clock}", &clock).replace("{given}", &given)
 }
 
 /// The same, waiting for locks as long as its transaction says.
@@ -169,18 +147,14 @@ fn patient(text: &str) -> String {
 }
 
 fn render(text: &str, schema: &str) -> String {
-    let text = statement(text);
-    let text = text
-        .replace("{columns_without_payload}", &format!("{COLUMNS}, octet_length(m.payload) as payload"))
-        .replace("{columns}", &format!("{COLUMNS}, m.payload"))
-        .replace("{delivery}", DELIVERY);
-    complete(&text, schema)
+    complete(&statement(text), schema)
 }
 
-/// The text with its names, and the conditions that several have.
+/// The text with its names, the lists of columns, and the conditions that several have.
 pub(crate) fn complete(text: &str, schema: &str) -> String {
     let claimable = statement(include_str!("../sql/claimable.sql"));
-    text.replace("{claimable}", claimable.trim_end()).replace("{schema}", schema)
+    let text = text.replace("{claimable}", claimable.trim_end());
+    columns::complete(&text).replace("{schema}", schema)
 }
 
 /// What the comments say is not sent with every call.

@@ -15,10 +15,11 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 
 use crate::codes::{millis, moment, stamp};
-use crate::desk::{Desk, TRIES, Trouble, Wanted};
 use crate::ears::{Ears, Heard};
 use crate::fault;
-use crate::row::Cells;
+use crate::locked::{LockWait, SlowPath, Targets};
+use crate::rows::Cells;
+use crate::slow::{Body, STEP_ITEMS_MAX};
 use crate::sql::Sql;
 use crate::{Address, Options};
 
@@ -27,9 +28,9 @@ pub struct PostgresStore {
     pub(crate) pool: PgPool,
     pub(crate) sql: Arc<Sql>,
     clock: Option<Arc<dyn Clock>>,
-    ids: Mutex<SystemRng>,
-    /// Locks of others are waited for.
-    patient: bool,
+    ids: Arc<Mutex<SystemRng>>,
+    /// How long calls wait for locks of others.
+    pub(crate) wait: LockWait,
     pub(crate) ears: Arc<Ears>,
 }
 
@@ -52,34 +53,24 @@ impl PostgresStore {
             pool,
             sql: Arc::new(Sql::new(&options.schema.quoted(), options.pooler)),
             clock: options.clock.clone(),
-            ids: Mutex::default(),
-            patient: true,
+            ids: Arc::default(),
+            wait: LockWait::Patient,
             ears: Arc::default(),
         }
     }
 
-    /// The same store, for those who speak for many: a call that a transaction of somebody else holds up fails within a
-    /// moment with an error that [says so](Error::is_held_up), and nothing has happened that a repeat would not answer the same.
+    /// The same store, for a caller who speaks for many: a call that another transaction holds up fails within a moment with an error
+    /// that [says so](Error::is_held_up), and nothing has happened that a repeat would not answer the same.
     #[must_use]
     pub fn hasty(&self) -> Self {
-        self.with_patience(false)
-    }
-
-    /// The same store, which waits for locks of others or does not.
-    pub(crate) fn with_patience(&self, patient: bool) -> Self {
         Self {
             pool: self.pool.clone(),
-            sql: self.sql.clone(),
+            sql: Arc::clone(&self.sql),
             clock: self.clock.clone(),
-            ids: Mutex::default(),
-            patient,
+            ids: Arc::clone(&self.ids),
+            wait: LockWait::Brief,
             ears: Arc::clone(&self.ears),
         }
-    }
-
-    /// Whether locks of others are waited for.
-    pub(crate) fn is_patient(&self) -> bool {
-        self.patient
     }
 
     pub(crate) async fn connection(&self) -> Result<PoolConnection<Postgres>, Error> {
@@ -97,52 +88,49 @@ impl PostgresStore {
         ids.next_uid(now)
     }
 
-    /// Locks, decides and writes, again if others did the same at the same time.
-    pub(crate) async fn sit<T>(
+    /// Decides about each item of a call on the slow path, in order and in bounded steps.
+    pub(crate) async fn decide_each<I, T>(
         &self,
         connection: &mut PgConnection,
-        wanted: &Wanted,
+        items: &[I],
+        target: impl Fn(&mut Targets, &I),
+        mut each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
         heard: &mut Heard,
-        decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
-    ) -> Result<T, Error> {
-        self.sit_at(&self.desk(), connection, wanted, heard, decide).await
-    }
-
-    /// The same, at this desk.
-    pub(crate) async fn sit_at<T>(
-        &self,
-        desk: &Desk<'_>,
-        connection: &mut PgConnection,
-        wanted: &Wanted,
-        heard: &mut Heard,
-        mut decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
-    ) -> Result<T, Error> {
-        for _ in 1..TRIES {
-            match desk.sit(connection, wanted, &mut decide).await {
-                Ok(sitting) => return Ok(heard.add(sitting)),
-                Err(Trouble::Collision) => {}
-                Err(trouble) => return Err(trouble.told()),
+    ) -> Result<Vec<T>, Error> {
+        let mut outcomes = Vec::with_capacity(items.len());
+        for step in items.chunks(STEP_ITEMS_MAX) {
+            let mut targets = Targets::default();
+            for item in step {
+                target(&mut targets, item);
             }
+            // Once something of the call has happened, it has to go on to its end.
+            let wait = if outcomes.is_empty() { self.wait } else { LockWait::Patient };
+            let decide = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>| {
+                step.iter().map(|item| each(machine, turn, item)).collect::<Vec<_>>()
+            };
+            let (answers, events) = self.slow(wait).decide(connection, &targets, decide).await?;
+            heard.add(events);
+            outcomes.extend(answers);
         }
-        let sitting = desk.sit(connection, wanted, &mut decide).await.map_err(Trouble::told)?;
-        Ok(heard.add(sitting))
+        Ok(outcomes)
     }
 
     /// The same, on a connection of its own.
-    async fn decide<T>(
+    async fn decide<I, T>(
         &self,
-        wanted: &Wanted,
-        decide: impl FnMut(&mut Machine, &mut Turn<'_>) -> T,
-    ) -> Result<T, Error> {
-        let mut heard = Heard::default();
+        items: &[I],
+        target: impl Fn(&mut Targets, &I),
+        each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
+    ) -> Result<Vec<T>, Error> {
         let mut connection = self.connection().await?;
-        let answer = self.sit(&mut connection, wanted, &mut heard, decide).await?;
+        let mut heard = Heard::default();
+        let decided = self.decide_each(&mut connection, items, target, each, &mut heard).await;
         self.ears.hear(heard);
-        Ok(answer)
+        decided
     }
 
-    pub(crate) fn desk(&self) -> Desk<'_> {
-        Desk { sql: &self.sql, now: self.time(), patient: self.patient }
+    pub(crate) fn slow(&self, wait: LockWait) -> SlowPath<'_> {
+        SlowPath { sql: &self.sql, now: self.time(), wait }
     }
 
     fn check_open(&self) -> Result<(), Error> {
@@ -204,39 +192,24 @@ impl Store for PostgresStore {
 
     async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
         self.check_items(sightings.len())?;
-        if sightings.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut wanted = Wanted::default();
-        for sighting in sightings {
-            wanted.add_key(&sighting.key);
-        }
-        self.decide(&wanted, |machine, turn| {
-            sightings.iter().map(|item| machine.observe(turn, item)).collect()
-        })
-        .await
+        let target = |targets: &mut Targets, sighting: &Sighting| targets.add_key(&sighting.key);
+        self.decide(sightings, target, |machine, turn, item| machine.observe(turn, item)).await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
         self.check_items(messages.len())?;
         let mut connection = self.connection().await?;
         let mut heard = Heard::default();
-        let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut heard).await?;
+        let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut heard).await;
+        // What was taken in before a failure is to be found, too.
         self.ears.hear(heard);
-        Ok(accepted)
+        accepted
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
         self.check_items(begins.len())?;
-        if begins.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut wanted = Wanted::default();
-        for begin in begins {
-            wanted.add_key(&begin.key);
-        }
-        self.decide(&wanted, |machine, turn| begins.iter().map(|item| machine.begin(turn, item)).collect())
-            .await
+        let target = |targets: &mut Targets, begin: &Begin| targets.add_key(&begin.key);
+        self.decide(begins, target, |machine, turn, item| machine.begin(turn, item)).await
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
@@ -262,16 +235,9 @@ impl Store for PostgresStore {
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
         self.check_items(orders.len())?;
-        if orders.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut wanted = Wanted::default();
-        for order in orders {
-            wanted.add(&order.target);
-        }
         self.ears.room.forget();
-        self.decide(&wanted, |machine, turn| orders.iter().map(|item| machine.operate(turn, item)).collect())
-            .await
+        let target = |targets: &mut Targets, order: &Order| targets.add(&order.target);
+        self.decide(orders, target, |machine, turn, item| machine.operate(turn, item)).await
     }
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Action, Error, Hold, Key, Kind, NewMessage, Operated, Order, Recorded, Ref, Settled,
     Settlement, TransactionalStore, Wake,
 };
 use sqlx::{Postgres, Transaction};
 
-use crate::desk::Wanted;
 use crate::ears::Heard;
 use crate::fault;
+use crate::locked::Targets;
+use crate::slow::Body;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
@@ -68,14 +70,10 @@ impl TransactionalStore for PostgresStore {
         hold: Hold,
     ) -> Result<Recorded, Error> {
         self.check_items(1)?;
-        let mut wanted = Wanted::default();
-        wanted.add_key(key);
+        let targets = Targets::of_keys([key]);
         let order = Order { target: Ref::Key(key.clone()), action: Action::MarkProcessed { hold } };
-        let operate = |machine: &mut oncebox_core::machine::Machine,
-                       turn: &mut oncebox_core::machine::Turn<'_>| {
-            machine.operate(turn, &order)
-        };
-        match self.sit(transaction, &wanted, &mut Heard::default(), operate).await? {
+        let operate = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>| machine.operate(turn, &order);
+        match self.slow(self.wait).decide(transaction, &targets, operate).await?.0 {
             Operated::Changed(receipt) => Ok(Recorded::First(receipt)),
             Operated::Unchanged(receipt) => Ok(Recorded::Duplicate(receipt)),
             _ => Err(Error::new(Kind::Unavailable, "the key could not be recorded: try again")),

@@ -7,15 +7,16 @@ use oncebox_core::{Budget, Error, Timestamp, Upkept};
 use sqlx::PgConnection;
 
 use crate::codes::{millis, moment};
-use crate::desk::{Locked, Trouble};
 use crate::ears::Heard;
 use crate::fault;
-use crate::image::shelf;
-use crate::row::Cells;
+use crate::locked::{Failure, Locked};
+use crate::rows::{Cells, shelf};
+use crate::slow::STEP_ITEMS_MAX;
 use crate::store::PostgresStore;
 
-/// Messages that time happens to before a reading, at most.
-const CATCH_UP_ITEMS: u32 = 1_000;
+/// Messages that time happens to at once, at most.
+#[expect(clippy::cast_possible_truncation, reason = "a thousand")]
+pub(crate) const TICK_ITEMS: u32 = STEP_ITEMS_MAX as u32;
 
 /// What has ended since it was last told.
 #[derive(Default)]
@@ -56,21 +57,34 @@ impl PostgresStore {
         items_max: u32,
         locked: Locked,
     ) -> Result<usize, Error> {
-        match self.desk().tick(connection, items_max, locked).await {
-            Ok(sitting) => {
+        match self.slow(self.wait).let_time_pass(connection, items_max, locked).await {
+            Ok((ticked, events)) => {
                 let mut heard = Heard::default();
-                let ticked = heard.add(sitting);
+                heard.add(events);
                 self.ears.hear(heard);
                 Ok(ticked)
             }
-            Err(Trouble::Collision | Trouble::Locked) => Ok(0),
-            Err(trouble) => Err(trouble.told()),
+            Err(Failure::Collision | Failure::Locked) => Ok(0),
+            Err(failure) => Err(failure.into()),
         }
+    }
+
+    /// Lets time happen in bounded steps, to so many messages at most. Answers whether that was all.
+    async fn tick_all(&self, connection: &mut PgConnection, items_max: u32) -> Result<bool, Error> {
+        let mut left = items_max;
+        while left > 0 {
+            let step = left.min(TICK_ITEMS);
+            if self.tick(connection, step, Locked::PassOver).await? < step as usize {
+                return Ok(true);
+            }
+            left -= step;
+        }
+        Ok(false)
     }
 
     /// Before a reading that shows what time has brought.
     pub(crate) async fn catch_up(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        self.tick(connection, CATCH_UP_ITEMS, Locked::PassOver).await.map(drop)
+        self.tick(connection, TICK_ITEMS, Locked::PassOver).await.map(drop)
     }
 
     pub(crate) async fn keep_up(&self, budget: Budget) -> Result<Upkept, Error> {
@@ -79,8 +93,7 @@ impl PostgresStore {
         let (now, mut next_due) = self.next_due(&mut connection, budget).await?;
         let mut forgotten = 0;
         if next_due.is_some_and(|due| due <= now) {
-            let ticked = self.tick(&mut connection, budget.items_max, Locked::PassOver).await?;
-            if ticked < budget.items_max as usize {
+            if self.tick_all(&mut connection, budget.items_max).await? {
                 forgotten = self.forget(&mut connection, budget).await?;
             }
             (_, next_due) = self.next_due(&mut connection, budget).await?;

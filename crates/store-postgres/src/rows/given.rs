@@ -1,0 +1,93 @@
+//! What a sender gives of a message, as `accept.sql` takes it: an array per column, borrowed from the messages.
+
+use oncebox_core::{CallerHash, NewMessage, Partition};
+use uuid::Uuid;
+
+use super::write::{attributes, small};
+use crate::codes::{DIVERGENCES, code, millis, namespace, stamp};
+use crate::query::Query;
+
+macro_rules! given {
+    ($($bind:ident $column:ident: $type:ty),* $(,)?) => {
+        /// The columns, in the order in which they are bound after the place.
+        pub(crate) const GIVEN: &[&str] = &[$(stringify!($column)),*];
+
+        /// Messages to be taken in.
+        #[derive(Default)]
+        pub(crate) struct Given<'a> {
+            /// In the call, from 1.
+            place: Vec<i64>,
+            $($column: Vec<$type>,)*
+        }
+
+        impl<'a> Given<'a> {
+            /// Binds the columns, or the values of a single message.
+            pub(crate) fn bind<'q>(&'q self, query: Query<'q>) -> Query<'q> where 'a: 'q {
+                query.bind_column(&self.place)$(.$bind(&self.$column))*
+            }
+        }
+    };
+}
+
+given!(
+    bind_column uid: Uuid,
+    bind_column namespace: i16,
+    bind_column key_hash: Uuid,
+    bind_column source: &'a str,
+    bind_column id: &'a str,
+    bind_column topic: &'a str,
+    bind_column shard: i32,
+    bind_sparse_column partition: Option<&'a str>,
+    bind_column payload: &'a [u8],
+    bind_sparse_column attributes: Option<String>,
+    bind_sparse_column due: Option<i64>,
+    bind_sparse_column expires: Option<i64>,
+    bind_column fingerprint: &'a [u8],
+    bind_sparse_column hash_name: Option<&'a str>,
+    bind_sparse_column hash: Option<&'a [u8]>,
+    bind_sparse_column correlation: Option<&'a str>,
+    bind_sparse_column causation: Option<&'a str>,
+    bind_sparse_column tenant: Option<&'a str>,
+    bind_sparse_column attempts_max: Option<i32>,
+    bind_column window_ms: i64,
+    bind_sparse_column keep_ms: Option<i64>,
+    bind_column divergence: i16,
+    bind_column keep_finished: bool,
+);
+
+/// Which message of a call, and what it is known by.
+pub(crate) struct Item {
+    pub(crate) place: usize,
+    pub(crate) uid: Uuid,
+    pub(crate) key_hash: Uuid,
+}
+
+impl<'a> Given<'a> {
+    pub(crate) fn push(&mut self, message: &'a NewMessage, item: &Item) {
+        let NewMessage { key, content, fingerprint, hash, trace, policy, .. } = message;
+        self.place.push(i64::try_from(item.place).unwrap_or(i64::MAX) + 1);
+        self.uid.push(item.uid);
+        self.namespace.push(namespace(key.namespace));
+        self.key_hash.push(item.key_hash);
+        self.source.push(key.source.as_str());
+        self.id.push(key.id.as_str());
+        self.topic.push(content.topic.as_str());
+        self.shard.push(i32::from(content.shard.0));
+        self.partition.push(content.partition.as_ref().map(Partition::as_str));
+        self.payload.push(content.payload.as_bytes());
+        self.attributes.push(attributes(&content.attributes));
+        self.due.push(content.due.map(stamp));
+        self.expires.push(content.expires.map(stamp));
+        self.fingerprint.push(fingerprint.as_bytes());
+        self.hash_name.push(hash.as_ref().map(CallerHash::algorithm));
+        self.hash.push(hash.as_ref().map(CallerHash::as_bytes));
+        self.correlation.push(trace.correlation());
+        self.causation.push(trace.causation());
+        self.tenant.push(trace.tenant());
+        self.attempts_max.push(policy.attempts_max.map(|max| small(max.get())));
+        self.window_ms.push(millis(policy.hold.window));
+        self.keep_ms.push(policy.hold.keep.map(millis));
+        self.divergence.push(code(&DIVERGENCES, policy.divergence));
+        self.keep_finished.push(policy.keep_finished);
+    }
+}
