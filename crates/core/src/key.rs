@@ -1,10 +1,12 @@
 //! Keys: what makes two messages the same one.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::error::Invalid;
 use crate::id::Uid;
+use crate::limits::{COMMANDS_ATTEMPTS_DEFAULT, INBOX_ATTEMPTS_DEFAULT, MAILBOX_ATTEMPTS_DEFAULT};
 use crate::text::{Id, Source};
 
 /// The four faces keep their keys and their work apart: a claim never crosses its namespace.
@@ -33,6 +35,16 @@ impl Namespace {
             Self::Commands => "commands",
             Self::Ledger => "ledger",
             Self::Mailbox => "mailbox",
+        }
+    }
+
+    /// How many deliveries of a message may end badly if neither its sender nor its claimer named a limit; none is no limit.
+    pub fn attempts_default(self) -> Option<NonZeroU32> {
+        match self {
+            Self::Inbox => NonZeroU32::new(INBOX_ATTEMPTS_DEFAULT),
+            Self::Commands => NonZeroU32::new(COMMANDS_ATTEMPTS_DEFAULT),
+            Self::Mailbox => NonZeroU32::new(MAILBOX_ATTEMPTS_DEFAULT),
+            Self::Ledger => None,
         }
     }
 }

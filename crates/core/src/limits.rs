@@ -37,6 +37,12 @@ pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 pub const REPEAT_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// How many times its visibility a mailbox delivery can be held by extensions (MBX-P-9).
 pub const MAILBOX_EXTEND_FACTOR: u32 = 10;
+/// Deliveries of an inbox message that may end badly, if neither its sender nor its claimer named a limit (IBX-084).
+pub const INBOX_ATTEMPTS_DEFAULT: u32 = 10;
+/// The same for a command.
+pub const COMMANDS_ATTEMPTS_DEFAULT: u32 = 5;
+/// The same for a mailbox message.
+pub const MAILBOX_ATTEMPTS_DEFAULT: u32 = 16;
 /// How far a mailbox lane runs ahead of its oldest inherited delivery after a restart (MBX-G-9).
 pub const MAILBOX_REORDER_MESSAGES_MAX: usize = 32;
 

@@ -162,7 +162,8 @@ impl<P: PayloadHandle> Machine<P> {
     fn tick(&mut self, journal: &mut dyn Journal<P>, slot: Slot) {
         let message = &self.messages[slot];
         if self.is_leased(message) {
-            let exhausted = message.is_processing() && message.last_attempt();
+            let claimer = self.grants[message.grant].attempts_max;
+            let exhausted = message.is_processing() && message.last_attempt(claimer);
             self.commit(journal, slot, Effect::Lapsed { exhausted });
         } else if message.is_processing() && message.expires <= self.now {
             self.commit(journal, slot, Effect::Expired);

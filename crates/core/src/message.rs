@@ -1,6 +1,7 @@
 //! The message: its content, the policies it is accepted under, and everything that can be read about it later.
 
 mod policy;
+mod seal;
 mod snapshot;
 
 use std::num::NonZeroU32;
@@ -14,6 +15,7 @@ use crate::text::{Partition, Topic};
 use crate::time::Timestamp;
 
 pub use policy::{Divergence, Hold, Policy};
+pub use seal::Seal;
 pub use snapshot::{DeadReason, Grant, GrantEnd, Lease, Snapshot, State};
 
 /// What a handler gets to see. Generic over the payload handle: only sender and handler look into a payload.
@@ -33,6 +35,8 @@ pub struct Content<P = Payload> {
     pub due: Option<Timestamp>,
     /// Dead with reason `expired` from this moment of the sender's on, unless it is leased or finished. [`Timestamp::NEVER`] is none.
     pub expires: Option<Timestamp>,
+    /// What the sender froze about it, for the receiver to check. A store keeps it and never looks into it.
+    pub seal: Option<Seal>,
 }
 
 impl<P> Content<P> {
@@ -46,6 +50,7 @@ impl<P> Content<P> {
             attributes: self.attributes,
             due: self.due,
             expires: self.expires,
+            seal: self.seal,
         }
     }
 }
@@ -88,6 +93,7 @@ impl NewMessage {
             attributes: Attributes::default(),
             due: None,
             expires: None,
+            seal: None,
         };
         Self {
             uid: None,

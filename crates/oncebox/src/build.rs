@@ -77,7 +77,8 @@ impl Builder {
         self
     }
 
-    /// Dead after so many deliveries that ended badly; 10 if not set (IBX-084). Stored with each message.
+    /// Dead after this many deliveries that ended badly; stored with each message that is accepted from here on. If it is not
+    /// set, the worker's limit counts, and 10 if that is not set either (IBX-084).
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.settings.policy.attempts_max = NonZeroU32::new(attempts);

@@ -12,8 +12,8 @@ mod turns;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Accepted, Counts, DeadReason, Error, Hold, Kind, LastError, Namespace, NewMessage, Policy, Scope, Shard,
-    StoreExt, Timestamp, Topic, Verdict,
+    Accepted, Counts, DeadReason, Delivery, Error, Hold, Kind, LastError, Namespace, NewMessage, Policy,
+    Scope, Shard, StoreExt, Timestamp, Topic, Verdict,
 };
 use tracing::warn;
 
@@ -28,7 +28,7 @@ pub use envelope::Envelope;
 pub use handle::Handle;
 pub use msg_id::MsgId;
 pub use parcel::Parcel;
-pub use receive::Receive;
+pub use receive::{Damaged, Receive, Received};
 pub use settings::{MailboxSettings, TopicSettings};
 pub use settle::{Outcome, Settle};
 
@@ -45,7 +45,7 @@ pub use settle::{Outcome, Settle};
 /// let Sent::Accepted(ticket) = mailbox.send(parcel()).await? else { panic!("it is new") };
 /// assert_eq!(mailbox.send(parcel()).await?, Sent::Duplicate(ticket));
 ///
-/// let envelopes = mailbox.receive(Receive::new("greetings")).await?;
+/// let envelopes = mailbox.receive(Receive::new("greetings")).await?.envelopes;
 /// assert_eq!(envelopes[0].payload, "hello");
 /// assert_eq!(mailbox.ack(envelopes[0].receipt).await?, Outcome::Ok);
 /// # Ok(())
@@ -149,6 +149,7 @@ impl Mailbox {
         let corr_id = || oncebox_core::Uid::v7(now, self.shared.random());
         let mut message = parcel.into_message(sharding, corr_id)?;
         message.content.expires = Some(now.after(topic.ready_keep));
+        message.content.seal = Some(envelope::seal(&message, now));
         message.lane_max = self.settings.shard_capacity();
         message.policy = Policy {
             attempts_max: self.settings.attempts_max(),
@@ -170,12 +171,16 @@ impl Mailbox {
         Operator::new(self.shared.clone(), Namespace::Mailbox, actor.into())
     }
 
-    /// A payload that does not match its hash is given to nobody.
-    async fn quarantine(&self, token: LeaseToken, id: MsgId) -> Result<(), Error> {
-        warn!(store = %self.shared.name, %id, "the payload does not match its hash: the message is a dead letter");
-        let error = LastError::new("the payload does not match its hash");
+    /// A message that is not what was sent becomes a dead letter, and its receiver learns which it was.
+    async fn quarantine(&self, delivery: &Delivery) -> Result<Damaged, Error> {
+        let msg_id = MsgId::from(delivery.uid);
+        let corr_id = delivery.trace.correlation().unwrap_or_default().to_owned();
+        warn!(store = %self.shared.name, %msg_id, %corr_id, "the stored message is not what was sent: it is a dead letter now");
+        let error =
+            LastError::new("the stored message is not what was sent: payload or hash chain do not match");
         let verdict = Verdict::Fail { reason: DeadReason::Integrity, error };
-        self.shared.store.settle(&[token.settle(verdict)]).await.map(drop)
+        self.shared.store.settle(&[LeaseToken::of(delivery).settle(verdict)]).await?;
+        Ok(Damaged { msg_id, corr_id })
     }
 }
 

@@ -214,7 +214,8 @@ impl<S> Worker<S> {
         self
     }
 
-    /// Given up after so many failures, should the message itself allow more.
+    /// Messages whose senders named no limit are given up after this many failed attempts; 10 if not set. Each claim carries
+    /// it, so a message whose worker dies is judged by it too.
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.options.attempts_max = Some(attempts);
         self

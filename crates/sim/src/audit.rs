@@ -88,7 +88,8 @@ type Checked = Result<(), String>;
 #[derive(Default)]
 struct Auditor {
     now: Now,
-    attempts_max: u32,
+    /// The senders' limit, if they named one.
+    attempts_max: Option<u32>,
     late: bool,
     /// By key.
     messages: BTreeMap<String, Message>,
@@ -148,7 +149,6 @@ struct Lease {
     others: Vec<Content>,
     /// Newer content came since it was granted.
     superseded: bool,
-    attempts: u32,
     until: u64,
     /// When it was granted or extended last.
     renewed: Now,

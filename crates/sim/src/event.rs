@@ -73,10 +73,10 @@ pub struct Sums {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// Messages are given up after so many bad endings.
+    /// What every sender asks for.
     Rules {
-        /// So many.
-        attempts_max: u32,
+        /// Messages are given up after this many deliveries that ended badly; none leaves it to their workers.
+        attempts_max: Option<u32>,
     },
     /// From here on nothing fails and nobody crashes.
     Calm,

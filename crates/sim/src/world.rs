@@ -150,7 +150,7 @@ async fn simulate(seed: u64) -> Vec<Event> {
     let mut dice = Dice::new(seed, "world");
     let world = Arc::new(World::new(seed, &mut dice));
     let network = Network::new(seed, &world.journal);
-    let attempts_max = u32::try_from(dice.between(3, 8)).unwrap_or(3);
+    let attempts_max = dice.percent(50).then(|| u32::try_from(dice.between(3, 8)).unwrap_or(3));
     world.journal.tell(What::Rules { attempts_max });
     let (mut nodes, mut senders) = (JoinSet::new(), JoinSet::new());
     for number in 0..dice.between(2, 4) {
@@ -175,15 +175,16 @@ async fn simulate(seed: u64) -> Vec<Event> {
 }
 
 /// An inbox of a process of its own: with its own clock, and its own way to the store.
-fn open(world: &World, network: &Network, dice: &mut Dice, node: u64, attempts_max: u32) -> Oncebox {
+fn open(world: &World, network: &Network, dice: &mut Dice, node: u64, attempts_max: Option<u32>) -> Oncebox {
     let store = world.journal.clock.clone();
     let (ahead_ms, behind_ms) = (dice.between(0, 3_000), dice.between(0, 3_000));
-    let opened = Oncebox::builder()
+    let mut builder = Oncebox::builder()
         .clock(Arc::new(NodeClock { store, ahead_ms, behind_ms }))
-        .rng(Box::new(dice.fork()))
-        .attempts_max(attempts_max)
-        .on(network.link(node));
-    opened.expect("the simulation's settings are right")
+        .rng(Box::new(dice.fork()));
+    if let Some(attempts_max) = attempts_max {
+        builder = builder.attempts_max(attempts_max);
+    }
+    builder.on(network.link(node)).expect("the simulation's settings are right")
 }
 
 /// The store goes away, and its clock leaps.

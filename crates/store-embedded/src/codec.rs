@@ -7,6 +7,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use oncebox_core::machine::{Effect, Record};
@@ -28,20 +29,58 @@ pub(crate) struct Stored {
 
 #[derive(Debug)]
 enum StoredEffect {
-    Accepted { number: Number, message: Box<NewMessage> },
-    Recorded { number: Number, key: Key, hold: Hold, hash: Option<CallerHash>, state: State },
+    Accepted {
+        number: Number,
+        message: Box<NewMessage>,
+    },
+    Recorded {
+        number: Number,
+        key: Key,
+        hold: Hold,
+        hash: Option<CallerHash>,
+        state: State,
+    },
     Restored(Box<Snapshot>),
-    Sighted { hash: Option<CallerHash> },
-    Filled { number: Number, message: Box<NewMessage> },
-    Replaced { message: Box<NewMessage>, diverged: bool },
-    Granted { lease: Lease, extendable_until: Timestamp, request: Option<RequestId> },
-    Extended { until: Timestamp },
-    Settled { kind: VerdictKind, outcome: Settled, error: Option<LastError> },
-    Lapsed { exhausted: bool },
+    Sighted {
+        hash: Option<CallerHash>,
+    },
+    Filled {
+        number: Number,
+        message: Box<NewMessage>,
+    },
+    Replaced {
+        message: Box<NewMessage>,
+        diverged: bool,
+    },
+    Granted {
+        lease: Lease,
+        extendable_until: Timestamp,
+        request: Option<RequestId>,
+        attempts_max: Option<NonZeroU32>,
+    },
+    Extended {
+        until: Timestamp,
+    },
+    Settled {
+        kind: VerdictKind,
+        outcome: Settled,
+        error: Option<LastError>,
+    },
+    Lapsed {
+        exhausted: bool,
+    },
     Expired,
-    Marked { state: State },
-    Killed { reason: DeadReason, error: Option<LastError> },
-    Redriven { number: Number, attempts: AttemptCount },
+    Marked {
+        state: State,
+    },
+    Killed {
+        reason: DeadReason,
+        error: Option<LastError>,
+    },
+    Redriven {
+        number: Number,
+        attempts: AttemptCount,
+    },
     Dropped,
 }
 
@@ -63,9 +102,12 @@ impl Stored {
             StoredEffect::Sighted { hash } => Effect::Sighted { hash: hash.as_ref() },
             StoredEffect::Filled { number, message } => Effect::Filled { number: *number, message },
             StoredEffect::Replaced { message, diverged } => Effect::Replaced { message, diverged: *diverged },
-            StoredEffect::Granted { lease, extendable_until, request } => {
-                Effect::Granted { lease: *lease, extendable_until: *extendable_until, request: *request }
-            }
+            StoredEffect::Granted { lease, extendable_until, request, attempts_max } => Effect::Granted {
+                lease: *lease,
+                extendable_until: *extendable_until,
+                request: *request,
+                attempts_max: *attempts_max,
+            },
             StoredEffect::Extended { until } => Effect::Extended { until: *until },
             StoredEffect::Settled { kind, outcome, error } => {
                 Effect::Settled { kind: *kind, outcome: *outcome, error: error.as_ref() }
@@ -125,11 +167,12 @@ pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
             writer.new_message(message);
             writer.flag(diverged);
         }
-        Effect::Granted { lease, extendable_until, request } => {
+        Effect::Granted { lease, extendable_until, request, attempts_max } => {
             start(7);
             writer.lease(&lease);
             writer.timestamp(extendable_until);
             writer.option(request.as_ref(), |writer, request| writer.u128(request.as_u128()));
+            writer.u32(attempts_max.map_or(0, NonZeroU32::get));
         }
         Effect::Extended { until } => {
             start(8);
@@ -186,6 +229,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Stored, Damaged> {
             lease: reader.lease()?,
             extendable_until: reader.timestamp()?,
             request: reader.option(|reader| reader.u128().map(RequestId::from_u128))?,
+            attempts_max: reader.u32().map(NonZeroU32::new)?,
         },
         8 => StoredEffect::Extended { until: reader.timestamp()? },
         9 => StoredEffect::Settled {

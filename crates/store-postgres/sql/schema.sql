@@ -63,6 +63,7 @@ create table {schema}.message (
   last_error    text collate "C",
   hash          bytea,
   fingerprint   bytea,
+  seal          bytea,                          -- what the sender froze: a moment (8 bytes) and a hash (32)
   attributes    jsonb,
   payload       bytea,
   constraint message_pkey primary key (uid)
@@ -90,6 +91,7 @@ create table {schema}.lease (
   fence      bigint   not null,
   until      bigint   not null,                 -- moved by heartbeats, so in no index
   extend_max bigint   not null,
+  attempts_max integer,                         -- the claimer's limit of attempts
   check_at   bigint   not null,                 -- not after `until`; upkeep moves it on
   namespace  smallint not null,
   in_flight  boolean  not null,                 -- on a message; else on a bare key

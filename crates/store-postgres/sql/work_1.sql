@@ -12,8 +12,8 @@ create function {schema}.work_1(
   uids uuid[], owners uuid[], fences bigint[], careful boolean,
   -- Claimed from the lanes of a namespace: not below these numbers, unless a partition becomes free; of each lane and in all so many at most.
   space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint,
-  -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one.
-  claim_owners uuid[], requests uuid[], leases bigint[], starts bigint[], had bigint[],
+  -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one, nor limits of attempts.
+  claim_owners uuid[], requests uuid[], limits integer[], leases bigint[], starts bigint[], had bigint[],
   -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
   look boolean, since bigint)
 returns table (
@@ -59,7 +59,7 @@ begin
              topic = case when m.keep_finished then m.topic end, shard = case when m.keep_finished then m.shard end,
              partition = case when m.keep_finished then m.partition end, due = case when m.keep_finished then m.due end,
              expires = case when m.keep_finished then m.expires end, attributes = case when m.keep_finished then m.attributes end,
-             payload = case when m.keep_finished then m.payload end, last_error = case when m.keep_finished then m.last_error end
+             payload = case when m.keep_finished then m.payload end, seal = case when m.keep_finished then m.seal end, last_error = case when m.keep_finished then m.last_error end
         from generate_series(1, cardinality(uids)) as i
        cross join lateral (
          select l.uid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition from {schema}.lease l
@@ -115,10 +115,11 @@ begin
   dealt := least(claim_max, cardinality(tids));
   ticket := {schema}.next_ticket() * 16384;
   with granted as (
-    insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, check_at, namespace, in_flight, partition)
+    insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, attempts_max, check_at, namespace, in_flight, partition)
     select found_uids[slot.i], claim_owners[slot.claim], requests[slot.claim], had[slot.claim] + slot.i - starts[slot.claim],
            ticket + slot.i, instant + leases[slot.claim],
-           case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, instant + leases[slot.claim],
+           case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, limits[slot.claim],
+           instant + leases[slot.claim],
            space, true, partitions[slot.i]
       from (select i, width_bucket((i - 1)::bigint, starts) as claim from generate_series(1, dealt) as i offset 0) slot
     on conflict do nothing

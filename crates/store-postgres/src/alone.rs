@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::codes::{millis, moment, namespace};
 use crate::fault;
 use crate::lanes::columns;
-use crate::round::{Wish, Wishes, uuid};
+use crate::round::{Wish, Wishes, limit, uuid};
 use crate::rows::{Cells, delivery, fence};
 use crate::settle::Settling;
 use crate::store::PostgresStore;
@@ -48,7 +48,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
         claim: &Claim,
     ) -> Result<Option<Vec<Delivery>>, Error> {
-        let Some(request) = claim.request else { return Ok(None) };
+        let Some(request) = claim.request_identity() else { return Ok(None) };
         let rows = self
             .sql
             .replay
@@ -128,8 +128,9 @@ impl PostgresStore {
             .bind(self.time())
             .bind(&chosen)
             .bind(Uuid::from_u128(claim.owner.as_u128()))
-            .bind(claim.request.map(uuid))
+            .bind(claim.request_identity().map(uuid))
             .bind(millis(claim.lease.get()))
+            .bind(limit(claim))
             .fetch_all(&mut transaction);
         let granted = granted.await.map_err(fault::told)?;
         transaction.commit().await.map_err(fault::told)?;

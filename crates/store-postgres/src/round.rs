@@ -106,7 +106,7 @@ impl PostgresStore {
     ) -> Result<Round, Error> {
         let space = wishes.0.first().map_or(0, |wish| namespace(wish.claim.namespace));
         let (topics, shards) = columns(lanes);
-        let (owners, requests) = (wishes.owners(), wishes.requests());
+        let (owners, requests, limits) = (wishes.owners(), wishes.requests(), wishes.limits());
         let leases: Vec<i64> = wishes.0.iter().map(|wish| millis(wish.claim.lease.get())).collect();
         let (starts, had) = (wishes.starts(), wishes.0.iter().map(|wish| wish.had).collect::<Vec<_>>());
         let since = self.ears.quiet_until.load(Ordering::Relaxed).saturating_sub(LOOK_BACK);
@@ -129,6 +129,7 @@ impl PostgresStore {
                 .bind(wishes.wanted())
                 .bind(&owners)
                 .bind_sparse(&requests)
+                .bind_sparse(&limits)
                 .bind(&leases)
                 .bind(&starts)
                 .bind(&had)
@@ -150,6 +151,11 @@ pub(crate) fn uuid(request: RequestId) -> Uuid {
     Uuid::from_u128(request.as_u128())
 }
 
+/// The limit of attempts that a claim brings.
+pub(crate) fn limit(claim: &Claim) -> Option<i32> {
+    claim.attempts_max.map(|max| i32::try_from(max.get()).unwrap_or(i32::MAX))
+}
+
 impl<'a> Wishes<'a> {
     pub(crate) fn new(start: usize, claims: &'a [Claim]) -> Self {
         let wish =
@@ -162,7 +168,11 @@ impl<'a> Wishes<'a> {
     }
 
     pub(crate) fn requests(&self) -> Vec<Option<Uuid>> {
-        self.0.iter().map(|wish| wish.claim.request.map(uuid)).collect()
+        self.0.iter().map(|wish| wish.claim.request_identity().map(uuid)).collect()
+    }
+
+    fn limits(&self) -> Vec<Option<i32>> {
+        self.0.iter().map(|wish| limit(wish.claim)).collect()
     }
 
     fn wanted(&self) -> i64 {

@@ -117,7 +117,7 @@ fn run_of(claims: &[Claim]) -> usize {
         is_plain(claim)
             && claim.namespace == first.namespace
             && claim.topics == first.topics
-            && claim.request.is_none_or(|request| requests.insert((claim.owner, request)))
+            && claim.request_identity().is_none_or(|request| requests.insert((claim.owner, request)))
     };
     claims.iter().take_while(alike).count()
 }

@@ -17,10 +17,11 @@ mod upkeep;
 pub(crate) mod tests;
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use oncebox_core::{
-    DeadReason, Fence, GrantEnd, Key, LastError, Number, Policy, Receipt, Ref, Snapshot, State, Timestamp,
-    Trace, Uid,
+    DeadReason, Fence, GrantEnd, Key, LastError, Namespace, Number, Policy, Receipt, Ref, Snapshot, State,
+    Timestamp, Trace, Uid,
 };
 
 use facts::Facts;
@@ -98,19 +99,32 @@ impl Model {
 
     /// Time ends a lease: an attempt is spent.
     fn lapse(&mut self, index: usize) {
+        let claimer = self.claimer_limit(index);
         self.end_grant(index, GrantEnd::Lost);
         let message = &mut self.rows[index].message;
         if message.content.is_some() {
             message.last_error = Some(LastError::lapsed());
         }
-        self.spend_attempt(index);
+        self.spend_attempt(index, claimer);
     }
 
-    /// Counts a delivery that ended badly; at the limit the message dies of it.
-    fn spend_attempt(&mut self, index: usize) {
+    /// The limit of attempts that came with the current lease.
+    fn claimer_limit(&self, index: usize) -> Option<NonZeroU32> {
+        self.rows[index].message.current().and_then(|grant| grant.attempts_max)
+    }
+
+    /// Counts a delivery that ended badly; at the limit the message dies of it. The sender's limit comes before the claimer's.
+    fn spend_attempt(&mut self, index: usize, claimer: Option<NonZeroU32>) {
         let message = &mut self.rows[index].message;
         message.attempts += 1;
-        let exhausted = message.policy.attempts_max.is_some_and(|max| message.attempts >= max.get());
+        let default = match message.key.namespace {
+            Namespace::Inbox => NonZeroU32::new(10),
+            Namespace::Commands => NonZeroU32::new(5),
+            Namespace::Mailbox => NonZeroU32::new(16),
+            _ => None,
+        };
+        let limit = message.policy.attempts_max.or(claimer).or(default);
+        let exhausted = limit.is_some_and(|max| message.attempts >= max.get());
         if exhausted && message.state == State::Processing {
             self.die(index, DeadReason::Exhausted);
         }
@@ -142,6 +156,7 @@ impl Model {
     fn end_grant(&mut self, index: usize, end: GrantEnd) {
         if let Some(grant) = self.rows[index].message.grant.as_mut().filter(|grant| grant.end.is_none()) {
             grant.end = Some(end);
+            grant.attempts_max = None;
         }
     }
 

@@ -124,6 +124,21 @@ pub struct Recv {
 pub struct Received {
     /// What was ready; none is no error.
     pub messages: Vec<Envelope>,
+    /// Messages that were ready, but are not what was sent. They are dead letters now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
+}
+
+/// A stored message that does not match its hashes: it was changed between sending and delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Damaged {
+    /// Always `E_INTEGRITY`.
+    pub code: Code,
+    /// The identity of the message, a ULID.
+    pub msg_id: String,
+    /// What ties it to what it belongs to.
+    pub corr_id: String,
 }
 
 /// A message in a receiver's hands.
@@ -134,7 +149,7 @@ pub struct Envelope {
     pub msg_id: String,
     /// Where it was sent to.
     pub topic: String,
-    /// When it was taken in; the same in every delivery.
+    /// When it was sent; the same in every delivery.
     pub ts: String,
     /// Its idempotency key.
     pub idem_key: String,
@@ -268,4 +283,7 @@ pub struct Worked {
     pub results: Vec<Settled>,
     /// What was ready.
     pub messages: Vec<Envelope>,
+    /// Messages that were ready, but are not what was sent. They are dead letters now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
 }

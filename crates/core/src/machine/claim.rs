@@ -2,7 +2,7 @@
 
 use super::arena::Slot;
 use super::{Effect, Machine, Turn};
-use crate::id::{Fence, Number};
+use crate::id::{Fence, Number, RequestId};
 use crate::message::Lease;
 use crate::payload::PayloadHandle;
 use crate::port::{Claim, Delivery};
@@ -15,6 +15,8 @@ const DELIVERIES_EXPECTED: u32 = 128;
 
 /// One claim under way.
 struct Round {
+    /// What a repeat of it is known by.
+    request: Option<RequestId>,
     /// The topics that it names and that may still have something; none if it takes all.
     topics: Option<Vec<Slot>>,
     /// Which of them is next.
@@ -29,10 +31,11 @@ impl<P: PayloadHandle> Machine<P> {
     /// Takes claimable messages; see [`crate::Store::work`].
     pub fn claim(&mut self, turn: &mut Turn<'_, P>, claim: &Claim) -> Vec<Delivery<P>> {
         self.advance(turn);
-        if let Some(repeated) = self.deliver_again(claim) {
+        let request = claim.request_identity();
+        if let Some(repeated) = self.deliver_again(claim, request) {
             return repeated;
         }
-        let mut round = self.start(claim);
+        let mut round = self.start(claim, request);
         let batch = claim.batch.get().min(self.room_in_flight(claim));
         let mut deliveries = Vec::with_capacity(batch.min(DELIVERIES_EXPECTED) as usize);
         while round.taken < batch
@@ -48,7 +51,7 @@ impl<P: PayloadHandle> Machine<P> {
             }
             round.taken += 1;
             round.bytes += self.messages[slot].payload_bytes();
-            deliveries.push(self.deliver(turn, claim, slot));
+            deliveries.push(self.deliver(turn, claim, round.request, slot));
         }
         for lane in round.passed {
             self.lanes.open(lane);
@@ -56,9 +59,9 @@ impl<P: PayloadHandle> Machine<P> {
         deliveries
     }
 
-    fn start(&self, claim: &Claim) -> Round {
+    fn start(&self, claim: &Claim, request: Option<RequestId>) -> Round {
         let topics = claim.topics.named().map(|names| self.lanes.in_turn(claim.namespace, names));
-        Round { topics, turn: 0, taken: 0, bytes: 0, passed: Vec::new() }
+        Round { request, topics, turn: 0, taken: 0, bytes: 0, passed: Vec::new() }
     }
 
     /// The lane whose turn it is, and its first message.
@@ -86,11 +89,17 @@ impl<P: PayloadHandle> Machine<P> {
         fits && self.lanes.may_give(lane, number)
     }
 
-    fn deliver(&mut self, turn: &mut Turn<'_, P>, claim: &Claim, slot: Slot) -> Delivery<P> {
+    fn deliver(
+        &mut self,
+        turn: &mut Turn<'_, P>,
+        claim: &Claim,
+        request: Option<RequestId>,
+        slot: Slot,
+    ) -> Delivery<P> {
         let until = self.now.after(claim.lease.get());
         let lease = Lease { owner: claim.owner, fence: self.next_fence(), until };
         let extendable_until = self.extendable_until(claim.namespace, claim.lease);
-        let effect = Effect::Granted { lease, extendable_until, request: claim.request };
+        let effect = Effect::Granted { lease, extendable_until, request, attempts_max: claim.attempts_max };
         self.commit(turn.journal, slot, effect);
         self.delivery(slot, lease)
     }
@@ -104,8 +113,8 @@ impl<P: PayloadHandle> Machine<P> {
 
     /// The deliveries that the same call got before and that are still out, as they were: not those whose content was replaced
     /// since. None if it has nothing out.
-    fn deliver_again(&self, claim: &Claim) -> Option<Vec<Delivery<P>>> {
-        let request = claim.request?;
+    fn deliver_again(&self, claim: &Claim, request: Option<RequestId>) -> Option<Vec<Delivery<P>>> {
+        let request = request?;
         let bound = |fence| (claim.namespace, claim.owner, request, Fence::new(fence).expect("not zero"));
         let mut leased = self.requests.range(bound(1)..=bound(u64::MAX)).peekable();
         leased.peek()?;

@@ -24,6 +24,7 @@ pub(super) fn fill<P: PayloadHandle>(
         content.partition.as_ref().map_or(Slot::NONE, |partition| partitions.join(namespace, partition));
     message.payload = Some(content.payload.clone());
     message.expires = content.expires.unwrap_or(Timestamp::NEVER);
+    message.seal = content.seal.map(Box::new);
     let rare = content.due.is_some() || !content.attributes.is_empty();
     if rare || message.rare.is_some() {
         message.change_rare(|rare| {
@@ -68,6 +69,7 @@ impl<P: PayloadHandle> Machine<P> {
         self.count_out(slot);
         let message = &mut self.messages[slot];
         message.payload = None;
+        message.seal = None;
         message.expires = Timestamp::NEVER;
         if message.rare.is_some() {
             message.change_rare(|rare| {

@@ -149,10 +149,12 @@ impl<P: PayloadHandle> Machine<P> {
                 });
                 self.charge(slot);
             }
-            Effect::Granted { lease, extendable_until, request } => {
+            Effect::Granted { lease, extendable_until, request, attempts_max } => {
                 let partition = self.messages[slot].partition.some();
                 let partition = partition.map(|partition| self.partitions.name(partition).clone());
-                self.enact_grant(slot, Held::new(lease, extendable_until, request, partition));
+                let mut held = Held::new(lease, extendable_until, request, partition);
+                held.attempts_max = attempts_max;
+                self.enact_grant(slot, held);
             }
             Effect::Extended { until } => {
                 let grant = self.messages[slot].grant;

@@ -1,5 +1,7 @@
 //! The newest lease of a message as it lies in memory: small, because finished messages keep it for a while.
 
+use std::num::NonZeroU32;
+
 use crate::id::RequestId;
 use crate::message::{Grant, GrantEnd, Lease};
 use crate::text::Partition;
@@ -11,6 +13,8 @@ pub(super) struct Held {
     pub(super) extendable_until: Timestamp,
     pub(super) end: Option<GrantEnd>,
     pub(super) superseded: bool,
+    /// The claimer's limit of attempts, while it is current.
+    pub(super) attempts_max: Option<NonZeroU32>,
     rare: Option<Box<Rare>>,
 }
 
@@ -29,7 +33,7 @@ impl Held {
     ) -> Self {
         let rare = request.is_some() || partition.is_some();
         let rare = rare.then(|| Box::new(Rare { request, partition }));
-        Self { lease, extendable_until, end: None, superseded: false, rare }
+        Self { lease, extendable_until, end: None, superseded: false, attempts_max: None, rare }
     }
 
     /// The claim call that got it.
@@ -45,9 +49,9 @@ impl Held {
 
 impl From<&Grant> for Held {
     fn from(grant: &Grant) -> Self {
-        let Grant { lease, extendable_until, request, partition, superseded, end } = grant;
+        let Grant { lease, extendable_until, request, attempts_max, partition, superseded, end } = grant;
         let held = Self::new(*lease, *extendable_until, *request, partition.clone());
-        Self { end: *end, superseded: *superseded, ..held }
+        Self { end: *end, superseded: *superseded, attempts_max: *attempts_max, ..held }
     }
 }
 
@@ -57,6 +61,7 @@ impl From<&Held> for Grant {
             lease: held.lease,
             extendable_until: held.extendable_until,
             request: held.request(),
+            attempts_max: held.attempts_max,
             partition: held.partition().cloned(),
             superseded: held.superseded,
             end: held.end,

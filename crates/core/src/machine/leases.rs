@@ -68,6 +68,7 @@ impl<P: PayloadHandle> Machine<P> {
             return;
         }
         grant.end = Some(end);
+        grant.attempts_max = None;
         if let Some(request) = grant.request() {
             self.requests.remove(&(message.key.namespace, grant.lease.owner, request, grant.lease.fence));
         }

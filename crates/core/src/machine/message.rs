@@ -1,5 +1,6 @@
 //! A message as it lies in memory: small, because there may be millions.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use super::arena::Slot;
@@ -8,7 +9,7 @@ use crate::annotation::{Attributes, LastError, Trace};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::id::{Number, Uid};
 use crate::key::Key;
-use crate::message::{DeadReason, Divergence, Hold, Policy, State};
+use crate::message::{DeadReason, Divergence, Hold, Policy, Seal, State};
 use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
 
@@ -35,6 +36,7 @@ pub(super) struct Message<P> {
     pub(super) payload: Option<P>,
     pub(super) trace: Trace,
     pub(super) rare: Option<Box<Rare>>,
+    pub(super) seal: Option<Box<Seal>>,
     pub(super) accepted_at: Timestamp,
     pub(super) last_seen_at: Timestamp,
     /// When it was finished or, while it is not, when it may be given out again; see `finished_at` and `retry_at`.
@@ -44,12 +46,12 @@ pub(super) struct Message<P> {
     /// When it is in the timers; `NEVER` if it is not.
     pub(super) timer: Timestamp,
     window_ms: u64,
-    keep_ms: Option<std::num::NonZeroU64>,
+    keep_ms: Option<NonZeroU64>,
     /// What the byte bound charges for it.
     pub(super) charged: u32,
     pub(super) attempts: u32,
     pub(super) deliveries: u32,
-    attempts_max: Option<std::num::NonZeroU32>,
+    attempts_max: Option<NonZeroU32>,
     /// Its lane, while it has content.
     pub(super) lane: Slot,
     /// The partition of its content.
@@ -110,6 +112,7 @@ impl<P> Message<P> {
             payload: None,
             trace: Trace::default(),
             rare: None,
+            seal: None,
             accepted_at: now,
             last_seen_at: now,
             moment: Timestamp::EPOCH,
@@ -140,8 +143,7 @@ impl<P> Message<P> {
     pub(super) fn set_policy(&mut self, policy: &Policy) {
         self.window_ms = millis(policy.hold.window);
         // One more than the duration, so that zero fits beside "none" without a word of its own.
-        self.keep_ms =
-            policy.hold.keep.and_then(|keep| std::num::NonZeroU64::new(millis(keep).saturating_add(1)));
+        self.keep_ms = policy.hold.keep.and_then(|keep| NonZeroU64::new(millis(keep).saturating_add(1)));
         self.attempts_max = policy.attempts_max;
         self.divergence = policy.divergence;
         self.keep_finished = policy.keep_finished;
@@ -194,9 +196,10 @@ impl<P> Message<P> {
         self.payload.is_some()
     }
 
-    /// Whether one more bad end makes it Dead.
-    pub(super) fn last_attempt(&self) -> bool {
-        self.attempts_max.is_some_and(|max| self.attempts.saturating_add(1) >= max.get())
+    /// Whether one more bad end makes it Dead, if its claimer brought this limit.
+    pub(super) fn last_attempt(&self, claimer: Option<NonZeroU32>) -> bool {
+        let limit = self.policy().attempts_limit(self.key.namespace, claimer);
+        limit.is_some_and(|max| self.attempts.saturating_add(1) >= max.get())
     }
 
     /// `EPOCH` if it has no due time.

@@ -111,6 +111,7 @@ impl<P: PayloadHandle> Machine<P> {
             attributes: rare.map_or_else(Attributes::default, |rare| rare.attributes.clone()),
             due: rare.and_then(|rare| rare.due),
             expires,
+            seal: message.seal.as_deref().copied(),
         })
     }
 

@@ -1,5 +1,7 @@
 //! Effects: what an operation did, told to the journal, and enough to do it again without deciding anything.
 
+use std::num::NonZeroU32;
+
 use crate::annotation::LastError;
 use crate::hash::CallerHash;
 use crate::id::{Number, RequestId, Uid};
@@ -61,6 +63,8 @@ pub enum Effect<'a, P = Payload> {
         extendable_until: Timestamp,
         /// The claim call that got it.
         request: Option<RequestId>,
+        /// The claimer's limit of attempts.
+        attempts_max: Option<NonZeroU32>,
     },
     /// A longer lease.
     Extended {

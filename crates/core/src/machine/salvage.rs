@@ -37,7 +37,7 @@ impl<P: PayloadHandle> Machine<P> {
             }
             // The content that was claimed is lost: a repeat of the claim has nothing to get.
             Effect::Granted { lease, extendable_until, .. } if self.content(slot).is_none() => {
-                Effect::Granted { lease, extendable_until, request: None }
+                Effect::Granted { lease, extendable_until, request: None, attempts_max: None }
             }
             effect => effect,
         };

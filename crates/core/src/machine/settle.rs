@@ -1,6 +1,7 @@
 //! Settlements: what a worker's verdict does, and that only the holder of the lease can give it.
 
 use super::arena::Slot;
+use super::held::Held;
 use super::{Effect, Machine, Turn};
 use crate::message::{DeadReason, GrantEnd};
 use crate::payload::PayloadHandle;
@@ -21,7 +22,7 @@ impl<P: PayloadHandle> Machine<P> {
             Some(GrantEnd::Settled(before, outcome)) if before == kind => return outcome,
             Some(_) => return Settled::LeaseLost,
         }
-        let outcome = self.judge(slot, grant.superseded, &settlement.verdict);
+        let outcome = self.judge(slot, grant, &settlement.verdict);
         let error = match &settlement.verdict {
             Verdict::Abandon { error, .. } | Verdict::Fail { error, .. } => error.as_ref(),
             Verdict::Ack | Verdict::Release => None,
@@ -31,8 +32,9 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// What a verdict under a current lease comes to.
-    fn judge(&self, slot: Slot, superseded: bool, verdict: &Verdict) -> Settled {
+    fn judge(&self, slot: Slot, grant: &Held, verdict: &Verdict) -> Settled {
         let message = &self.messages[slot];
+        let (superseded, claimer) = (grant.superseded, grant.attempts_max);
         let expired = message.is_processing() && message.expires <= self.now;
         match verdict {
             Verdict::Ack | Verdict::Abandon { .. } | Verdict::Fail { .. } if superseded => {
@@ -43,7 +45,7 @@ impl<P: PayloadHandle> Machine<P> {
             Verdict::Abandon { .. } | Verdict::Release if expired => {
                 Settled::Dead { reason: DeadReason::Expired }
             }
-            Verdict::Abandon { .. } if message.is_processing() && message.last_attempt() => {
+            Verdict::Abandon { .. } if message.is_processing() && message.last_attempt(claimer) => {
                 Settled::Dead { reason: DeadReason::Exhausted }
             }
             Verdict::Abandon { delay, .. } => Settled::Retrying { at: self.now.after(delay.get()) },

@@ -46,7 +46,7 @@ pub enum Divergence {
 /// The rules of one message, stored with it at acceptance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Dead after so many deliveries that ended badly; never if none is given.
+    /// The sender's limit of deliveries that end badly, if it named one; see [`Policy::attempts_limit`].
     pub attempts_max: Option<NonZeroU32>,
     /// How long its key is held.
     pub hold: Hold,
@@ -57,30 +57,35 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Ten attempts, held for 30 days after Done, the newest content wins.
+    /// Held for 30 days after Done, the newest content wins.
     pub const INBOX: Self = Self {
-        attempts_max: NonZeroU32::new(10),
+        attempts_max: None,
         hold: Hold { window: Duration::ZERO, keep: Some(DAY.saturating_mul(30)) },
         divergence: Divergence::Replace,
         keep_finished: false,
     };
-    /// Five attempts, held for 30 days after Done, the first content wins.
-    pub const COMMANDS: Self =
-        Self { attempts_max: NonZeroU32::new(5), divergence: Divergence::KeepFirst, ..Self::INBOX };
-    /// No limit of attempts, held for 7 days after Done.
+    /// Held for 30 days after Done, the first content wins.
+    pub const COMMANDS: Self = Self { divergence: Divergence::KeepFirst, ..Self::INBOX };
+    /// Held for 7 days after Done.
     pub const LEDGER: Self = Self {
         attempts_max: None,
         hold: Hold { window: Duration::ZERO, keep: Some(DAY.saturating_mul(7)) },
         divergence: Divergence::KeepFirst,
         keep_finished: false,
     };
-    /// Five attempts, held for 300 s from acceptance, other content is refused.
+    /// Held for 300 s from acceptance, other content is refused.
     pub const MAILBOX: Self = Self {
-        attempts_max: NonZeroU32::new(5),
+        attempts_max: None,
         hold: Hold { window: Duration::from_secs(300), keep: None },
         divergence: Divergence::Conflict,
         keep_finished: false,
     };
+
+    /// After how many deliveries that ended badly a message is Dead: the sender's limit, else the one that its claimer
+    /// brought, else the default of its namespace. None: never.
+    pub fn attempts_limit(&self, namespace: Namespace, claimer: Option<NonZeroU32>) -> Option<NonZeroU32> {
+        self.attempts_max.or(claimer).or(namespace.attempts_default())
+    }
 
     /// The policy of a key that was only sighted, begun or marked, until content comes.
     pub const fn bare(hold: Hold) -> Self {

@@ -1,6 +1,7 @@
 //! Everything that is known about a message at one moment.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use crate::annotation::{LastError, Trace};
 use crate::hash::{CallerHash, Fingerprint};
@@ -112,8 +113,10 @@ pub struct Grant {
     pub lease: Lease,
     /// Extensions end here.
     pub extendable_until: Timestamp,
-    /// The claim call that got it.
+    /// The claim call that got it; see [`crate::Claim::request_identity`].
     pub request: Option<RequestId>,
+    /// The claimer's limit of attempts, while the lease is current.
+    pub attempts_max: Option<NonZeroU32>,
     /// The partition that it keeps busy while it is current: the one that the message had when it was granted.
     pub partition: Option<Partition>,
     /// The content was replaced since; its settlement answers [`Settled::Superseded`].

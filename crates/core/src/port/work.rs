@@ -89,15 +89,48 @@ pub struct Claim {
     pub bytes_max: Option<u64>,
     /// Takes no more than leaves so many messages of the namespace in flight, whoever holds them.
     pub in_flight_max: Option<u64>,
-    /// Makes a repeat of this claim safe.
+    /// How often the messages may be tried in all, for those whose senders named no limit: kept with the lease, so that a
+    /// lease that ends by itself is judged by it too. None leaves it to the namespace.
+    pub attempts_max: Option<NonZeroU32>,
+    /// Makes a repeat of this claim safe: the same request for the same work gets the same deliveries while their leases last.
     pub request: Option<RequestId>,
 }
 
 impl Claim {
     /// A claim of any topic, without limits and a request id.
     pub fn new(namespace: Namespace, owner: Owner, lease: Span, batch: Batch) -> Self {
-        let (topics, bytes_max, in_flight_max, request) = (Topics::ALL, None, None, None);
-        Self { namespace, topics, owner, lease, batch, bytes_max, in_flight_max, request }
+        Self {
+            namespace,
+            topics: Topics::ALL,
+            owner,
+            lease,
+            batch,
+            bytes_max: None,
+            in_flight_max: None,
+            attempts_max: None,
+            request: None,
+        }
+    }
+
+    /// What a repeat of this claim is known by: a hash over its request and what it asks for (namespace, topics, batch, bytes
+    /// and lease), so that a request id that is used again for other work is another request. Stores keep this in place of the
+    /// request, which therefore never leaves the claim in clear. None if the claim has no request.
+    pub fn request_identity(&self) -> Option<RequestId> {
+        let request = self.request?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"oncebox claim 1");
+        hasher.update(&request.as_u128().to_le_bytes());
+        hasher.update(&[self.namespace as u8, u8::from(self.topics.named().is_some())]);
+        for topic in self.topics.named().unwrap_or_default() {
+            hasher.update(&(topic.as_str().len() as u64).to_le_bytes());
+            hasher.update(topic.as_str().as_bytes());
+        }
+        hasher.update(&self.batch.get().to_le_bytes());
+        hasher.update(&self.bytes_max.unwrap_or(u64::MAX).to_le_bytes());
+        hasher.update(&self.lease.get().as_millis().to_le_bytes());
+        let mut identity = [0; 16];
+        hasher.finalize_xof().fill(&mut identity);
+        Some(RequestId::from_u128(u128::from_le_bytes(identity)))
     }
 }
 

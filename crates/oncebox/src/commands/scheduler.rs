@@ -67,12 +67,11 @@ struct Prepared {
 
 impl Scheduler {
     pub(crate) fn new(shared: Arc<Shared>, contracts: &Contracts) -> Self {
-        let attempts_max = Policy::COMMANDS.attempts_max;
-        Self { shared, contracts: Arc::new(contracts.clone()), attempts_max }
+        Self { shared, contracts: Arc::new(contracts.clone()), attempts_max: None }
     }
 
-    /// Commands that are scheduled from here on are given up after so many failed runs, whatever a processor allows; 5 if not
-    /// set. Stored with each command.
+    /// Commands that are scheduled from here on are given up after this many failed runs, whatever their processor is set to.
+    /// Stored with each command. If it is not set, the processor's limit counts.
     pub fn attempts_max(mut self, attempts: u32) -> Result<Self, Error> {
         let attempts = NonZeroU32::new(attempts);
         self.attempts_max = Some(attempts.ok_or(Invalid::new("attempts_max", "must be greater than zero"))?);

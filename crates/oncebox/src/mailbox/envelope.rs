@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use oncebox_core::digits::Ascii;
-use oncebox_core::{Attributes, Delivery, Fingerprint, Timestamp};
+use oncebox_core::{Attributes, Delivery, Fingerprint, NewMessage, Seal, Timestamp};
 
 use super::msg_id::MsgId;
 use crate::lease_token::LeaseToken;
@@ -18,7 +18,7 @@ pub struct Envelope {
     pub msg_id: MsgId,
     /// What it was sent to.
     pub topic: String,
-    /// When it was taken in; the same in every delivery.
+    /// When it was sent, as it was sealed; the same in every delivery.
     pub ts: Timestamp,
     /// Its idempotency key.
     pub idem_key: String,
@@ -34,7 +34,8 @@ pub struct Envelope {
     pub shard: u16,
     /// Which delivery this is, from 1.
     pub attempt: u32,
-    /// The hash of everything that does not change between deliveries; see [`Envelope::chain`].
+    /// The hash of everything that does not change between deliveries, as it was computed when the message was sent; see
+    /// [`Envelope::chain`].
     pub hash_chain: Fingerprint,
     /// What to acknowledge this delivery with.
     pub receipt: LeaseToken,
@@ -43,17 +44,19 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// None if the payload does not match its hash.
+    /// None if the message is not what was sent: its payload does not match its hash, or what the store returned does not match
+    /// the seal.
     pub(super) fn open(delivery: &Delivery) -> Option<Self> {
         let content = &delivery.content;
+        let seal = content.seal?;
         let payload_hash = Fingerprint::of_bytes(content.payload.as_bytes());
         if payload_hash != delivery.fingerprint {
             return None;
         }
-        let mut envelope = Self {
+        let envelope = Self {
             msg_id: delivery.uid.into(),
             topic: content.topic.to_string(),
-            ts: delivery.accepted_at,
+            ts: seal.at,
             idem_key: delivery.key.id.to_string(),
             payload: content.payload.clone().into_bytes(),
             payload_hash,
@@ -61,12 +64,11 @@ impl Envelope {
             corr_id: delivery.trace.correlation().unwrap_or_default().to_owned(),
             shard: content.shard.0,
             attempt: delivery.deliveries,
-            hash_chain: payload_hash,
+            hash_chain: seal.chain,
             receipt: LeaseToken::of(delivery),
             visible_until: delivery.lease.until,
         };
-        envelope.hash_chain = envelope.chain();
-        Some(envelope)
+        (envelope.chain() == envelope.hash_chain).then_some(envelope)
     }
 
     /// BLAKE3 over topic, ts (as RFC 3339 text), idempotency key, payload hash (as text) and attributes, sorted by name: each text
@@ -74,18 +76,35 @@ impl Envelope {
     ///
     /// Whoever keeps an envelope can tell later whether it is still what was sent.
     pub fn chain(&self) -> Fingerprint {
-        let mut encoded = Vec::with_capacity(CHAIN_BYTES);
-        put_text(&mut encoded, &self.topic);
-        put_ascii(&mut encoded, &self.ts);
-        put_text(&mut encoded, &self.idem_key);
-        put_ascii(&mut encoded, &self.payload_hash);
-        put_number(&mut encoded, self.attributes.iter().count());
-        for (name, value) in self.attributes.iter() {
-            put_text(&mut encoded, name);
-            put_text(&mut encoded, value);
-        }
-        Fingerprint::of_bytes(&encoded)
+        let Self { topic, ts, idem_key, payload_hash, attributes, .. } = self;
+        chain(topic, *ts, idem_key, payload_hash, attributes)
     }
+}
+
+/// Freezes what a message says, at the moment it is sent.
+pub(super) fn seal(message: &NewMessage, at: Timestamp) -> Seal {
+    let (topic, idem_key) = (message.content.topic.as_str(), message.key.id.as_str());
+    Seal { at, chain: chain(topic, at, idem_key, &message.fingerprint, &message.content.attributes) }
+}
+
+fn chain(
+    topic: &str,
+    ts: Timestamp,
+    idem_key: &str,
+    payload_hash: &Fingerprint,
+    attributes: &Attributes,
+) -> Fingerprint {
+    let mut encoded = Vec::with_capacity(CHAIN_BYTES);
+    put_text(&mut encoded, topic);
+    put_ascii(&mut encoded, &ts);
+    put_text(&mut encoded, idem_key);
+    put_ascii(&mut encoded, payload_hash);
+    put_number(&mut encoded, attributes.iter().count());
+    for (name, value) in attributes.iter() {
+        put_text(&mut encoded, name);
+        put_text(&mut encoded, value);
+    }
+    Fingerprint::of_bytes(&encoded)
 }
 
 fn put_number(encoded: &mut Vec<u8>, number: usize) {

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{
-    Batch, Claim, Error, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope, Settled, Settlement,
-    Span, Topic, Topics,
+    Batch, Claim, Error, Fingerprint, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope, Settled,
+    Settlement, Span, Topic, Topics,
 };
 use tokio::time::{Instant, timeout_at};
 
 use super::{Envelope, Mailbox, MsgId};
-use crate::lease_token::LeaseToken;
 
 /// While it waits for messages, the store is asked at least so often: wake-ups are hints.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -72,10 +71,46 @@ impl Receive {
     }
 }
 
+/// What a call of [`Mailbox::receive`] brought. Iterating over it gives the envelopes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Received {
+    /// The messages, in order.
+    pub envelopes: Vec<Envelope>,
+    /// Messages that were ready, but are not what was sent. They are dead letters now, reason `integrity`.
+    pub damaged: Vec<Damaged>,
+}
+
+/// A stored message that does not match its hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damaged {
+    /// The identity of the message.
+    pub msg_id: MsgId,
+    /// What ties it to what it belongs to.
+    pub corr_id: String,
+}
+
+impl Received {
+    /// Whether nothing was ready, neither whole nor damaged.
+    pub fn is_nothing(&self) -> bool {
+        self.envelopes.is_empty() && self.damaged.is_empty()
+    }
+}
+
+impl IntoIterator for Received {
+    type Item = Envelope;
+    type IntoIter = std::vec::IntoIter<Envelope>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.envelopes.into_iter()
+    }
+}
+
 impl Mailbox {
     /// Takes what is ready, hidden from others until it is acknowledged or its visibility ends. If too much is in flight
     /// already, over all topics, it is [`oncebox_core::Kind::Saturated`].
-    pub async fn receive(&self, wish: Receive) -> Result<Vec<Envelope>, Error> {
+    pub async fn receive(&self, wish: Receive) -> Result<Received, Error> {
         Ok(self.settle_and_receive(&[], wish).await?.1)
     }
 
@@ -83,47 +118,47 @@ impl Mailbox {
         &self,
         settlements: &[Settlement],
         wish: Receive,
-    ) -> Result<(Vec<Settled>, Vec<Envelope>), Error> {
+    ) -> Result<(Vec<Settled>, Received), Error> {
         let claim = self.claim(&wish)?;
-        let (settled, envelopes) = self.take(settlements, &claim).await?;
-        if !envelopes.is_empty() || wish.wait.is_zero() && !settlements.is_empty() {
-            return Ok((settled, envelopes));
+        let (settled, received) = self.take(settlements, &claim).await?;
+        if !received.is_nothing() || wish.wait.is_zero() && !settlements.is_empty() {
+            return Ok((settled, received));
         }
         match self.wait_for(&claim, wish.wait.min(DURATION_MAX)).await {
             // What was settled must be answered: the next wish tells that too much is in flight.
             Err(error) if !settlements.is_empty() && error.kind() == Kind::Saturated => {
-                Ok((settled, Vec::new()))
+                Ok((settled, Received::default()))
             }
             waited => Ok((settled, waited?)),
         }
     }
 
     /// Waits for a message, if there is nothing to take because nothing has come.
-    async fn wait_for(&self, claim: &Claim, wait: Duration) -> Result<Vec<Envelope>, Error> {
+    async fn wait_for(&self, claim: &Claim, wait: Duration) -> Result<Received, Error> {
         let until = Instant::now() + wait;
         self.check_in_flight().await?;
-        let mut envelopes = Vec::new();
-        while envelopes.is_empty() && Instant::now() < until {
-            envelopes = self.listen(claim, until).await?;
+        let mut received = Received::default();
+        while received.is_nothing() && Instant::now() < until {
+            received = self.listen(claim, until).await?;
         }
-        if envelopes.is_empty() && !wait.is_zero() {
+        if received.is_nothing() && !wait.is_zero() {
             self.check_in_flight().await?;
         }
-        Ok(envelopes)
+        Ok(received)
     }
 
     /// Waits for its turn, then until somebody rings, and takes what there is. Whoever is woken passes the turn on before it looks,
     /// and whoever gets the turn looks before it listens: what came in between is not missed.
-    async fn listen(&self, claim: &Claim, until: Instant) -> Result<Vec<Envelope>, Error> {
+    async fn listen(&self, claim: &Claim, until: Instant) -> Result<Received, Error> {
         let topic = claim.topics.named().and_then(<[_]>::first);
         let turn = topic.map(|topic| self.turns.of(topic)).unwrap_or_default();
-        let Ok(listening) = timeout_at(until, turn.lock()).await else { return Ok(Vec::new()) };
+        let Ok(listening) = timeout_at(until, turn.lock()).await else { return Ok(Received::default()) };
         let interest = Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() };
         let mut wakeups = self.shared.store.wakeups(interest);
         loop {
-            let (_, envelopes) = self.take(&[], claim).await?;
-            if !envelopes.is_empty() {
-                return Ok(envelopes);
+            let (_, received) = self.take(&[], claim).await?;
+            if !received.is_nothing() {
+                return Ok(received);
             }
             let rang = timeout_at(until.min(Instant::now() + POLL_INTERVAL), wakeups.wait()).await.is_ok();
             if rang || Instant::now() >= until {
@@ -141,8 +176,7 @@ impl Mailbox {
             return Err(Invalid::new("messages", "must be from 1 to 256").into());
         }
         let visibility = Span::new("visibility", settings.visibility(wish.visibility)?)?;
-        let owner =
-            wish.request.map_or_else(|| Ok(self.shared.owner()), |request| Owner::new(request.get()))?;
+        let owner = wish.request.map_or_else(|| self.shared.owner(), owner_of);
         let mut claim = Claim::new(Namespace::Mailbox, owner, visibility, Batch::new(messages)?);
         claim.request = wish.request.map(|request| RequestId::from_u128(request.get()));
         claim.topics = Topics::only([Topic::new(wish.topic.clone())?])?;
@@ -155,16 +189,16 @@ impl Mailbox {
         &self,
         settlements: &[Settlement],
         claim: &Claim,
-    ) -> Result<(Vec<Settled>, Vec<Envelope>), Error> {
+    ) -> Result<(Vec<Settled>, Received), Error> {
         let worked = self.shared.store.work(settlements, std::slice::from_ref(claim)).await?;
-        let mut envelopes = Vec::new();
+        let mut received = Received::default();
         for delivery in worked.deliveries.iter().flatten() {
             match Envelope::open(delivery) {
-                Some(envelope) => envelopes.push(envelope),
-                None => self.quarantine(LeaseToken::of(delivery), MsgId::from(delivery.uid)).await?,
+                Some(envelope) => received.envelopes.push(envelope),
+                None => received.damaged.push(self.quarantine(delivery).await?),
             }
         }
-        Ok((worked.settled, envelopes))
+        Ok((worked.settled, received))
     }
 
     /// Whether something could be taken if less were in flight.
@@ -175,4 +209,14 @@ impl Mailbox {
         }
         Ok(())
     }
+}
+
+/// The owner of the deliveries that a request gets: the same for its repeats. Receipts carry the owner, so it must not tell the
+/// request: whoever knows that gets the same deliveries.
+fn owner_of(request: NonZeroU128) -> Owner {
+    let mut bytes = b"oncebox receiver 1".to_vec();
+    bytes.extend_from_slice(&request.get().to_le_bytes());
+    let hash = Fingerprint::of_bytes(&bytes);
+    let first = hash.as_bytes().first_chunk().copied().expect("a hash has 32 bytes");
+    Owner::new(u128::from_le_bytes(first) | 1).expect("its last bit is set")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use oncebox_core::limits::{DURATION_MAX, PAYLOAD_BYTES_MAX};
+use oncebox_core::limits::{DURATION_MAX, MAILBOX_ATTEMPTS_DEFAULT, PAYLOAD_BYTES_MAX};
 use oncebox_core::{Backoff, Error, Growth, Invalid, Jitter};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -68,7 +68,7 @@ impl Default for MailboxSettings {
             visibility_default: Duration::from_secs(5),
             messages_default: 32,
             bytes_default: 512 * 1024,
-            attempts_max: 5,
+            attempts_max: MAILBOX_ATTEMPTS_DEFAULT,
             backoff_base: Duration::from_millis(200),
             backoff_max: Duration::from_secs(60),
             topic: TopicSettings::default(),

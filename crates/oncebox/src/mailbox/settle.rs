@@ -10,7 +10,7 @@ use oncebox_core::{
 use tracing::debug;
 
 use super::handle::Handle;
-use super::{Envelope, Mailbox, Receive};
+use super::{Mailbox, Receive, Received};
 use crate::lease_token::LeaseToken;
 
 /// What is to become of a delivery.
@@ -107,19 +107,17 @@ impl Mailbox {
     /// store. Waits for the first message as [`Mailbox::receive`] does.
     ///
     /// *Repeat:* with [`Receive::request`] it answers the same while the deliveries are held.
-    pub async fn work(
-        &self,
-        settles: Vec<Settle>,
-        wish: Receive,
-    ) -> Result<(Vec<Outcome>, Vec<Envelope>), Error> {
+    pub async fn work(&self, settles: Vec<Settle>, wish: Receive) -> Result<(Vec<Outcome>, Received), Error> {
         let steps = self.steps(settles).await?;
         let extended = self.extend_first(&steps).await?;
-        let (settled, envelopes) = match self.settle_and_receive(&settlements(&steps), wish).await {
+        let (settled, received) = match self.settle_and_receive(&settlements(&steps), wish).await {
             // What was extended must be answered: the next wish tells that too much is in flight.
-            Err(error) if !extended.is_empty() && error.kind() == Kind::Saturated => (Vec::new(), Vec::new()),
+            Err(error) if !extended.is_empty() && error.kind() == Kind::Saturated => {
+                (Vec::new(), Received::default())
+            }
             taken => taken?,
         };
-        Ok((self.outcomes(steps, settled, extended), envelopes))
+        Ok((self.outcomes(steps, settled, extended), received))
     }
 
     /// What to ask of the store. Only what cannot do without is looked up: a receipt is enough to acknowledge.

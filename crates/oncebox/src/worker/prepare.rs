@@ -107,13 +107,15 @@ impl<S> Worker<S> {
                 queued: 0,
             });
         }
-        if self.options.unhandled != Unhandled::Leave && lanes.iter().any(Lane::is_limited) {
-            let text = "together with a limit or rate of a topic is not possible: a claim of every topic cannot leave one out";
+        let own = |lane: &Lane| lane.is_limited() || lane.settings.attempts_max.is_some();
+        if self.options.unhandled != Unhandled::Leave && lanes.iter().any(own) {
+            let text = "together with a limit, a rate or a number of attempts of a topic is not possible: a claim of every topic \
+                        cannot treat one of them otherwise";
             return Err(Invalid::new("on_unhandled", text).into());
         }
-        let mut lanes = Lanes::new(lanes)?;
+        let mut lanes = Lanes::new(lanes, self.options.attempts_max)?;
         if self.options.unhandled != Unhandled::Leave {
-            lanes.take_all();
+            lanes.take_all(self.options.attempts_max);
         }
         let Self { oncebox, options, pulse, on_start, on_stop, .. } = self;
         let topics = topics.into_iter().collect();

@@ -1,7 +1,8 @@
 //! From a topic to its handler, with the limits of that topic.
 
 use std::any::TypeId;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use oncebox_core::limits::CLAIM_TOPICS_MAX;
@@ -92,7 +93,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         self
     }
 
-    /// Given up after so many failures, should the message itself allow more.
+    /// Given up after this many failed attempts, if the sender named no limit of its own.
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.settings.attempts_max = Some(attempts);
@@ -168,7 +169,7 @@ impl Lane {
 pub(super) struct Lanes {
     pub(super) all: Vec<Lane>,
     by_topic: HashMap<Topic, usize>,
-    /// What claims ask for: each limited topic by itself, the others together.
+    /// What claims ask for: each limited topic by itself, the others together with those that may be tried as often.
     wishes: Vec<Wish>,
     /// The wish that comes first in the next claim, so that none starves.
     turn: usize,
@@ -176,6 +177,8 @@ pub(super) struct Lanes {
 
 struct Wish {
     topics: Topics,
+    /// The limit of attempts that claims for it carry.
+    attempts_max: Option<NonZeroU32>,
     /// The limited topic that this is.
     lane: Option<usize>,
 }
@@ -184,27 +187,36 @@ struct Wish {
 pub(super) struct Share {
     pub(super) wish: usize,
     pub(super) topics: Topics,
+    pub(super) attempts_max: Option<NonZeroU32>,
     pub(super) messages: usize,
 }
 
 impl Lanes {
-    pub(super) fn new(all: Vec<Lane>) -> Result<Self, Invalid> {
+    /// `attempts_max` is the limit of topics that have none of their own.
+    pub(super) fn new(all: Vec<Lane>, attempts_max: Option<u32>) -> Result<Self, Invalid> {
         let by_topic = all.iter().enumerate().map(|(place, lane)| (lane.topic.clone(), place)).collect();
+        let limit = |lane: &Lane| lane.settings.attempts_max.or(attempts_max).and_then(NonZeroU32::new);
         let mut wishes = Vec::new();
         for (place, lane) in all.iter().enumerate().filter(|(_, lane)| lane.is_limited()) {
-            wishes.push(Wish { topics: Topics::only([lane.topic.clone()])?, lane: Some(place) });
+            let topics = Topics::only([lane.topic.clone()])?;
+            wishes.push(Wish { topics, attempts_max: limit(lane), lane: Some(place) });
         }
-        let free: Vec<_> =
-            all.iter().filter(|lane| !lane.is_limited()).map(|lane| lane.topic.clone()).collect();
-        for topics in free.chunks(CLAIM_TOPICS_MAX) {
-            wishes.push(Wish { topics: Topics::only(topics.iter().cloned())?, lane: None });
+        let mut free: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for lane in all.iter().filter(|lane| !lane.is_limited()) {
+            free.entry(limit(lane)).or_default().push(lane.topic.clone());
+        }
+        for (attempts_max, topics) in free {
+            for topics in topics.chunks(CLAIM_TOPICS_MAX) {
+                wishes.push(Wish { topics: Topics::only(topics.iter().cloned())?, attempts_max, lane: None });
+            }
         }
         Ok(Self { all, by_topic, wishes, turn: 0 })
     }
 
     /// Asks for every topic, also those that nobody handles.
-    pub(super) fn take_all(&mut self) {
-        self.wishes = vec![Wish { topics: Topics::ALL, lane: None }];
+    pub(super) fn take_all(&mut self, attempts_max: Option<u32>) {
+        let attempts_max = attempts_max.and_then(NonZeroU32::new);
+        self.wishes = vec![Wish { topics: Topics::ALL, attempts_max, lane: None }];
     }
 
     pub(super) fn find(&self, topic: &Topic) -> Option<usize> {
@@ -252,7 +264,8 @@ impl Lanes {
                 break;
             }
             left -= messages;
-            list.push(Share { wish, topics: self.wishes[wish].topics.clone(), messages });
+            let Wish { topics, attempts_max, .. } = &self.wishes[wish];
+            list.push(Share { wish, topics: topics.clone(), attempts_max: *attempts_max, messages });
         }
         list
     }

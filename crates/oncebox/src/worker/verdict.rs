@@ -20,15 +20,10 @@ pub(super) fn of_failure(
 ) -> Verdict {
     let error = failure.last_error();
     let before = delivery.attempts;
-    let limit = route.attempts_max.or(options.attempts_max);
-    let given_up = limit.is_some_and(|limit| before.saturating_add(1) >= limit);
     let backoff = route.backoff.as_ref().unwrap_or(&options.backoff);
     match failure.wish() {
         Wish::Dead => Verdict::Fail { reason: DeadReason::Failed, error },
         Wish::Undecodable => Verdict::Fail { reason: DeadReason::Undecodable, error },
-        Wish::Retry | Wish::RetryAfter(_) if given_up => {
-            Verdict::Fail { reason: DeadReason::Exhausted, error }
-        }
         Wish::Retry => Verdict::Abandon { delay: shared.delay(backoff, before), error },
         Wish::RetryAfter(delay) => {
             let delay = Span::delay(delay.clamp(Duration::from_millis(1), DURATION_MAX));

@@ -89,11 +89,15 @@ pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl A
 /// A store with tables of its own on the server that this run shares, and a pool to look at it.
 pub(crate) async fn postgres(clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStore>, PgPool) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    postgres_in(&format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed)), clock).await
+}
+
+/// The same, with its tables in this schema, which nobody else uses.
+pub(crate) async fn postgres_in(schema: &str, clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStore>, PgPool) {
     let server = Postgres::shared().expect("a private PostgreSQL starts");
     let pool = PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers");
     let mut options = postgres::Options::default();
-    let name = format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    options.schema = Schema::new(name).expect("a short name");
+    options.schema = Schema::new(schema).expect("a short name");
     options.clock = clock;
     options.schema.ensure(&pool).await.expect("the tables are made");
     (Arc::new(PostgresStore::new(pool.clone(), &options)), pool)

@@ -106,7 +106,7 @@ async fn an_idle_process_asks_a_shared_store_less_than_once_per_poll_interval() 
 async fn a_waiting_receiver_asks_the_store_once_per_poll_interval() {
     let (watched, oncebox) = inbox(true);
     let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
-    let received = mailbox.receive(Receive::new("t").wait(HOUR)).await.unwrap();
+    let received = mailbox.receive(Receive::new("t").wait(HOUR)).await.unwrap().envelopes;
     assert_eq!(received.len(), 0);
     let intervals = usize::try_from(HOUR.as_millis() / POLL_INTERVAL.as_millis()).unwrap();
     let (looks, counts) = (watched.calls("work"), watched.calls("counts"));
@@ -122,13 +122,13 @@ async fn a_round_of_work_asks_the_store_once() {
         mailbox.send(Parcel::new("t", key)).await.unwrap();
     }
     let wish = || Receive::new("t").messages(1);
-    let received = mailbox.receive(wish()).await.unwrap();
+    let received = mailbox.receive(wish()).await.unwrap().envelopes;
     let before = watched.all_calls();
     let (_, received) = mailbox.work(vec![Settle::ack(received[0].receipt)], wish()).await.unwrap();
     assert_eq!(watched.all_calls() - before, 1, "an acknowledgement and the next message");
-    mailbox.extend(received[0].receipt, Duration::from_secs(60)).await.unwrap();
+    mailbox.extend(received.envelopes[0].receipt, Duration::from_secs(60)).await.unwrap();
     assert_eq!(watched.all_calls() - before, 2, "more time");
-    mailbox.ack(received[0].receipt).await.unwrap();
+    mailbox.ack(received.envelopes[0].receipt).await.unwrap();
     assert_eq!(watched.all_calls() - before, 3, "an acknowledgement");
 }
 

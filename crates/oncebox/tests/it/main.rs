@@ -16,6 +16,7 @@ mod health;
 mod idle;
 #[cfg(test)]
 mod inbox;
+mod integrity;
 #[cfg(test)]
 mod leases;
 #[cfg(test)]

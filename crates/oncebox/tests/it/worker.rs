@@ -7,12 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncebox::{
     Backoff, Bytes, Context, DeadReason, Failure, FromState, Growth, Handler, Jitter, Json, Message,
-    MessageState, Route, State, Stopped, Text, Unhandled, Worker,
+    MessageState, Oncebox, Route, State, Stopped, Text, Unhandled, Worker,
 };
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 
-use super::fixture::{on_every_store, on_every_store_with};
+use super::fixture::on_every_store;
 
 /// What handlers saw, in order.
 #[derive(Clone, Default)]
@@ -134,26 +134,63 @@ fn a_failed_message_comes_again_when_its_policy_says() {
     });
 }
 
+/// The limit that the sender named counts; else the route's, the worker's, and at last the inbox's ten.
 /// Holds: IBX-083, IBX-084, RULE-07.
 #[test]
 fn a_message_is_dead_when_it_has_failed_too_often() {
-    on_every_store_with(
-        |builder| builder.attempts_max(2),
-        async |fixture| {
-            for id in ["message", "worker", "topic"] {
-                fixture.enqueue(id, id).await;
+    on_every_store(async |fixture| {
+        for id in ["worker", "topic", "default"] {
+            fixture.enqueue(id, id).await;
+        }
+        let sender = Oncebox::builder().clock(fixture.clock.clone()).attempts_max(2);
+        let sender = sender.on(fixture.store.clone()).unwrap();
+        sender.inbox().enqueue(Message::new("topic", "test", "sender").text("x")).await.unwrap();
+        let fail = async || Err::<(), _>("no");
+        let strict = || {
+            let topic = Route::new("topic", fail).attempts_max(1);
+            Worker::new(&fixture.oncebox).on("worker", fail).route(topic).attempts_max(3)
+        };
+        let patient = || Worker::new(&fixture.oncebox).on("default", fail);
+        let mut tried = 0;
+        while fixture.show("default").await.dead.is_none() {
+            strict().run_until_idle().await.unwrap();
+            patient().run_until_idle().await.unwrap();
+            fixture.advance(Duration::from_secs(60));
+            tried += 1;
+            assert!(tried <= 10, "the inbox's limit counts where nobody names one");
+        }
+        for (id, attempts) in [("topic", 1), ("sender", 2), ("worker", 3), ("default", 10)] {
+            let dead = fixture.show(id).await;
+            assert_eq!((dead.dead, dead.attempts), (Some(DeadReason::Exhausted), attempts), "{id}");
+            assert_eq!(dead.last_error.unwrap().as_str(), "no", "{id}");
+        }
+    });
+}
+
+/// A worker that dies says nothing: the limit that its claim carried counts all the same.
+/// Holds: IBX-083, CMD-16, RULE-07.
+#[test]
+fn a_message_that_kills_its_worker_is_dead_at_the_worker_s_limit() {
+    on_every_store(async |fixture| {
+        fixture.enqueue("topic", "1").await;
+        let mut started = 0;
+        while fixture.show("1").await.dead.is_none() {
+            let hang = async || std::future::pending::<Result<(), String>>().await;
+            let worker = Worker::new(&fixture.oncebox).on("topic", hang).attempts_max(3).without_upkeep();
+            let worker = tokio::spawn(worker.run_until_idle());
+            started += 1;
+            assert!(started <= 3, "it was tried as often as its worker allows");
+            while fixture.show("1").await.lease().is_none() {
+                tokio::task::yield_now().await;
             }
-            let fail = async || Err::<(), _>("no");
-            let worker = || Worker::new(&fixture.oncebox).on("message", fail).on("worker", fail);
-            let worker = || worker().route(Route::new("topic", fail).attempts_max(1));
-            assert_eq!(counts(worker().run_until_idle().await.unwrap()), [0, 2, 1]);
-            let dead = fixture.show("topic").await;
-            assert_eq!((dead.dead, dead.last_error.unwrap().as_str()), (Some(DeadReason::Exhausted), "no"));
-            fixture.advance(Duration::from_secs(2));
-            assert_eq!(counts(worker().attempts_max(9).run_until_idle().await.unwrap()), [0, 0, 2]);
-            assert_eq!(fixture.show("message").await.dead, Some(DeadReason::Exhausted));
-        },
-    );
+            // The process dies: no word, no heartbeat.
+            worker.abort();
+            assert!(worker.await.unwrap_err().is_cancelled());
+            fixture.advance(Duration::from_secs(30));
+        }
+        let dead = fixture.show("1").await;
+        assert_eq!((started, dead.attempts, dead.dead), (3, 3, Some(DeadReason::Exhausted)));
+    });
 }
 
 #[derive(Deserialize)]

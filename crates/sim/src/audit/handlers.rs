@@ -110,8 +110,6 @@ impl Auditor {
     pub(super) fn follows(&self, lease: &Lease, verdict: &str) -> Checked {
         let Some(worker) = self.workers.get(&lease.worker) else { return Ok(()) };
         let (key, content) = (&lease.key, &lease.content);
-        let given_up = worker.setup.attempts_max.is_some_and(|limit| lease.attempts + 1 >= limit);
-        let failure = if given_up { "exhausted" } else { "abandon" };
         let unreadable = content.topic == "number" && content.payload.parse::<u64>().is_err();
         let right = match (lease.began, lease.ended) {
             (None, _) if content.topic == "orphan" => ["unhandled", "release"].contains(&verdict),
@@ -119,11 +117,11 @@ impl Auditor {
             (None, _) => verdict == "release",
             (Some(_), None) => false,
             (Some(_), Some(("ok", _))) => verdict == "ack",
-            (Some(_), Some(("retry" | "panic", _))) => verdict == failure,
+            (Some(_), Some(("retry" | "panic", _))) => verdict == "abandon",
             (Some(_), Some(("dead", _))) => verdict == "failed",
             (Some(began), Some((_, ended))) => {
                 let timed_out = worker.setup.timeout_ms.is_some_and(|limit| ended - began >= limit);
-                verdict == "release" || (timed_out && verdict == failure)
+                verdict == "release" || (timed_out && verdict == "abandon")
             }
         };
         let ended = lease.ended.map(|(how, _)| how);

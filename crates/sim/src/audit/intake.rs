@@ -51,6 +51,7 @@ impl Auditor {
     pub(super) fn stands(&mut self, what: &What) -> Checked {
         let What::Stands { key, uid, state, attempts, deliveries } = what else { return Ok(()) };
         self.lapse_newest(key)?;
+        let limit = self.limit(self.messages.get(key).and_then(|message| message.fence));
         let Some(message) = self.messages.get_mut(key) else {
             return expect(uid.is_empty(), || format!("{key} is there, and nobody has stored it"));
         };
@@ -63,7 +64,7 @@ impl Auditor {
         })?;
         expect(attempts <= deliveries, || format!("{key} has more attempts than deliveries"))?;
         let expired = message.may_expire;
-        let exhausted = message.attempts >= self.attempts_max;
+        let exhausted = message.attempts >= limit;
         let right = match (*state, message.end) {
             ("seen" | "processing", _) => return Err(format!("{key} has not ended")),
             ("expired", None) => expired,

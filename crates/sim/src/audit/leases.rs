@@ -5,6 +5,8 @@ use crate::event::{Content, What};
 
 /// A call that went wrong so long before may still be under way.
 pub(super) const FAULT_MS: u64 = 6_000;
+/// How often the inbox tries a message if neither its sender nor its worker says how often.
+const INBOX_ATTEMPTS: u32 = 10;
 
 impl Auditor {
     /// The store granted a lease, or gave it out again.
@@ -41,7 +43,6 @@ impl Auditor {
             key,
             content: content.clone(),
             partition: content.partition.clone(),
-            attempts: *attempts,
             until: *until,
             renewed: self.now,
             late: self.late,
@@ -75,7 +76,14 @@ impl Auditor {
     fn may_be_exhausted(&self, message: &Message) -> bool {
         let lease = message.fence.and_then(|fence| self.leases.get(&fence));
         let lapsed = lease.is_some_and(|lease| lease.outcome.is_none() && lease.until <= self.now.store);
-        message.attempts + u32::from(lapsed) >= self.attempts_max
+        message.attempts + u32::from(lapsed) >= self.limit(message.fence)
+    }
+
+    /// How often a message may be tried: as its sender said, else as the worker that had it last, else as the inbox says.
+    pub(super) fn limit(&self, fence: Option<u64>) -> u32 {
+        let lease = fence.and_then(|fence| self.leases.get(&fence));
+        let worker = lease.and_then(|lease| self.workers.get(&lease.worker));
+        self.attempts_max.or(worker.and_then(|worker| worker.setup.attempts_max)).unwrap_or(INBOX_ATTEMPTS)
     }
 
     pub(super) fn extended(&mut self, fence: u64, until: Option<u64>) {
@@ -173,9 +181,9 @@ impl Auditor {
 
     /// The newest lease of a message has ended, and if nobody has settled it, by itself.
     pub(super) fn lapse_newest(&mut self, key: &str) -> Checked {
-        let attempts_max = self.attempts_max;
+        let Some(fence) = self.messages.get(key).and_then(|message| message.fence) else { return Ok(()) };
+        let attempts_max = self.limit(Some(fence));
         let Some(message) = self.messages.get_mut(key) else { return Ok(()) };
-        let Some(fence) = message.fence else { return Ok(()) };
         let Some(lease) = self.leases.get_mut(&fence) else { return Ok(()) };
         if lease.outcome.is_some() {
             return Ok(());
@@ -209,7 +217,7 @@ impl Auditor {
         expect(before.is_none_or(|before| before == verdict), || {
             format!("{key} got {verdict} after {before:?}")
         })?;
-        let current = self.is_current(fence);
+        let (current, attempts_max) = (self.is_current(fence), self.limit(Some(fence)));
         let Some(lease) = self.leases.get_mut(&fence) else { return Ok(()) };
         lease.verdict = Some(verdict);
         if outcome == "lost" {
@@ -238,7 +246,7 @@ impl Auditor {
                 message.attempts += u32::from(verdict == "abandon");
                 message.end = Some(outcome);
                 let spent =
-                    outcome != "exhausted" || verdict != "abandon" || message.attempts >= self.attempts_max;
+                    outcome != "exhausted" || verdict != "abandon" || message.attempts >= attempts_max;
                 expect(spent, || format!("{key} is exhausted after {} attempts", message.attempts))?;
             }
         }

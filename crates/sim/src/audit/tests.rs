@@ -73,7 +73,7 @@ fn fault(worker: u64) -> What {
 /// One message, one worker, and nothing wrong.
 fn good() -> Vec<Step> {
     vec![
-        (0, What::Rules { attempts_max: 2 }),
+        (0, What::Rules { attempts_max: Some(2) }),
         (0, started(1)),
         (1, stored("a", "new", content("plain", "1"))),
         (2, What::Answered { key: "a".to_owned(), outcome: "accepted", uid: "ua".to_owned() }),
@@ -382,7 +382,7 @@ fn a_worker_stops_in_time_and_says_what_it_did() {
     let hanging = [running(), good()[10..11].to_vec(), vec![(71, stopped(1, 0)), (2_000, fault(1))]].concat();
     let hanging = [hanging, vec![(2_001, stands("a", "expired", 1, 1))]].concat();
     let mut hanging = with_content(hanging, &Content { expires: Some(5), ..content("plain", "1") });
-    hanging[0].1 = What::Rules { attempts_max: 9 };
+    hanging[0].1 = What::Rules { attempts_max: Some(9) };
     says(&verdict(&hanging).unwrap_err(), "1 handlers of worker 1 never ended");
 }
 

@@ -1,9 +1,11 @@
 //! Whole messages as bytes: new ones, and snapshots.
 
+use std::num::NonZeroU32;
+
 use bytes::Bytes;
 use oncebox_core::{
-    Attributes, Content, Fingerprint, Grant, GrantEnd, NewMessage, Partition, Payload, RequestId, Shard,
-    Snapshot, Topic,
+    Attributes, Content, Fingerprint, Grant, GrantEnd, NewMessage, Partition, Payload, RequestId, Seal,
+    Shard, Snapshot, Topic,
 };
 
 use super::{Damaged, Reader, Writer};
@@ -32,6 +34,10 @@ impl Writer {
         for moment in [&content.due, &content.expires] {
             self.option(moment.as_ref(), |writer, at| writer.timestamp(*at));
         }
+        self.option(content.seal.as_ref(), |writer, seal| {
+            writer.timestamp(seal.at);
+            writer.0.extend_from_slice(seal.chain.as_bytes());
+        });
     }
 
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
@@ -62,6 +68,7 @@ impl Writer {
         self.lease(&grant.lease);
         self.timestamp(grant.extendable_until);
         self.option(grant.request.as_ref(), |writer, request| writer.u128(request.as_u128()));
+        self.u32(grant.attempts_max.map_or(0, NonZeroU32::get));
         self.option(grant.partition.as_ref(), |writer, partition| writer.text(partition.as_str()));
         self.flag(grant.superseded);
         self.option(grant.end.as_ref(), |writer, end| match end {
@@ -102,7 +109,9 @@ impl Reader<'_> {
         }
         let attributes = Attributes::new(pairs)?;
         let [due, expires] = [self.option(Self::timestamp)?, self.option(Self::timestamp)?];
-        Ok(Content { topic, shard, partition, payload, attributes, due, expires })
+        let seal =
+            self.option(|reader| Ok(Seal { at: reader.timestamp()?, chain: reader.fingerprint()? }))?;
+        Ok(Content { topic, shard, partition, payload, attributes, due, expires, seal })
     }
 
     fn partition(&mut self) -> Result<Partition, Damaged> {
@@ -143,6 +152,7 @@ impl Reader<'_> {
             lease: self.lease()?,
             extendable_until: self.timestamp()?,
             request: self.option(|reader| reader.u128().map(RequestId::from_u128))?,
+            attempts_max: self.u32().map(NonZeroU32::new)?,
             partition: self.option(Self::partition)?,
             superseded: self.flag()?,
             end: self.option(|reader| {

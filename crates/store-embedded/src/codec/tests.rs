@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use oncebox_core::machine::{Effect, Record};
 use oncebox_core::{
-    AttemptCount, Attributes, CallerHash, DeadReason, Divergence, Fence, Grant, GrantEnd, Hold, Id, Key,
-    LastError, Lease, Namespace, NewMessage, Number, Owner, Partition, Payload, Policy, RequestId, Settled,
-    Shard, Snapshot, Source, State, Timestamp, Topic, Trace, Uid, VerdictKind,
+    AttemptCount, Attributes, CallerHash, DeadReason, Divergence, Fence, Fingerprint, Grant, GrantEnd, Hold,
+    Id, Key, LastError, Lease, Namespace, NewMessage, Number, Owner, Partition, Payload, Policy, RequestId,
+    Seal, Settled, Shard, Snapshot, Source, State, Timestamp, Topic, Trace, Uid, VerdictKind,
 };
 use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
@@ -146,6 +146,8 @@ impl Draw {
         message.content.partition = self.option(Self::partition);
         message.content.due = self.option(Self::time);
         message.content.expires = self.option(Self::time);
+        message.content.seal =
+            self.option(|draw| Seal { at: draw.time(), chain: Fingerprint::of_bytes(&[draw.u8()]) });
         message
     }
 
@@ -154,6 +156,7 @@ impl Draw {
             lease: self.lease(),
             extendable_until: self.time(),
             request: self.option(Self::request),
+            attempts_max: NonZeroU32::new(self.u32()),
             partition: self.option(Self::partition),
             superseded: self.flag(),
             end: self.option(|draw| {
@@ -207,6 +210,7 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
             lease: draw.lease(),
             extendable_until: until,
             request: draw.option(Draw::request),
+            attempts_max: NonZeroU32::new(draw.u32()),
         },
         7 => Effect::Extended { until },
         8 => Effect::Settled { kind: draw.verdict(), outcome: draw.settled(), error },

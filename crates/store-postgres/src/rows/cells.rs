@@ -1,6 +1,6 @@
 //! The cells of a row, read one after another.
 
-use oncebox_core::{Attributes, CallerHash, Error, Fingerprint, Payload, Timestamp, Trace};
+use oncebox_core::{Attributes, CallerHash, Error, Fingerprint, Payload, Seal, Timestamp, Trace};
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
 use uuid::Uuid;
@@ -85,4 +85,13 @@ pub(super) fn fingerprint(bytes: Option<&[u8]>) -> Result<Option<Fingerprint>, E
     let Some(bytes) = bytes else { return Ok(None) };
     let bytes = bytes.try_into().map_err(|_| damaged("has a fingerprint of the wrong length"))?;
     Ok(Some(Fingerprint::from_bytes(bytes)))
+}
+
+/// The moment of a seal, then its chain.
+pub(super) fn seal(bytes: Option<&[u8]>) -> Result<Option<Seal>, Error> {
+    let Some(bytes) = bytes else { return Ok(None) };
+    let parts = bytes.split_first_chunk().and_then(|(at, chain)| Some((*at, chain.try_into().ok()?)));
+    let (at, chain) = parts.ok_or_else(|| damaged("has a seal of the wrong length"))?;
+    let at = Timestamp::from_millis(u64::from_be_bytes(at));
+    Ok(Some(Seal { at, chain: Fingerprint::from_bytes(chain) }))
 }

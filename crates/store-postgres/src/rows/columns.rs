@@ -82,6 +82,7 @@ columns!(
         last_error: Option<String> = "text",
         hash: Option<Vec<u8>> = "bytea",
         fingerprint: Option<Vec<u8>> = "bytea",
+        seal: Option<Vec<u8>> = "bytea",
     }
 );
 
@@ -136,6 +137,7 @@ columns!(
         fence: i64 = "bigint",
         until: i64 = "bigint",
         extend_max: i64 = "bigint",
+        attempts_max: Option<i32> = "integer",
         namespace: i16 = "smallint",
         in_flight: bool = "boolean",
         partition: Option<String> = "text",

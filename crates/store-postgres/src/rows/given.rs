@@ -3,7 +3,7 @@
 use oncebox_core::{CallerHash, NewMessage, Partition};
 use uuid::Uuid;
 
-use super::write::{attributes, small};
+use super::write::{attributes, seal, small};
 use crate::codes::{DIVERGENCES, code, millis, namespace, stamp};
 use crate::query::Query;
 
@@ -43,6 +43,7 @@ given!(
     bind_sparse_column due: Option<i64>,
     bind_sparse_column expires: Option<i64>,
     bind_column fingerprint: &'a [u8],
+    bind_sparse_column seal: Option<Vec<u8>>,
     bind_sparse_column hash_name: Option<&'a str>,
     bind_sparse_column hash: Option<&'a [u8]>,
     bind_sparse_column correlation: Option<&'a str>,
@@ -79,6 +80,7 @@ impl<'a> Given<'a> {
         self.due.push(content.due.map(stamp));
         self.expires.push(content.expires.map(stamp));
         self.fingerprint.push(fingerprint.as_bytes());
+        self.seal.push(content.seal.as_ref().map(seal));
         self.hash_name.push(hash.as_ref().map(CallerHash::algorithm));
         self.hash.push(hash.as_ref().map(CallerHash::as_bytes));
         self.correlation.push(trace.correlation());

@@ -8,7 +8,7 @@ use oncebox_core::{
     Source, Timestamp, Topic, Uid,
 };
 
-use super::cells::{Cells, caller_hash, fingerprint, trace};
+use super::cells::{Cells, caller_hash, fingerprint, seal, trace};
 use super::columns::{Kept, LeaseRow, Row, Shown};
 use crate::codes::{DIVERGENCES, KINDS, REASONS, STATES, counted, damaged, duration, moment, named};
 use crate::slow::Body;
@@ -87,6 +87,7 @@ impl<P: ReadContent> Message<P> {
                 lease: Lease { owner, fence: fence(row.fence)?, until: moment(row.until) },
                 extendable_until: moment(row.extend_max),
                 request: request(row.request),
+                attempts_max: limit(row.attempts_max),
                 partition: partition(row.partition)?,
                 superseded,
                 end: None,
@@ -112,6 +113,7 @@ impl<P: ReadContent> Message<P> {
                 attributes,
                 due: shown.due.map(moment),
                 expires: shown.expires.map(moment),
+                seal: seal(shown.seal.as_deref())?,
             })
         });
         let snapshot = Snapshot {
@@ -143,8 +145,12 @@ fn shard(shard: Option<i32>) -> Shard {
     Shard(shard.and_then(|shard| u16::try_from(shard).ok()).unwrap_or_default())
 }
 
+fn limit(attempts: Option<i32>) -> Option<NonZeroU32> {
+    attempts.and_then(|max| u32::try_from(max).ok()).and_then(NonZeroU32::new)
+}
+
 fn policy(kept: &Kept) -> Result<Policy, Error> {
-    let attempts_max = kept.attempts_max.and_then(|max| u32::try_from(max).ok()).and_then(NonZeroU32::new);
+    let attempts_max = limit(kept.attempts_max);
     let hold = Hold { window: duration(kept.window_ms), keep: kept.keep_ms.map(duration) };
     let divergence = named(&DIVERGENCES, kept.divergence)?;
     Ok(Policy { attempts_max, hold, divergence, keep_finished: kept.keep_finished })
@@ -173,6 +179,7 @@ fn ended_grant(kept: Kept) -> Result<Option<Grant>, Error> {
         lease: Lease { owner, fence: fence(kept.end_fence)?, until: at(kept.end_until) },
         extendable_until: at(kept.end_limit),
         request: request(kept.end_request),
+        attempts_max: None,
         partition: partition(kept.end_partition)?,
         superseded: kept.end_superseded,
         end: Some(end),
@@ -198,6 +205,7 @@ pub(crate) fn delivery(cells: &mut Cells<'_>, namespace: Namespace, lease: Lease
             attributes,
             due: shown.due.map(moment),
             expires: shown.expires.map(moment),
+            seal: seal(shown.seal.as_deref())?,
         },
         fingerprint: fingerprint.ok_or_else(|| damaged("has content without a fingerprint"))?,
         hash: caller_hash(shown.hash_name.as_deref(), shown.hash.as_deref())?,

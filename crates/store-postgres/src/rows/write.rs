@@ -2,7 +2,7 @@
 
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{
-    Attributes, CallerHash, Grant, GrantEnd, LastError, Namespace, Partition, Settled, Snapshot, State,
+    Attributes, CallerHash, Grant, GrantEnd, LastError, Namespace, Partition, Seal, Settled, Snapshot, State,
     Timestamp,
 };
 use uuid::Uuid;
@@ -36,6 +36,11 @@ pub(super) fn attributes(attributes: &Attributes) -> Option<String> {
     (!pairs.is_empty()).then(|| serde_json::to_string(&pairs).unwrap_or_default())
 }
 
+/// The moment as eight bytes, the largest first, then the chain.
+pub(super) fn seal(seal: &Seal) -> Vec<u8> {
+    [&seal.at.as_millis().to_be_bytes()[..], seal.chain.as_bytes()].concat()
+}
+
 /// Adds a message as it stands at `now`.
 pub(crate) fn push_message(arrays: &mut MessageArrays, message: &Snapshot<Body>, now: Timestamp) {
     arrays.push(shown(message), kept(message, now), content(message));
@@ -65,6 +70,7 @@ fn shown(message: &Snapshot<Body>) -> Shown {
         last_error: owned(message.last_error.as_ref().map(LastError::as_str)),
         hash: message.hash.as_ref().map(|hash| hash.as_bytes().to_vec()),
         fingerprint: message.fingerprint.map(|fingerprint| fingerprint.as_bytes().to_vec()),
+        seal: content.and_then(|content| content.seal.as_ref()).map(seal),
     }
 }
 
@@ -154,6 +160,7 @@ pub(crate) fn lease_row(message: &Snapshot<Body>, grant: &Grant) -> LeaseRow {
         fence: count(grant.lease.fence.get()),
         until: stamp(grant.lease.until),
         extend_max: stamp(grant.extendable_until),
+        attempts_max: grant.attempts_max.map(|max| small(max.get())),
         namespace: namespace(message.key.namespace),
         in_flight: message.state == State::Processing,
         partition: owned(grant.partition.as_ref().map(Partition::as_str)),

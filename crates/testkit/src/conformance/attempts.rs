@@ -1,8 +1,10 @@
 //! Attempts: which deliveries count as ended badly, and what happens at the limit.
 
-use oncebox_core::{DeadReason, LastError, Namespace, Policy, Settled, State};
+use std::num::NonZeroU32;
 
-use super::kit::{Draft, LEASE, TICK, claim_in, days, error, key_in, message, message_for, span};
+use oncebox_core::{Claim, DeadReason, LastError, Namespace, Policy, Settled, State};
+
+use super::kit::{Draft, LEASE, TICK, claim, claim_in, days, error, key_in, message, message_for, span};
 use crate::fixture::{Fixture, TestResult};
 
 /// The abandon that spends the last attempt makes the message Dead, with the count and the error to look at.
@@ -61,12 +63,13 @@ pub async fn releases_do_not_count_towards_the_limit(fixture: Fixture) -> TestRe
     fixture.expect_claimable(&["1"]).await
 }
 
-/// A message without a limit of attempts never dies of them.
+/// The ledger knows no limit of attempts: nothing in it dies of them.
 /// Holds: RULE-07.
-pub async fn without_a_limit_nothing_is_exhausted(fixture: Fixture) -> TestResult {
-    fixture.accept(&message("1").change(|message| message.policy.attempts_max = None)).await?;
+pub async fn in_the_ledger_nothing_is_exhausted(fixture: Fixture) -> TestResult {
+    let key = key_in(Namespace::Ledger, "shop", "1");
+    fixture.accept(&message_for(key)).await?;
     for attempts in 0..30 {
-        let delivery = fixture.take().await?;
+        let delivery = fixture.take_by(&claim_in(Namespace::Ledger, 1)).await?;
         assert_eq!(delivery.attempts, attempts);
         fixture.settle(delivery.abandon(span(TICK), None)).await?;
         fixture.pass(TICK).await;
@@ -74,10 +77,65 @@ pub async fn without_a_limit_nothing_is_exhausted(fixture: Fixture) -> TestResul
     Ok(())
 }
 
-/// The inbox gives a message ten attempts, commands and mailbox give five.
+/// The sender's limit counts if it named one; else the claimer's, whether the worker says that it failed or its lease ends
+/// without a word; else the default of the namespace.
+/// Holds: RULE-07, CMD-16.
+pub async fn the_limit_is_the_sender_s_then_the_claimer_s_then_the_default(fixture: Fixture) -> TestResult {
+    let cases = [
+        (None, None, 10),
+        (None, Some(3), 3),
+        (None, Some(12), 12),
+        (Some(2), Some(5), 2),
+        (Some(4), Some(1), 4),
+    ];
+    for (number, (sender, claimer, tries)) in cases.into_iter().enumerate() {
+        for silent in [false, true] {
+            let id = format!("{number}-{silent}");
+            let sent = message(&id).change(|message| message.policy.attempts_max = limit(sender));
+            let receipt = fixture.accept(&sent).await?;
+            let claim = Claim { attempts_max: limit(claimer), ..claim(1) };
+            let mut tried = 0;
+            while let Some(delivery) = fixture.claim(&claim).await?.pop() {
+                tried += 1;
+                if silent {
+                    fixture.pass(LEASE).await;
+                } else {
+                    fixture.settle(delivery.abandon(span(TICK), None)).await?;
+                    fixture.pass(TICK).await;
+                }
+            }
+            assert_eq!(tried, tries, "sender {sender:?}, claimer {claimer:?}, silent {silent}");
+            assert_eq!(fixture.read(receipt.uid).await?.dead, Some(DeadReason::Exhausted));
+        }
+    }
+    Ok(())
+}
+
+/// Whose claim it was decides, not who comes later: each lease keeps the limit that it was granted with.
+/// Holds: RULE-07.
+pub async fn a_lease_keeps_the_limit_of_its_claim(fixture: Fixture) -> TestResult {
+    fixture.accept(&message("1")).await?;
+    let patient = Claim { attempts_max: limit(Some(5)), ..claim(1) };
+    let strict = Claim { attempts_max: limit(Some(2)), ..claim(1) };
+    for _ in 0..2 {
+        let delivery = fixture.take_by(&patient).await?;
+        fixture.settle(delivery.abandon(span(TICK), None)).await?;
+        fixture.pass(TICK).await;
+    }
+    let delivery = fixture.take_by(&strict).await?;
+    let settled = fixture.settle(delivery.abandon(span(TICK), None)).await?;
+    assert_eq!(settled, Settled::Dead { reason: DeadReason::Exhausted });
+    Ok(())
+}
+
+fn limit(attempts: Option<u32>) -> Option<NonZeroU32> {
+    attempts.and_then(NonZeroU32::new)
+}
+
+/// The inbox gives a message ten attempts, commands five, the mailbox sixteen.
 /// Holds: RULE-07.
 pub async fn each_face_has_its_own_limit(fixture: Fixture) -> TestResult {
-    for (namespace, limit) in [(Namespace::Inbox, 10), (Namespace::Commands, 5), (Namespace::Mailbox, 5)] {
+    for (namespace, limit) in [(Namespace::Inbox, 10), (Namespace::Commands, 5), (Namespace::Mailbox, 16)] {
         let receipt = fixture.accept(&message_for(key_in(namespace, "shop", "1"))).await?;
         let mut tries = 0;
         while let Some(delivery) = fixture.claim(&claim_in(namespace, 1)).await?.pop() {

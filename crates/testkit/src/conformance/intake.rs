@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use oncebox_core::{
-    Accepted, Action, Attributes, Counts, Divergence, Namespace, Scope, Shard, State, StoreExt, Trace,
+    Accepted, Action, Attributes, Counts, Divergence, Fingerprint, Namespace, Scope, Seal, Shard, State,
+    StoreExt, Trace,
 };
 
 use super::kit::{Draft, claim, days, hash, key, key_in, message, message_for, seconds, sighting};
@@ -36,6 +37,7 @@ pub async fn everything_sent_is_kept_and_delivered(fixture: Fixture) -> TestResu
     let sent = sent.hash(hash("sha256", 9)).attempts_max(3).hold(seconds(60), None).change(|message| {
         message.trace = trace;
         message.content.attributes = attributes;
+        message.content.seal = Some(Seal { at: now, chain: Fingerprint::of_bytes(b"sent") });
         message.policy.keep_finished = true;
     });
     let receipt = fixture.accept(&sent).await?;

@@ -24,7 +24,9 @@ macro_rules! conformance {
                 the_last_abandon_makes_a_message_dead
                 the_last_lapse_makes_a_message_dead
                 releases_do_not_count_towards_the_limit
-                without_a_limit_nothing_is_exhausted
+                in_the_ledger_nothing_is_exhausted
+                the_limit_is_the_sender_s_then_the_claimer_s_then_the_default
+                a_lease_keeps_the_limit_of_its_claim
                 each_face_has_its_own_limit
                 the_limit_is_set_at_acceptance
             [begin]
@@ -226,6 +228,7 @@ macro_rules! conformance {
                 a_done_message_answers_repeats_for_ten_minutes
                 a_claim_with_its_request_id_gets_the_same_deliveries
                 a_repeated_claim_gets_what_is_still_current
+                a_request_id_for_other_work_is_another_claim
                 another_request_is_another_claim
                 a_lost_lease_stays_lost
                 a_repeated_claim_leaves_out_what_was_replaced

@@ -1,9 +1,11 @@
 //! Repeats: a settlement or a claim that comes again gets the same answer and changes nothing.
 
 use oncebox_core::limits::REPEAT_WINDOW;
-use oncebox_core::{Budget, Claim, DeadReason, Namespace, RequestId, Settled};
+use oncebox_core::{Batch, Budget, Claim, DeadReason, Namespace, RequestId, Settled, Topics};
 
-use super::kit::{Draft, LEASE, TICK, claim, error, ids, mail, message, owner, seconds, span};
+use super::kit::{
+    Draft, LEASE, TICK, claim, claim_of, error, ids, mail, message, owner, seconds, span, topic,
+};
 use crate::fixture::{Fixture, TestResult};
 
 /// The same settlement again gets the same answer, later too, and changes nothing.
@@ -110,6 +112,25 @@ pub async fn a_repeated_claim_gets_what_is_still_current(fixture: Fixture) -> Te
     fixture.pass(LEASE).await;
     let again = fixture.take_by(&request).await?;
     assert_eq!((again.key.id.as_str(), again.attempts, again.deliveries), ("3", 1, 2));
+    Ok(())
+}
+
+/// A request id that is used again for other work is another request: other topics, another batch, lease or bound on bytes.
+/// Holds: RULE-06.
+pub async fn a_request_id_for_other_work_is_another_claim(fixture: Fixture) -> TestResult {
+    let topics = ["invoices", "orders", "orders", "orders", "orders"];
+    let sent: Vec<_> =
+        topics.iter().enumerate().map(|(number, topic)| message(&number.to_string()).topic(topic)).collect();
+    fixture.accept_all(&sent).await?;
+    let orders = Claim { request: Some(RequestId::from_u128(5)), ..claim_of(&["orders"], 1) };
+    let invoices = Claim { topics: Topics::only([topic("invoices")])?, ..orders.clone() };
+    let larger = Claim { batch: Batch::new(2)?, bytes_max: Some(1), ..orders.clone() };
+    let longer = Claim { lease: span(seconds(600)), ..orders.clone() };
+    let mut found = Vec::new();
+    for claim in [&orders, &invoices, &larger, &longer, &orders, &invoices, &larger, &longer] {
+        found.push(fixture.take_by(claim).await?.key.id.as_str().to_owned());
+    }
+    assert_eq!(found, ["1", "0", "2", "3", "1", "0", "2", "3"]);
     Ok(())
 }
 

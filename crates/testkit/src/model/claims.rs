@@ -49,7 +49,7 @@ impl Model {
     /// The deliveries of a claim with the same owner and request that are still current, by fence, but for those whose content
     /// was replaced; none if no lease is current.
     fn repeated(&self, claim: &Claim) -> Option<Vec<Delivery>> {
-        let request = claim.request?;
+        let request = claim.request_identity()?;
         let of_the_same_call = |row: &Row| {
             let grant = row.message.current();
             row.message.key.namespace == claim.namespace
@@ -81,7 +81,12 @@ impl Model {
         if !fits(claim, taken, &self.rows[index].message) {
             return Err(Illegal(format!("no delivery of {}: it does not fit", told.uid)));
         }
-        let wish = Wish { owner: claim.owner, lease: claim.lease, request: claim.request };
+        let wish = Wish {
+            owner: claim.owner,
+            lease: claim.lease,
+            request: claim.request_identity(),
+            attempts_max: claim.attempts_max,
+        };
         self.grant(index, wish, Some(told.lease.fence))?;
         Ok(self.delivery(index))
     }

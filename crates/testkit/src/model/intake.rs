@@ -156,8 +156,8 @@ impl Model {
         }
         message.last_seen_at = self.now;
         let uid = message.uid;
-        let lease =
-            self.grant(index, Wish { owner: begin.owner, lease: begin.lease, request: None }, drawn_fence)?;
+        let wish = Wish { owner: begin.owner, lease: begin.lease, request: None, attempts_max: None };
+        let lease = self.grant(index, wish, drawn_fence)?;
         Ok(Begun::Acquired { uid, lease })
     }
 }

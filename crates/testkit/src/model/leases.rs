@@ -1,5 +1,7 @@
 //! Leases: how they are granted, extended and settled.
 
+use std::num::NonZeroU32;
+
 use oncebox_core::{
     DeadReason, Extended, Extension, Fence, Grant, GrantEnd, LastError, Lease, Namespace, Owner, RequestId,
     Settled, Settlement, Span, State, Timestamp, Uid, Verdict,
@@ -13,6 +15,8 @@ pub(super) struct Wish {
     pub(super) lease: Span,
     /// The claim call that wants it.
     pub(super) request: Option<RequestId>,
+    /// The claimer's limit of attempts.
+    pub(super) attempts_max: Option<NonZeroU32>,
 }
 
 impl Model {
@@ -20,7 +24,7 @@ impl Model {
     pub(super) fn grant(
         &mut self,
         index: usize,
-        Wish { owner, lease, request }: Wish,
+        Wish { owner, lease, request, attempts_max }: Wish,
         told: Option<Fence>,
     ) -> Result<Lease, Illegal> {
         let fence = self.drawn_fence(index, told)?;
@@ -33,8 +37,9 @@ impl Model {
         row.message.deliveries += 1;
         row.message.retry_at = None;
         let partition = row.message.content.as_ref().and_then(|content| content.partition.clone());
+        let (superseded, end) = (false, None);
         row.message.grant =
-            Some(Grant { lease, extendable_until, request, partition, superseded: false, end: None });
+            Some(Grant { lease, extendable_until, request, attempts_max, partition, superseded, end });
         Ok(lease)
     }
 
@@ -100,7 +105,7 @@ impl Model {
             Verdict::Abandon { delay, .. } => {
                 let at = self.now.after(delay.get());
                 message.retry_at = Some(at);
-                self.spend_attempt(index);
+                self.spend_attempt(index, grant.attempts_max);
                 match self.rows[index].message.dead {
                     Some(reason) => Settled::Dead { reason },
                     None => Settled::Retrying { at },

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use oncebox_core::{
     Action, AttemptCount, Attributes, Batch, Begin, Budget, CallerHash, Claim, DeadReason, Direction,
-    Divergence, Extension, Fence, LastError, Namespace, NewMessage, Order, PageSize, Partition, Payload,
-    Policy, Query, Ref, Scope, Settlement, Shard, Sighting, State, Timestamp, Topics, Trace, Uid, Verdict,
+    Divergence, Extension, Fence, Fingerprint, LastError, Namespace, NewMessage, Order, PageSize, Partition,
+    Payload, Policy, Query, Ref, Scope, Seal, Settlement, Shard, Sighting, State, Timestamp, Topics, Trace,
+    Uid, Verdict,
 };
 
 use super::universe::{Held, Universe, all_topics};
@@ -43,6 +44,10 @@ impl Universe {
         content.attributes = Attributes::new(note.map(|value| ("note", value))).expect("it is in bounds");
         let from = model.now().as_millis() - 5;
         let instant = |millis: u64| Timestamp::from_millis(from + millis);
+        content.seal = self.maybe(30, |universe| Seal {
+            at: instant(universe.pick(&[0, 7])),
+            chain: Fingerprint::of_bytes(&[universe.pick(&[1, 2])]),
+        });
         content.due = self.maybe(30, |universe| instant(universe.pick(&[0, 5, 6, 15, 45, 505])));
         content.expires = self.maybe(25, |universe| instant(universe.pick(&[0, 5, 6, 15, 45, 505])));
         message
@@ -118,7 +123,23 @@ impl Universe {
         ])
     }
 
+    /// A new claim, an earlier one again, or an earlier request for other work.
     pub(super) fn claim(&mut self) -> Claim {
+        let earlier = self.maybe(25, Self::earlier_claim).flatten();
+        if let Some(repeat) = earlier.clone().filter(|_| self.chance(70)) {
+            return repeat;
+        }
+        let mut claim = self.new_claim();
+        if let Some(earlier) = earlier {
+            (claim.owner, claim.request) = (earlier.owner, earlier.request);
+        }
+        if claim.request.is_some() {
+            self.remember_claim(&claim);
+        }
+        claim
+    }
+
+    fn new_claim(&mut self) -> Claim {
         let batch = Batch::new(self.pick(&[1, 2, 3, 10])).expect("it is in bounds");
         let mut claim = Claim::new(self.namespace(), self.owner(), self.lease(), batch);
         if self.chance(40) {
@@ -127,6 +148,7 @@ impl Universe {
         }
         claim.bytes_max = self.maybe(40, |universe| universe.pick(&[0, 3, 6, 40, 43, 80]));
         claim.in_flight_max = self.maybe(20, |universe| universe.pick(&[0, 1, 2, 5]));
+        claim.attempts_max = NonZeroU32::new(self.pick(&[0, 0, 1, 2, 4]));
         claim.request = self.maybe(40, Self::request);
         claim
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncebox_core::{
-    Delivery, Fence, Hold, Id, Key, Namespace, Owner, RequestId, Settlement, Source, Span, Topic, Uid,
+    Claim, Delivery, Fence, Hold, Id, Key, Namespace, Owner, RequestId, Settlement, Source, Span, Topic, Uid,
 };
 
 use crate::fixture::SplitMix;
@@ -40,6 +40,8 @@ pub(super) struct Universe {
     pub(super) held: Vec<Held>,
     /// Settlements of the past that counted, the newest last.
     pub(super) settled: Vec<Settlement>,
+    /// Claims of the past that can be repeated, the newest last.
+    claimed: Vec<Claim>,
 }
 
 impl Universe {
@@ -49,6 +51,7 @@ impl Universe {
             favourite: Namespace::Inbox,
             held: Vec::new(),
             settled: Vec::new(),
+            claimed: Vec::new(),
         };
         universe.favourite = universe.pick(&Namespace::ALL);
         universe
@@ -92,6 +95,17 @@ impl Universe {
     /// Keeps a settlement to repeat it.
     pub(super) fn remember_settled(&mut self, settlement: &Settlement) {
         remember(&mut self.settled, settlement.clone());
+    }
+
+    /// Keeps a claim to repeat it.
+    pub(super) fn remember_claim(&mut self, claim: &Claim) {
+        remember(&mut self.claimed, claim.clone());
+    }
+
+    /// A claim of the past, whose request is known.
+    pub(super) fn earlier_claim(&mut self) -> Option<Claim> {
+        let earlier = self.claimed.clone();
+        self.pick_recent(&earlier)
     }
 
     pub(super) fn namespace(&mut self) -> Namespace {

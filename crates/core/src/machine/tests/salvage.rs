@@ -120,15 +120,15 @@ fn a_repeated_claim_of_lost_content_gets_nothing() {
         Effect::Recorded { number: crate::Number(1), key: &key, hold, hash: None, state: State::Seen };
     let lease =
         crate::Lease { owner, fence: crate::Fence::new(1).unwrap(), until: Timestamp::from_millis(9) };
-    let request = Some(crate::RequestId::from_u128(5));
-    let granted = Effect::Granted { lease, extendable_until: Timestamp::NEVER, request };
+    let span = crate::Span::lease(std::time::Duration::from_secs(1)).unwrap();
+    let mut claim = crate::Claim::new(crate::Namespace::Inbox, owner, span, crate::Batch::ONE);
+    claim.request = Some(crate::RequestId::from_u128(5));
+    let request = claim.request_identity();
+    let granted = Effect::Granted { lease, extendable_until: Timestamp::NEVER, request, attempts_max: None };
     let mut machine: Machine = Machine::new(Capacity::default());
     for effect in [sighted, granted] {
         assert!(machine.salvage(Record { at: Timestamp::EPOCH, uid, effect }));
     }
-    let span = crate::Span::lease(std::time::Duration::from_secs(1)).unwrap();
-    let mut claim = crate::Claim::new(crate::Namespace::Inbox, owner, span, crate::Batch::ONE);
-    claim.request = request;
     let mut turn = Turn { now: Timestamp::EPOCH, ids: &mut Uids(0), journal: &mut () };
     assert_eq!(machine.claim(&mut turn, &claim), []);
     dump(&machine);
@@ -148,7 +148,10 @@ fn a_dead_letter_keeps_the_moment_of_its_death() {
     for (at, effect) in [
         (0, Effect::Accepted { number: crate::Number(1), message: &message }),
         (1_000, Effect::Killed { reason: crate::DeadReason::Failed, error: None }),
-        (2_000, Effect::Granted { lease, extendable_until: Timestamp::NEVER, request: None }),
+        (
+            2_000,
+            Effect::Granted { lease, extendable_until: Timestamp::NEVER, request: None, attempts_max: None },
+        ),
         (3_000, Effect::Settled { kind: crate::VerdictKind::Abandon, outcome, error: None }),
     ] {
         assert!(machine.salvage(Record { at: Timestamp::from_millis(at), uid, effect }));

@@ -261,6 +261,7 @@ fn claim(dice: &mut Dice) -> Claim {
         claim.topics = Topics::only([Topic::new("a").unwrap(), Topic::new("b").unwrap()]).unwrap();
     }
     claim.bytes_max = dice.once_in(4).then(|| dice.below(5).into());
+    claim.attempts_max = NonZeroU32::new(dice.below(3));
     claim.request = dice.once_in(3).then(|| RequestId::from_u128(dice.below(2).into()));
     claim
 }

@@ -10,7 +10,7 @@ use crate::worker::Unhandled;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Given up after so many failed runs, should the command itself allow more; 5 if not set.
+    /// Given up after this many failed runs, unless its scheduler named another limit; 5 if not set.
     pub attempts_max: u32,
     /// How long until it is run again; 5 s, doubling to 5 min, ±20 %, if not set.
     pub backoff: Backoff,

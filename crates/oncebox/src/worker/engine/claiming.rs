@@ -110,11 +110,12 @@ impl Engine {
         self.appetite.next_poll = now + self.appetite.interval;
         self.appetite.rated_until = self.lanes.next_rate(now);
         let lease = Span::lease(self.options.lease).expect("the lease is checked when the worker is built");
-        let claim = |Share { wish, topics, messages }: Share| {
+        let claim = |Share { wish, topics, attempts_max, messages }: Share| {
             let batch = u32::try_from(messages).ok().and_then(|messages| Batch::new(messages).ok());
             let batch = batch.expect("a share is from one to half a call");
             let mut claim = Claim::new(self.options.namespace, self.owner, lease, batch);
             claim.topics = topics;
+            claim.attempts_max = attempts_max;
             claim.request = Some(RequestId::from_u128(self.shared.random()));
             (claim, wish)
         };

@@ -87,6 +87,7 @@ pub(crate) fn delivery(claim: &Claim) -> Delivery {
             attributes: Attributes::default(),
             due: None,
             expires: None,
+            seal: None,
         },
         hash: None,
         trace: Trace::default(),

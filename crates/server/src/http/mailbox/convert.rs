@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oncebox::mailbox::{Envelope, Parcel, Sent, Ticket};
+use oncebox::mailbox::{Damaged, Envelope, Parcel, Sent, Ticket};
 use oncebox_core::{Trace, Uid};
 use oncebox_wire as wire;
 use oncebox_wire::{Base64, Code};
@@ -66,6 +66,25 @@ pub(super) fn sent(sent: Sent) -> Result<Taken, Refusal> {
             format!("the payload is larger than {bytes_max} bytes, the most that its topic takes"),
         )),
         _ => Err(Refusal::new(Code::Unsupported, "the store answered what this server does not know")),
+    }
+}
+
+/// The refusal of a call that found nothing but damaged messages.
+pub(super) fn damaged(found: &[Damaged]) -> Refusal {
+    let ids: Vec<_> = found.iter().map(|damaged| damaged.msg_id.to_string()).collect();
+    let text = format!(
+        "what the store holds is not what was sent: {} (now dead letters, reason integrity); find out who changed the store's data",
+        ids.join(", ")
+    );
+    Refusal::new(Code::Integrity, text)
+}
+
+/// A damaged message, for the receiver to see.
+pub(super) fn damage(damaged: &Damaged) -> wire::mailbox::Damaged {
+    wire::mailbox::Damaged {
+        code: Code::Integrity,
+        msg_id: damaged.msg_id.to_string(),
+        corr_id: damaged.corr_id.clone(),
     }
 }
 

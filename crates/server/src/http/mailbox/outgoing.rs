@@ -3,12 +3,12 @@
 
 use std::io::{self, Write};
 
-use oncebox::mailbox::Envelope;
+use oncebox::mailbox::{Damaged, Envelope, Received};
 use oncebox_core::digits::Ascii;
 use oncebox_wire::Base64;
 use oncebox_wire::mailbox::{SentItem, Settled};
 
-use super::convert::Taken;
+use super::convert::{self, Taken};
 
 /// The bytes that a message that was taken in leaves in an answer, at most.
 const TAKEN_BYTES: usize = 128;
@@ -17,30 +17,36 @@ const TAKEN_BYTES: usize = 128;
 const ENVELOPE_BYTES: usize = 640;
 
 /// Writes envelopes as `oncebox_wire::mailbox::Received` shapes them.
-pub(super) fn received(envelopes: &[Envelope]) -> io::Result<Vec<u8>> {
-    let mut answer = Answer::for_envelopes(envelopes);
+pub(super) fn received(received: &Received) -> io::Result<Vec<u8>> {
+    let mut answer = Answer::for_envelopes(&received.envelopes);
     answer.0.extend_from_slice(b"{\"messages\":");
-    answer.list(envelopes)?;
+    answer.list(&received.envelopes)?;
+    answer.damaged(&received.damaged)?;
     answer.0.push(b'}');
     Ok(answer.0)
 }
 
 /// Writes outcomes and envelopes as `oncebox_wire::mailbox::Worked` shapes them.
-pub(super) fn worked(results: &[Settled], envelopes: &[Envelope]) -> io::Result<Vec<u8>> {
-    let mut answer = Answer::for_envelopes(envelopes);
+pub(super) fn worked(results: &[Settled], received: &Received) -> io::Result<Vec<u8>> {
+    let mut answer = Answer::for_envelopes(&received.envelopes);
     answer.0.extend_from_slice(b"{\"results\":");
     serde_json::to_writer(&mut answer.0, results)?;
     answer.0.extend_from_slice(b",\"messages\":");
-    answer.list(envelopes)?;
+    answer.list(&received.envelopes)?;
+    answer.damaged(&received.damaged)?;
     answer.0.push(b'}');
     Ok(answer.0)
 }
 
-/// Writes envelopes as lines.
-pub(super) fn lines(envelopes: &[Envelope]) -> io::Result<Vec<u8>> {
-    let mut answer = Answer::for_envelopes(envelopes);
-    for envelope in envelopes {
+/// Writes envelopes and damaged messages as lines.
+pub(super) fn lines(received: &Received) -> io::Result<Vec<u8>> {
+    let mut answer = Answer::for_envelopes(&received.envelopes);
+    for envelope in &received.envelopes {
         answer.envelope(envelope)?;
+        answer.0.push(b'\n');
+    }
+    for damaged in &received.damaged {
+        serde_json::to_writer(&mut answer.0, &convert::damage(damaged))?;
         answer.0.push(b'\n');
     }
     Ok(answer.0)
@@ -102,6 +108,16 @@ impl Answer {
         Ok(())
     }
 
+    /// The list of damaged messages as a field of its own, if there are any.
+    fn damaged(&mut self, damaged: &[Damaged]) -> io::Result<()> {
+        if !damaged.is_empty() {
+            let damaged: Vec<_> = damaged.iter().map(convert::damage).collect();
+            self.0.extend_from_slice(b",\"damaged\":");
+            serde_json::to_writer(&mut self.0, &damaged)?;
+        }
+        Ok(())
+    }
+
     /// As `oncebox_wire::mailbox::Envelope` shapes it.
     fn envelope(&mut self, envelope: &Envelope) -> io::Result<()> {
         self.plain("{\"msg_id\":", &envelope.msg_id);
@@ -153,7 +169,7 @@ mod tests {
     use oncebox::Oncebox;
     use oncebox::mailbox::{MailboxSettings, Parcel, Receive};
     use oncebox_wire::Code;
-    use oncebox_wire::mailbox::{Received, Sent, SentBatch, SentItem, Settled, Worked};
+    use oncebox_wire::mailbox::{Received as Described, Sent, SentBatch, SentItem, Settled, Worked};
 
     use super::super::convert::{self, Taken};
     use super::{lines, received, sent, sent_batch, worked};
@@ -203,17 +219,17 @@ mod tests {
             mailbox.send(parcel).await.unwrap();
         }
         mailbox.send(Parcel::new("größe", "bare").bytes(vec![0; 2])).await.unwrap();
-        let envelopes = mailbox.receive(Receive::new("größe").messages(8)).await.unwrap();
-        assert_eq!(envelopes.len(), 5);
-        let described: Vec<_> = envelopes.iter().cloned().map(convert::envelope).collect();
+        let brought = mailbox.receive(Receive::new("größe").messages(8)).await.unwrap();
+        assert_eq!(brought.envelopes.len(), 5);
+        let described: Vec<_> = brought.envelopes.iter().cloned().map(convert::envelope).collect();
         let text = |value: String| value.into_bytes();
         let one_by_one = described.iter().map(|one| serde_json::to_string(one).unwrap() + "\n");
-        assert_eq!(lines(&envelopes).unwrap(), text(one_by_one.collect()));
-        let whole = Received { messages: described.clone() };
-        assert_eq!(received(&envelopes).unwrap(), text(serde_json::to_string(&whole).unwrap()));
+        assert_eq!(lines(&brought).unwrap(), text(one_by_one.collect()));
+        let whole = Described { messages: described.clone(), damaged: Vec::new() };
+        assert_eq!(received(&brought).unwrap(), text(serde_json::to_string(&whole).unwrap()));
         let results = vec![Settled { ok: true, ..Settled::default() }];
-        let whole = Worked { results: results.clone(), messages: described };
-        assert_eq!(worked(&results, &envelopes).unwrap(), text(serde_json::to_string(&whole).unwrap()));
-        assert_eq!(received(&[]).unwrap(), br#"{"messages":[]}"#);
+        let whole = Worked { results: results.clone(), messages: described, damaged: Vec::new() };
+        assert_eq!(worked(&results, &brought).unwrap(), text(serde_json::to_string(&whole).unwrap()));
+        assert_eq!(received(&oncebox::mailbox::Received::default()).unwrap(), br#"{"messages":[]}"#);
     }
 }

@@ -8,7 +8,7 @@ use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use oncebox::Kind;
-use oncebox::mailbox::{Envelope, Outcome, Receive, Settle};
+use oncebox::mailbox::{self, Envelope, Outcome, Receive, Settle};
 use oncebox_core::Uid;
 use oncebox_wire as wire;
 use oncebox_wire::mailbox::{Received, Recv, Worked};
@@ -36,6 +36,7 @@ pub(super) const PIECE: Duration = Duration::from_secs(1);
     responses(
         (status = 200, description = "What was ready; none is no error.", content((Received = "application/json"), (Vec<u8> = "application/octet-stream"))),
         (status = 204, description = "As bytes: nothing was ready."),
+        (status = 422, description = "Nothing was ready but messages that are not what was sent (`E_INTEGRITY`): they are dead letters now.", body = wire::ErrorBody),
         Refusals,
     ),
 )]
@@ -47,14 +48,17 @@ pub(in crate::http) async fn recv(State(app): State<App>, request: Request) -> R
     if as_bytes && wish.max_messages.replace(1).is_some_and(|messages| messages != 1) {
         return Err(Refusal::schema("as bytes, one message is given at a time: leave max_messages out"));
     }
-    let (_, envelopes) = take(&app, Vec::new(), &wish).await?;
+    let (_, taken) = take(&app, Vec::new(), &wish).await?;
+    if taken.envelopes.is_empty() && !taken.damaged.is_empty() {
+        return Err(convert::damaged(&taken.damaged));
+    }
     if as_bytes {
-        return match envelopes.into_iter().next() {
+        return match taken.into_iter().next() {
             Some(envelope) => binary::answer(convert::envelope(envelope)),
             None => Ok(StatusCode::NO_CONTENT.into_response()),
         };
     }
-    body::answer_written(outgoing::received(&envelopes))
+    body::answer_written(outgoing::received(&taken))
 }
 
 /// One round of a remote worker: settles what it is done with, then gives what is next, in one step.
@@ -70,9 +74,9 @@ pub(in crate::http) async fn work(State(app): State<App>, request: Request) -> R
     let (work, _room): (wire::mailbox::Work, _) =
         body::read_json(&app, &parts.headers, content, app.live().many()).await?;
     let plan = settle::Plan::new(&app, work.settle)?;
-    let (outcomes, envelopes) = take(&app, plan.settles, &work.recv).await?;
+    let (outcomes, taken) = take(&app, plan.settles, &work.recv).await?;
     let results = settle::results(&app, plan.items, outcomes);
-    body::answer_written(outgoing::worked(&results, &envelopes))
+    body::answer_written(outgoing::worked(&results, &taken))
 }
 
 fn wants_bytes(headers: &HeaderMap) -> bool {
@@ -117,30 +121,30 @@ async fn take(
     app: &App,
     settles: Vec<Settle>,
     recv: &Recv,
-) -> Result<(Vec<Outcome>, Vec<Envelope>), Refusal> {
+) -> Result<(Vec<Outcome>, mailbox::Received), Refusal> {
     let until = Instant::now() + app.wait(recv.wait_ms)?;
     let wish = wish(app, recv)?;
     let mailbox = &app.live().mailbox;
     let began = Instant::now();
-    let (outcomes, mut envelopes) = if settles.is_empty() {
+    let (outcomes, mut taken) = if settles.is_empty() {
         (Vec::new(), mailbox.receive(wish.clone()).await?)
     } else {
         mailbox.work(settles, wish.clone()).await?
     };
     app.meters.dequeue.record(began.elapsed());
-    while envelopes.is_empty() && !app.stopping.is_cancelled() {
+    while taken.is_nothing() && !app.stopping.is_cancelled() {
         let now = Instant::now();
         if now >= until {
             break;
         }
-        envelopes = match mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await {
+        taken = match mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await {
             // What was settled must be answered: the next wish tells that too much is in flight.
             Err(error) if !outcomes.is_empty() && error.kind() == Kind::Saturated => break,
-            taken => taken?,
+            received => received?,
         };
     }
-    delivered(app, &recv.topic, &envelopes);
-    Ok((outcomes, envelopes))
+    delivered(app, &recv.topic, &taken.envelopes);
+    Ok((outcomes, taken))
 }
 
 /// Counts what was given out.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
 use oncebox::Kind;
-use oncebox::mailbox::{Envelope, Receive};
+use oncebox::mailbox::{Receive, Received};
 use oncebox_wire::mailbox::Recv;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ const PIECES_MAX: usize = 1;
     path = "/v1/recv/stream",
     tag = TAG,
     request_body = Recv,
-    responses((status = 200, description = "Envelopes, one per line.", body = String, content_type = "application/x-ndjson"), Refusals),
+    responses((status = 200, description = "Envelopes, one per line; a message that is not what was sent is a line with `code`: `E_INTEGRITY`, its `msg_id` and `corr_id`.", body = String, content_type = "application/x-ndjson"), Refusals),
 )]
 pub(super) async fn recv_stream(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
@@ -66,15 +66,15 @@ async fn give(
     topic: String,
     wish: Receive,
     wait: Duration,
-    first: Vec<Envelope>,
+    first: Received,
     mut sender: Sender<Bytes, io::Error>,
 ) {
-    let mut envelopes = first;
+    let mut received = first;
     let mut until = Instant::now() + wait;
     loop {
-        if !envelopes.is_empty() {
-            receive::delivered(&app, &topic, &envelopes);
-            let Ok(piece) = outgoing::lines(&std::mem::take(&mut envelopes)) else { return };
+        if !received.is_nothing() {
+            receive::delivered(&app, &topic, &received.envelopes);
+            let Ok(piece) = outgoing::lines(&std::mem::take(&mut received)) else { return };
             if sender.send_data(piece.into()).await.is_err() {
                 return;
             }
@@ -84,13 +84,13 @@ async fn give(
             return;
         }
         let left = until.saturating_duration_since(Instant::now());
-        envelopes = match app.live().mailbox.receive(wish.clone().wait(left.min(PIECE))).await {
-            Ok(envelopes) if envelopes.is_empty() && left.is_zero() => return,
-            Ok(envelopes) => envelopes,
+        received = match app.live().mailbox.receive(wish.clone().wait(left.min(PIECE))).await {
+            Ok(received) if received.is_nothing() && left.is_zero() => return,
+            Ok(received) => received,
             // There will be room again when somebody acknowledges.
             Err(error) if error.kind() == Kind::Saturated && !left.is_zero() => {
                 tokio::time::sleep(left.min(PIECE)).await;
-                Vec::new()
+                Received::default()
             }
             Err(error) => {
                 tracing::warn!(%error, "a stream ended early");

@@ -91,7 +91,8 @@ impl ModelStore {
 /// Some message that may be claimed after the chosen ones.
 fn next_delivery(model: &Model, claim: &Claim, chosen: &[Delivery], drawn: u64) -> Option<Delivery> {
     let batch = Batch::new(u32::try_from(chosen.len() + 1).unwrap()).unwrap();
-    let claim = Claim { batch, ..claim.clone() };
+    // It is not a repeat, or nothing would be missing; with this batch it could be one.
+    let claim = Claim { batch, request: None, ..claim.clone() };
     model.uids().iter().find_map(|uid| {
         let message = model.clone().get(&Ref::Uid(*uid), None).unwrap()?;
         let delivery = told(message, drawn)?;

@@ -169,7 +169,8 @@ mod tests {
     fn of_an_answer_the_needed_fields_are_read() {
         let envelope = mailbox::Envelope { receipt: "r".to_owned(), ..Default::default() };
         let settled = mailbox::Settled { ok: true, ..Default::default() };
-        let worked = mailbox::Worked { results: vec![settled], messages: vec![envelope] };
+        let worked =
+            mailbox::Worked { results: vec![settled], messages: vec![envelope], damaged: Vec::new() };
         let text = serde_json::to_string(&worked).unwrap();
         let worked: Worked<'_> = serde_json::from_str(&text).unwrap();
         assert!(worked.results[0].ok);
