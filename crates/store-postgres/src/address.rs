@@ -9,6 +9,7 @@ use percent_encoding::percent_decode_str;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, PgPool};
 
+use crate::reserve::RESERVED;
 use crate::{Options, Pooler, Schema, fault};
 
 /// What the server is told about who connects, unless the URL says otherwise.
@@ -107,8 +108,23 @@ impl Address {
 
     /// Connects: at least one connection works.
     pub async fn connect(&self) -> Result<PgPool, Error> {
+        self.connect_with(self.options.connections).await
+    }
+
+    /// The same, with so many connections that there are no more than set together with the reserved ones.
+    pub(crate) async fn connect_beside_reserve(&self) -> Result<PgPool, Error> {
+        let reserved = if self.reserves() { RESERVED } else { 0 };
+        self.connect_with(self.options.connections - reserved).await
+    }
+
+    /// Whether there are enough connections to reserve some.
+    pub(crate) fn reserves(&self) -> bool {
+        self.options.connections > RESERVED
+    }
+
+    async fn connect_with(&self, connections: u32) -> Result<PgPool, Error> {
         let pool = PgPoolOptions::new()
-            .max_connections(self.options.connections)
+            .max_connections(connections)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .before_acquire(|connection, state| {

@@ -16,6 +16,7 @@ mod locked;
 mod options;
 mod query;
 mod read;
+mod reserve;
 mod room;
 mod round;
 mod rows;

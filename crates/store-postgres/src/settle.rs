@@ -30,7 +30,7 @@ impl PostgresStore {
         claims: &[Claim],
     ) -> Result<Worked, Error> {
         let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
-        let mut connection = self.connection().await?;
+        let mut connection = self.reserve.for_work(&self.pool).await?;
         let connection = &mut *connection;
         let mut settling = Settling::new(settlements);
         if settling.uids.is_empty() {

@@ -18,6 +18,7 @@ use crate::codes::{millis, moment, stamp};
 use crate::ears::{Ears, Heard};
 use crate::fault;
 use crate::locked::{LockWait, SlowPath, Targets};
+use crate::reserve::Reserve;
 use crate::rows::Cells;
 use crate::slow::{Body, STEP_ITEMS_MAX};
 use crate::sql::Sql;
@@ -26,6 +27,7 @@ use crate::{Address, Options};
 /// A store in a PostgreSQL database, shared by as many processes as open it.
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
+    pub(crate) reserve: Arc<Reserve>,
     pub(crate) sql: Arc<Sql>,
     clock: Option<Arc<dyn Clock>>,
     ids: Arc<Mutex<SystemRng>>,
@@ -38,19 +40,27 @@ impl PostgresStore {
     /// Opens the store at a URL like `postgres://user:password@host/database`; [`Address`] says what else may stand there.
     pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
         let address = Address::parse(url, options)?;
-        let (pool, options) = (address.connect().await?, address.options());
+        let (pool, options) = (address.connect_beside_reserve().await?, address.options());
         if options.ensure {
             options.schema.ensure(&pool).await?;
         } else {
             options.schema.check(&pool).await?;
         }
-        Ok(Self::new(pool, options))
+        Ok(Self::on(pool, Reserve::new(address.reserves()), options))
     }
 
     /// A store on a pool of connections. The tables have to be there; see [`crate::Schema`].
+    ///
+    /// Beside the pool's connections it opens up to two of its own, with the pool's settings: one for heartbeats, and one for
+    /// settlements while the pool has none to give.
     pub fn new(pool: PgPool, options: &Options) -> Self {
+        Self::on(pool, Reserve::new(true), options)
+    }
+
+    fn on(pool: PgPool, reserve: Reserve, options: &Options) -> Self {
         Self {
             pool,
+            reserve: Arc::new(reserve),
             sql: Arc::new(Sql::new(&options.schema.quoted(), options.pooler)),
             clock: options.clock.clone(),
             ids: Arc::default(),
@@ -65,6 +75,7 @@ impl PostgresStore {
     pub fn hasty(&self) -> Self {
         Self {
             pool: self.pool.clone(),
+            reserve: Arc::clone(&self.reserve),
             sql: Arc::clone(&self.sql),
             clock: self.clock.clone(),
             ids: Arc::clone(&self.ids),
@@ -153,7 +164,7 @@ impl PostgresStore {
             extensions.iter().map(|one| uuid::Uuid::from_u128(one.owner.as_u128())).collect();
         let fences: Vec<_> = extensions.iter().map(|one| crate::codes::count(one.fence.get())).collect();
         let leases: Vec<_> = extensions.iter().map(|one| millis(one.lease.get())).collect();
-        let mut connection = self.connection().await?;
+        let mut connection = self.reserve.for_heartbeats(&self.pool).await?;
         let rows = self
             .sql
             .extend
@@ -276,6 +287,7 @@ impl Store for PostgresStore {
     async fn close(&self) -> Result<(), Error> {
         self.ears.bell.close();
         self.pool.close().await;
+        self.reserve.close().await;
         Ok(())
     }
 }

@@ -29,6 +29,10 @@ impl PostgresStore {
 impl TransactionalStore for PostgresStore {
     type Transaction<'t> = Transaction<'t, Postgres>;
 
+    fn transactions_max(&self) -> usize {
+        self.reserve.transactions_max(&self.pool)
+    }
+
     async fn begin_transaction(&self) -> Result<Transaction<'static, Postgres>, Error> {
         self.check_items(0)?;
         self.pool.begin().await.map_err(fault::told)

@@ -52,6 +52,10 @@ pub trait TransactionalStore: Store {
     /// The caller's transaction.
     type Transaction<'t>: Send;
 
+    /// How many transactions may be open at once so that the store's own calls still find a connection. A worker runs no more
+    /// handlers in transactions than this.
+    fn transactions_max(&self) -> usize;
+
     /// Begins a transaction on a connection of the store's.
     async fn begin_transaction(&self) -> Result<Self::Transaction<'static>, Error>;
 

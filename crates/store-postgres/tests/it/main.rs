@@ -9,6 +9,8 @@ mod pooled;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod reserve;
+#[cfg(test)]
 mod rights;
 #[cfg(test)]
 mod schema;

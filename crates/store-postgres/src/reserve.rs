@@ -1,0 +1,74 @@
+//! Connections that nothing but heartbeats and settlements uses, however many transactions handlers have open.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use oncebox_core::Error;
+use sqlx::pool::PoolConnection;
+use sqlx::{PgPool, Postgres};
+
+use crate::fault;
+
+/// How many they are: one for heartbeats, one for settlements.
+pub(crate) const RESERVED: u32 = 2;
+/// A call that settles or claims waits so long for a connection of the pool before it asks for the reserved one.
+const POOL_PATIENCE: Duration = Duration::from_millis(50);
+
+/// The pool of a store, and its reserved connections. They are opened when they are needed first, with the settings of the
+/// pool.
+pub(crate) struct Reserve {
+    /// Whether there are reserved connections at all.
+    reserves: bool,
+    heartbeats: OnceLock<PgPool>,
+    settlements: OnceLock<PgPool>,
+}
+
+impl Reserve {
+    pub(crate) fn new(reserves: bool) -> Self {
+        Self { reserves, heartbeats: OnceLock::new(), settlements: OnceLock::new() }
+    }
+
+    /// How many transactions handlers may have open at once: one connection of the pool is left for all other calls.
+    pub(crate) fn transactions_max(&self, pool: &PgPool) -> usize {
+        let connections = pool.options().get_max_connections();
+        if self.reserves { connections.saturating_sub(1).try_into().unwrap_or(usize::MAX) } else { 0 }
+    }
+
+    /// A connection to extend leases on. No other call uses it, so that no other call can delay a heartbeat.
+    pub(crate) async fn for_heartbeats(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>, Error> {
+        let pool = if self.reserves { self.heartbeats.get_or_init(|| single(pool)) } else { pool };
+        pool.acquire().await.map_err(fault::told)
+    }
+
+    /// A connection to settle and claim on: of the pool or, if that has none to give, the reserved one.
+    pub(crate) async fn for_work(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>, Error> {
+        if !self.reserves {
+            return pool.acquire().await.map_err(fault::told);
+        }
+        let exhausted = pool.num_idle() == 0 && pool.size() >= pool.options().get_max_connections();
+        let reserved = async {
+            if !exhausted {
+                tokio::time::sleep(POOL_PATIENCE).await;
+            }
+            self.settlements.get_or_init(|| single(pool)).acquire().await
+        };
+        let acquired = tokio::select! {
+            biased;
+            connection = pool.acquire() => connection,
+            connection = reserved => connection,
+        };
+        acquired.map_err(fault::told)
+    }
+
+    pub(crate) async fn close(&self) {
+        for pool in [&self.heartbeats, &self.settlements].into_iter().filter_map(OnceLock::get) {
+            pool.close().await;
+        }
+    }
+}
+
+/// A pool of one connection, with the settings of another pool.
+fn single(pool: &PgPool) -> PgPool {
+    let options = pool.options().clone().min_connections(0).max_connections(1);
+    options.connect_lazy_with(pool.connect_options().as_ref().clone())
+}
