@@ -9,6 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncebox_core::{Clock, Rng, Store, Timestamp};
 
+use crate::timed::{CASE_DEADLINE, ending};
+
 /// What a test case answers.
 pub type TestResult = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -120,5 +122,5 @@ pub fn block_on<T>(case: impl Future<Output = T>) -> T {
 /// Not generic, so that the runtime is compiled once and not for each of some hundred cases.
 fn drive(case: Pin<&mut dyn Future<Output = ()>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime starts anywhere").block_on(case);
+    runtime.expect("a runtime starts anywhere").block_on(ending(CASE_DEADLINE, case));
 }

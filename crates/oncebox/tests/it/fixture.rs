@@ -14,6 +14,7 @@ use oncebox_system::SystemRng;
 use oncebox_testkit::ManualClock;
 use oncebox_testkit::faulty::{FaultPlan, FaultyStore};
 use oncebox_testkit::servers::Postgres;
+use oncebox_testkit::timed;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::Instant;
@@ -64,7 +65,7 @@ pub(crate) fn on_every_store(test: impl AsyncFn(Fixture)) {
 /// The same, with settings.
 pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl AsyncFn(Fixture)) {
     for name in ["memory", "embedded", "postgres"] {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = timed::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime starts").block_on(async {
             let clock = Arc::new(ManualClock::default());
             let directory = Directory::new();
@@ -88,19 +89,41 @@ pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl A
 
 /// A store with tables of its own on the server that this run shares, and a pool to look at it.
 pub(crate) async fn postgres(clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStore>, PgPool) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    postgres_in(&format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed)), clock).await
+    postgres_in(&unused_schema(), clock).await
 }
 
 /// The same, with its tables in this schema, which nobody else uses.
 pub(crate) async fn postgres_in(schema: &str, clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStore>, PgPool) {
+    let pool = pool().await;
+    let options = tables(&pool, schema, clock).await;
+    (Arc::new(PostgresStore::new(pool.clone(), &options)), pool)
+}
+
+/// The same, and what opens another store on its tables.
+pub(crate) async fn postgres_with_schema(
+    clock: Option<Arc<dyn Clock>>,
+) -> (Arc<PostgresStore>, postgres::Options) {
+    let pool = pool().await;
+    let options = tables(&pool, &unused_schema(), clock).await;
+    (Arc::new(PostgresStore::new(pool, &options)), options)
+}
+
+fn unused_schema() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+async fn pool() -> PgPool {
     let server = Postgres::shared().expect("a private PostgreSQL starts");
-    let pool = PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers");
+    PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers")
+}
+
+async fn tables(pool: &PgPool, schema: &str, clock: Option<Arc<dyn Clock>>) -> postgres::Options {
     let mut options = postgres::Options::default();
     options.schema = Schema::new(schema).expect("a short name");
     options.clock = clock;
-    options.schema.ensure(&pool).await.expect("the tables are made");
-    (Arc::new(PostgresStore::new(pool.clone(), &options)), pool)
+    options.schema.ensure(pool).await.expect("the tables are made");
+    options
 }
 
 fn memory(clock: Arc<dyn Clock>) -> MemoryStore {

@@ -13,6 +13,7 @@ use tracing::Level;
 
 use super::capture::Capture;
 use super::fixture::{Paused, key};
+use crate::timed::{until, within};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -25,7 +26,7 @@ impl Drop for Bomb {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_handler_that_panics_while_it_is_dropped_has_failed() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -39,7 +40,7 @@ async fn a_handler_that_panics_while_it_is_dropped_has_failed() {
     assert_eq!(inbox.show("1").await.last_error.unwrap().as_str(), "panic: dropped without commit");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_worker_that_holds_more_than_a_call_takes_keeps_its_leases() {
     let inbox = Paused::new();
     for start in [0, 8_000] {
@@ -57,7 +58,7 @@ async fn a_worker_that_holds_more_than_a_call_takes_keeps_its_leases() {
     assert_eq!((stopped.handled, stopped.lost), (16_000, 0));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_worker_never_asks_for_more_than_a_call_takes() {
     let inbox = Paused::new();
     inbox.enqueue("a", "1").await;
@@ -69,7 +70,7 @@ async fn a_worker_never_asks_for_more_than_a_call_takes() {
     assert_eq!(worker.run_until_idle().await.unwrap().handled, 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn settings_without_end_are_refused() {
     let inbox = Paused::new();
     let worker = || Worker::new(&inbox.oncebox).on("t", async || {});
@@ -90,7 +91,7 @@ async fn settings_without_end_are_refused() {
     assert_eq!(worker().timeout(max).run_until_idle().await.unwrap().handled, 0, "no limit is no mistake");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_claim_that_was_answered_late_does_not_start_on_its_last_breath() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -108,7 +109,7 @@ async fn a_claim_that_was_answered_late_does_not_start_on_its_last_breath() {
 }
 
 /// Topics beyond the first 64 are in a claim of their own, which must not be forgotten over a busy one.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_topic_that_was_quiet_gets_its_turn_though_others_always_have_more() {
     let inbox = Paused::new();
     for id in 0..1_000 {
@@ -136,7 +137,7 @@ async fn a_topic_that_was_quiet_gets_its_turn_though_others_always_have_more() {
     assert!(waited.is_some_and(|waited| waited < Duration::from_secs(5)), "{waited:?}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_rate_is_reached_by_slow_handlers_too() {
     let inbox = Paused::new();
     for id in 0..16 {
@@ -153,7 +154,7 @@ async fn a_rate_is_reached_by_slow_handlers_too() {
     assert_eq!(leased, 16, "4 per second for 10 s, 16 slots");
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_queue_forgets_what_was_settled() {
     let oncebox = Oncebox::open("memory:").await.unwrap();
     let queue = oncebox.queue();
@@ -167,7 +168,7 @@ async fn a_queue_forgets_what_was_settled() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn upkeep_that_hangs_shows_in_health_and_ends_with_its_store() {
     let (capture, _guard) = Capture::start();
     let inbox = Paused::new();
@@ -200,7 +201,7 @@ impl oncebox::telemetry::TraceContext for Traces {
     fn link_to(&self, _: &tracing::Span, _: &str) {}
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn tracing_keeps_no_message_out_and_ends_no_worker() {
     let oncebox = Oncebox::builder().trace_context(Arc::new(Traces)).open("memory:").await.unwrap();
     let mut message = Message::new("t", "test", "1");
@@ -214,7 +215,7 @@ async fn tracing_keeps_no_message_out_and_ends_no_worker() {
     assert_eq!((stopped.handled, stopped.retrying), (1, 1));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn what_a_handler_has_spawned_hears_that_it_was_stopped() {
     for by_timeout in [false, true] {
         let inbox = Paused::new();
@@ -240,7 +241,7 @@ async fn what_a_handler_has_spawned_hears_that_it_was_stopped() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_worker_is_back_soon_after_its_store_is() {
     let inbox = Paused::new();
     let worker = Worker::new(&inbox.oncebox).on("t", async || {}).poll_interval(LONG, LONG).start().unwrap();
@@ -249,19 +250,25 @@ async fn a_worker_is_back_soon_after_its_store_is() {
         inbox.faults.next_of(Operation::Work, Fault::FailBefore);
     }
     inbox.enqueue("t", "1").await;
-    while inbox.faults.left() > 0 {
-        sleep(Duration::from_millis(100)).await;
-    }
+    within("the store has failed often enough", async {
+        while inbox.faults.left() > 0 {
+            sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
     let back = Instant::now();
-    while inbox.show("1").await.state != MessageState::Done {
-        sleep(Duration::from_millis(100)).await;
-    }
+    within("the message is handled", async {
+        while inbox.show("1").await.state != MessageState::Done {
+            sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
     let took = back.elapsed();
     worker.stop().await.unwrap();
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_worker_that_ended_by_a_failure_shows_in_health_until_another_starts() {
     let inbox = Paused::new();
     let mut worker = Worker::new(&inbox.oncebox).on("t", async || {}).without_upkeep().start().unwrap();
@@ -275,7 +282,7 @@ async fn a_worker_that_ended_by_a_failure_shows_in_health_until_another_starts()
 /// In real time, which can only make it slower: on one thread, the first handler keeps the second from its turn until its
 /// lease is over.
 /// Holds: RULE-05.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn no_handler_begins_without_a_lease() {
     let oncebox = Oncebox::open("memory:").await.unwrap();
     for id in ["1", "2"] {
@@ -294,14 +301,15 @@ async fn no_handler_begins_without_a_lease() {
     };
     let worker = Worker::new(&oncebox).with_state((oncebox.clone(), unleased.clone())).on("t", handler);
     let worker = worker.lease(Duration::from_millis(500)).without_upkeep().start().unwrap();
-    while oncebox.operator("t").show(key("2")).await.unwrap().unwrap().deliveries < 2 {
-        tokio::task::yield_now().await;
-    }
+    until("the second message is delivered again", async || {
+        oncebox.operator("t").show(key("2")).await.unwrap().unwrap().deliveries >= 2
+    })
+    .await;
     worker.stop().await.unwrap();
     assert_eq!(unleased.load(Ordering::SeqCst), 0, "handlers that began without a lease");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn workers_that_start_together_warn_of_a_topic_once() {
     let (capture, _guard) = Capture::start();
     let inbox = Paused::new();
@@ -317,7 +325,7 @@ async fn workers_that_start_together_warn_of_a_topic_once() {
     drop((one, two));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_very_long_delay_is_not_a_short_one() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -328,7 +336,7 @@ async fn a_very_long_delay_is_not_a_short_one() {
     assert!(delay > LONG, "{delay:?}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn heartbeats_do_not_hide_failing_work_from_health() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -347,7 +355,7 @@ async fn heartbeats_do_not_hide_failing_work_from_health() {
     drop(worker);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_stop_tells_its_results_once_more() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -357,15 +365,18 @@ async fn a_stop_tells_its_results_once_more() {
     }
     let worker =
         Worker::new(&inbox.oncebox).on("t", async || {}).stop_budget(Duration::ZERO).start().unwrap();
-    while inbox.faults.left() > 0 {
-        sleep(Duration::from_millis(10)).await;
-    }
+    within("the store has failed often enough", async {
+        while inbox.faults.left() > 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     let stopped = worker.stop().await.unwrap();
     assert_eq!((stopped.handled, stopped.unsettled), (1, 0));
 }
 
 /// A paused worker that is resumed is not drained, and whoever waited for that is told.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_drain_ends_when_the_worker_is_resumed() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;

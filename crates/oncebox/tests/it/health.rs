@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::fixture::Paused;
 
 /// Holds: CMD-19.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_loop_is_unhealthy_while_its_calls_fail_and_healthy_again_after() {
     let inbox = Paused::new();
     let worker = Worker::new(&inbox.oncebox).on("t", async || Err::<(), _>("handlers do not matter"));
@@ -32,7 +32,7 @@ async fn a_loop_is_unhealthy_while_its_calls_fail_and_healthy_again_after() {
 }
 
 /// Holds: CMD-19.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_stalled_loop_is_unhealthy() {
     let inbox = Paused::new();
     let worker = Worker::new(&inbox.oncebox).on("t", async || {}).without_upkeep();
@@ -52,7 +52,7 @@ async fn a_stalled_loop_is_unhealthy() {
 }
 
 /// Holds: RULE-20.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn health_warns_when_a_bound_is_nearly_reached() {
     let oncebox = Oncebox::open("memory:?messages_max=10").await.unwrap();
     for id in 0..7 {

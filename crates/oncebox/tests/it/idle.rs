@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{Paused, RuntimeClock};
+use crate::timed::within;
 use watched::Watched;
 
 /// Statements that an idle claim costs, an upkeep without anything to do, and a look for topics that nobody handles. Begins
@@ -41,7 +42,7 @@ fn sum(statements: &[(usize, String)]) -> usize {
 }
 
 /// Polls are counted, for a clock would say how fast the machine is.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn what_idle_calls_cost_postgres() {
     let server = Postgres::with(&[("shared_preload_libraries", "pg_stat_statements")]).unwrap();
     let url = server.url();
@@ -61,9 +62,12 @@ async fn what_idle_calls_cost_postgres() {
     let worker = Worker::new(&oncebox).on("t", async || {}).without_upkeep();
     let millisecond = Duration::from_millis(1);
     let worker = worker.poll_interval(millisecond, millisecond).start().unwrap();
-    while watched.calls("work") - before < 100 {
-        sleep(millisecond).await;
-    }
+    within("a hundred polls", async {
+        while watched.calls("work") - before < 100 {
+            sleep(millisecond).await;
+        }
+    })
+    .await;
     worker.stop().await.unwrap();
     let (polls, cost) = (watched.calls("work") - before, statements(&url));
     assert!(sum(&cost) <= polls * CLAIM, "{polls} polls: {cost:#?}");
@@ -88,7 +92,7 @@ fn inbox(shared: bool) -> (Arc<Watched>, Oncebox) {
     (watched, oncebox)
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn an_idle_process_asks_a_shared_store_less_than_once_per_poll_interval() {
     let (watched, oncebox) = inbox(true);
     let worker = Worker::new(&oncebox).on("t", async || {}).start().unwrap();
@@ -102,7 +106,7 @@ async fn an_idle_process_asks_a_shared_store_less_than_once_per_poll_interval() 
     assert!(upkeeps >= 150, "it is not forgotten: {upkeeps}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_waiting_receiver_asks_the_store_once_per_poll_interval() {
     let (watched, oncebox) = inbox(true);
     let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
@@ -114,7 +118,7 @@ async fn a_waiting_receiver_asks_the_store_once_per_poll_interval() {
     assert!(counts <= 2, "{counts} counts");
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_round_of_work_asks_the_store_once() {
     let (watched, oncebox) = inbox(true);
     let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
@@ -133,7 +137,7 @@ async fn a_round_of_work_asks_the_store_once() {
 }
 
 /// What upkeep does costs nothing there, and something is due as soon as it is.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn an_idle_process_looks_after_a_store_of_its_own_every_second() {
     let (watched, oncebox) = inbox(false);
     let worker = Worker::new(&oncebox).on("t", async || {}).start().unwrap();
@@ -143,7 +147,7 @@ async fn an_idle_process_looks_after_a_store_of_its_own_every_second() {
 }
 
 /// However long nothing happened: what this process does is looked after within a second.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn what_an_idle_process_takes_in_is_handled_when_it_is_due() {
     let (_, oncebox) = inbox(true);
     let (done, mut handled) = mpsc::unbounded_channel();

@@ -189,7 +189,7 @@ fn marks_change_what_they_may_and_say_so() {
 
 /// Losing a message because an outcome was ignored must not be possible.
 /// Holds: RULE-03, RULE-19.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_full_inbox_is_an_error_with_when_to_come_again() {
     let oncebox = Oncebox::open("memory:?messages_max=1").await.unwrap();
     let inbox = oncebox.inbox();

@@ -16,7 +16,7 @@ const LEASE: Duration = Duration::from_secs(30);
 type Count = Arc<AtomicU32>;
 
 /// Holds: RULE-05.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_long_handler_keeps_its_lease_by_heartbeats() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -41,7 +41,7 @@ impl Drop for Dropped {
 }
 
 /// Holds: RULE-05, IBX-078.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -74,7 +74,7 @@ async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
 
 /// When the store cannot be reached, another worker may have the message by the end of the lease.
 /// Holds: RULE-05.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_worker_that_cannot_reach_its_store_lets_go_when_the_lease_is_over() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -105,7 +105,7 @@ async fn a_worker_that_cannot_reach_its_store_lets_go_when_the_lease_is_over() {
 }
 
 /// Holds: RULE-05.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn heartbeats_go_on_until_the_settlement_is_answered() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -127,7 +127,7 @@ async fn heartbeats_go_on_until_the_settlement_is_answered() {
 }
 
 /// Holds: RULE-06.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_claim_whose_answer_was_lost_is_repeated_and_nothing_lapses() {
     for fault in [Fault::FailAfterCommit, Fault::Hang] {
         let inbox = Paused::new();
@@ -150,7 +150,7 @@ async fn a_claim_whose_answer_was_lost_is_repeated_and_nothing_lapses() {
 }
 
 /// Holds: RULE-06.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_settlement_whose_answer_was_lost_is_repeated_and_counts_once() {
     let inbox = Paused::new();
     inbox.enqueue("fails", "1").await;
@@ -164,7 +164,7 @@ async fn a_settlement_whose_answer_was_lost_is_repeated_and_counts_once() {
 }
 
 /// Holds: RULE-07, CMD-20.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn what_a_crashed_worker_held_is_taken_over_after_its_lease() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -190,7 +190,7 @@ async fn what_a_crashed_worker_held_is_taken_over_after_its_lease() {
     assert_eq!((found.state, found.deliveries, found.attempts), (MessageState::Done, 2, 1), "a crash counts");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_handler_that_runs_over_its_time_is_stopped_and_tried_again() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -203,7 +203,7 @@ async fn a_handler_that_runs_over_its_time_is_stopped_and_tried_again() {
 
 /// An expired message does not come again, but what a handler holds is not taken from it.
 /// Holds: RULE-12.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn expiry_waits_for_the_handler_that_holds_the_message() {
     let inbox = Paused::new();
     let expiring = |id: &str| Message::new("t", "test", id).text(id).expires_in(Duration::from_secs(5));

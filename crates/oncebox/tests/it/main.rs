@@ -7,6 +7,8 @@ mod coalesce;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod deadlines;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod hardship;
@@ -45,3 +47,7 @@ mod transaction;
 mod upkeep;
 #[cfg(test)]
 mod worker;
+
+// Every async test here says `crate = "crate::timed"`: it fails at a deadline instead of hanging.
+#[cfg(test)]
+use oncebox_testkit::timed;

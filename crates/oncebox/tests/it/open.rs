@@ -7,7 +7,7 @@ use oncebox_testkit::servers::Postgres;
 use super::fixture::Directory;
 
 /// Holds: IBX-013, RULE-03, RULE-13.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread")]
 async fn an_embedded_inbox_knows_after_a_restart_what_it_took_in() {
     let directory = Directory::new();
     let url = format!("embedded:{}?durability=sync", directory.0.display());
@@ -23,7 +23,7 @@ async fn an_embedded_inbox_knows_after_a_restart_what_it_took_in() {
     assert!(!second.name().contains('?'));
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_bad_url_or_setting_is_refused_with_what_to_do() {
     for (url, text) in [
         (
@@ -73,7 +73,7 @@ async fn settings_hold(mut tx: Tx) -> Result<(), BoxError> {
 
 /// By its URL alone: no pool, no options.
 /// Holds: CMD-08, IBX-114.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread")]
 async fn an_inbox_on_postgres_is_opened_by_its_url() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
     let message = || Message::new("t", "test", "1").text("kept");

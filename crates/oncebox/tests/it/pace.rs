@@ -15,7 +15,7 @@ async fn note(State(starts): State<Starts>) {
     starts.lock().unwrap().push(Instant::now());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_waiting_worker_is_woken_by_what_comes_in() {
     let inbox = Paused::new();
     let starts = Starts::default();
@@ -31,7 +31,7 @@ async fn a_waiting_worker_is_woken_by_what_comes_in() {
 
 /// Retries and due times are met to the millisecond, because upkeep rings when they come.
 /// Holds: IBX-072.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn what_becomes_due_is_started_when_it_is_due() {
     let inbox = Paused::new();
     let starts = Starts::default();
@@ -48,7 +48,7 @@ async fn what_becomes_due_is_started_when_it_is_due() {
 }
 
 /// Holds: IBX-124.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn an_idle_worker_asks_less_and_less_often() {
     let inbox = Paused::new();
     // A plan that lets everything pass counts the calls.
@@ -68,7 +68,7 @@ async fn an_idle_worker_asks_less_and_less_often() {
     worker.stop().await.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_full_batch_is_followed_by_the_next_at_once() {
     let inbox = Paused::new();
     for id in 0..500 {
@@ -80,7 +80,7 @@ async fn a_full_batch_is_followed_by_the_next_at_once() {
     assert_eq!(since.elapsed(), Duration::ZERO);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_topic_is_started_as_often_as_its_rate_allows() {
     let inbox = Paused::new();
     for id in 0..20 {
@@ -105,7 +105,7 @@ async fn a_topic_is_started_as_often_as_its_rate_allows() {
 }
 
 /// A topic at its limit goes on as soon as one of its handlers ends, not at the next poll.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_limited_topic_does_not_wait_for_a_poll() {
     let inbox = Paused::new();
     for id in 0..10 {
@@ -120,7 +120,7 @@ async fn a_limited_topic_does_not_wait_for_a_poll() {
 }
 
 /// Fast handlers never wait for the store; slow ones hold nothing that others could have.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn look_ahead_holds_as_many_again_and_only_for_fast_handlers() {
     for (handler_ms, looks_ahead, held) in [(1, true, 8), (1, false, 4), (150, true, 4)] {
         let inbox = Paused::new();
@@ -143,7 +143,7 @@ async fn look_ahead_holds_as_many_again_and_only_for_fast_handlers() {
 }
 
 /// What waits here starts only under a lease that is fresh enough, and is never held for nothing.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn what_was_claimed_ahead_starts_under_a_fresh_lease() {
     let inbox = Paused::new();
     for id in 0..3 {

@@ -128,7 +128,7 @@ fn a_closed_store_ends_the_worker() {
 }
 
 /// Dropping the handle is a graceful stop.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_worker_whose_handle_is_dropped_finishes_what_it_holds() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
@@ -145,7 +145,7 @@ async fn a_worker_whose_handle_is_dropped_finishes_what_it_holds() {
 }
 
 /// A store that never answers must not keep a process from ending.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_stop_ends_within_its_budget_though_the_store_hangs() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;

@@ -11,7 +11,7 @@ fn panic_text(run: impl Future<Output = ()>) -> String {
     panic.downcast_ref::<String>().cloned().unwrap_or_default()
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn assertions_pass_for_what_is_so() {
     let test = TestInbox::new();
     test.inbox().enqueue(Message::new("t", "test", "1").text("a")).await.unwrap();
@@ -42,7 +42,7 @@ fn assertions_tell_what_is_there_instead() {
     assert_eq!(panic_text(test.assert_dead("test", "no")), "test/no is unknown, not Dead");
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn planned_faults_reach_the_code_under_test_and_not_the_assertions() {
     let test = TestInbox::new();
     test.faults().next_of(Operation::Accept, Fault::FailAfterCommit);

@@ -70,7 +70,7 @@ fn upkeep_works_off_whatever_is_due_in_bounded_pieces() {
 }
 
 /// Holds: RULE-15.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_ready_topic_that_nobody_handles_is_warned_about_once_a_minute() {
     let (capture, _guard) = Capture::start();
     let inbox = Paused::new();

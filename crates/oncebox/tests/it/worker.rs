@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 
 use super::fixture::on_every_store;
+use crate::timed::until;
 
 /// What handlers saw, in order.
 #[derive(Clone, Default)]
@@ -390,14 +391,14 @@ fn as_many_handlers_run_at_once_as_allowed_overall_and_per_topic() {
             .concurrency(5)
             .start()
             .unwrap();
-        while narrow.running.load(Ordering::SeqCst) + wide.running.load(Ordering::SeqCst) < 5 {
-            tokio::task::yield_now().await;
-        }
+        until("five handlers run", async || {
+            narrow.running.load(Ordering::SeqCst) + wide.running.load(Ordering::SeqCst) >= 5
+        })
+        .await;
         narrow.permits.add_permits(10);
         wide.permits.add_permits(10);
-        while fixture.oncebox.operator("t").counts(None).await.unwrap().done < 20 {
-            tokio::task::yield_now().await;
-        }
+        let operator = fixture.oncebox.operator("t");
+        until("all are handled", async || operator.counts(None).await.unwrap().done >= 20).await;
         let stopped = worker.stop().await.unwrap();
         assert_eq!(stopped.handled, 20);
         assert_eq!(narrow.most.load(Ordering::SeqCst), 2);

@@ -58,7 +58,7 @@ async fn hold_up_the_second(world: &World) {
     assert_eq!(world.inner.calls().await[3..], [vec![3], vec![4, 5, 6], vec![4, 5], vec![6]]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_call_that_is_held_up_gives_its_place_to_others() {
     let world = World::apart();
     let (held, other) = (accepting(&world, 1).await, accepting(&world, 2).await);
@@ -82,7 +82,7 @@ async fn a_call_that_is_held_up_gives_its_place_to_others() {
     assert_eq!(world.patient.calls().await.len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_call_that_is_held_up_leaves_its_group() {
     let (world, [first, held, last]) = grouped().await;
     hold_up_the_second(&world).await;
@@ -97,7 +97,7 @@ async fn a_call_that_is_held_up_leaves_its_group() {
     assert_eq!(numbers(&told(held).await.unwrap()), [4, 5]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_call_of_a_group_that_is_given_up_aside_is_told_so() {
     let (world, [_, held, _]) = grouped().await;
     hold_up_the_second(&world).await;
@@ -110,7 +110,7 @@ async fn a_call_of_a_group_that_is_given_up_aside_is_told_so() {
 }
 
 /// However many are held up, the patient store keeps connections for others.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn two_of_those_aside_are_made_at_a_time_whatever_their_kind() {
     let world = World::apart();
     world.inner.set(Mode::HeldUp { from: HELD });
@@ -140,7 +140,7 @@ fn is_one_too_many(error: &Error) {
     assert!(error.to_string().contains("too many"), "{error}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn one_too_many_aside_is_told_that_it_is_held_up() {
     let (world, mut calls) = full().await;
     let beyond = HELD * 2;
@@ -166,7 +166,7 @@ async fn one_too_many_aside_is_told_that_it_is_held_up() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn one_too_many_in_a_group_fails_alone() {
     let (world, _calls) = full().await;
     let before = world.inner.calls().await.len();

@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::inner::Reply;
 use super::world::{Call, World, idle, numbers, poll};
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_call_that_is_dropped_while_it_waits_does_not_happen() {
     let world = World::busy().await;
     let [first, second, third] = [world.accept([3]), world.accept([4]), world.accept([5])];
@@ -20,7 +20,7 @@ async fn a_call_that_is_dropped_while_it_waits_does_not_happen() {
     assert_eq!(numbers(&third.await.unwrap()), [5]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_caller_that_is_dropped_while_it_waits_keeps_nobody_from_its_keys() {
     let world = World::new();
     tokio::spawn(world.accept_later([1]));
@@ -39,7 +39,7 @@ async fn a_caller_that_is_dropped_while_it_waits_keeps_nobody_from_its_keys() {
     assert_eq!(numbers(&last.await.unwrap()), [1]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_goes_on_without_those_who_leave_and_holds_their_keys_until_it_ends() {
     let world = World::busy().await;
     let [first, second] = [world.accept([3]), world.accept([4])];
@@ -55,7 +55,7 @@ async fn a_group_goes_on_without_those_who_leave_and_holds_their_keys_until_it_e
     assert_eq!(world.inner.cancelled(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_that_everybody_left_ends_and_frees_its_place() {
     let world = World::busy().await;
     drop({
@@ -72,7 +72,7 @@ async fn a_group_that_everybody_left_ends_and_frees_its_place() {
 }
 
 /// Nobody is left of it who could set going what it held up.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_that_everybody_left_sets_going_all_that_waited_for_it() {
     let world = World::busy().await;
     let group = [world.accept([3]), world.accept([4])];
@@ -85,7 +85,7 @@ async fn a_group_that_everybody_left_sets_going_all_that_waited_for_it() {
     assert_eq!(sizes, [2, 6_001, 6_001]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_that_everybody_left_and_that_panics_wakes_those_who_wait() {
     let world = World::busy().await;
     let group = world.accept([3]);
@@ -97,7 +97,7 @@ async fn a_group_that_everybody_left_and_that_panics_wakes_those_who_wait() {
     assert_eq!(world.later_calls().await, [[3], [5]]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_call_by_itself_ends_with_its_caller_and_the_next_go_on() {
     let world = World::new();
     let [alone, other] = [world.accept([1]), world.accept([2])];
@@ -113,7 +113,7 @@ async fn a_call_by_itself_ends_with_its_caller_and_the_next_go_on() {
 
 /// Six calls, two of them about the same, one of which goes away after so many steps: all others get what is theirs, and
 /// then every place and key is free.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn whoever_leaves_whenever_the_others_get_their_outcomes() {
     const ITEMS: [&[u64]; 6] = [&[1], &[2], &[3], &[3, 4], &[5], &[4]];
     for (victim, leaves_at) in (0..ITEMS.len()).flat_map(|victim| (0..14).map(move |at| (victim, at))) {

@@ -27,14 +27,14 @@ async fn two_callers() -> World {
     world
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn who_was_answered_together_goes_together_though_there_are_places() {
     let world = two_callers().await;
     world.free([2]).await;
     assert_eq!(world.inner.calls().await[3..], [[1, 2]]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn who_has_something_else_to_do_is_not_waited_for_for_long() {
     let world = World::busy().await;
     let _callers = [world.accept([3]), world.accept([4])];
@@ -54,7 +54,7 @@ async fn a_large_one_and_a_small_one() -> World {
     world
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_smaller_group_waits_until_a_larger_one_has_ended_and_takes_along_who_comes() {
     let world = a_large_one_and_a_small_one().await;
     tokio::spawn(world.work_later(vec![settlement(5)], vec![]));
@@ -64,7 +64,7 @@ async fn a_smaller_group_waits_until_a_larger_one_has_ended_and_takes_along_who_
 }
 
 /// A caller may have something else to do than to poll its call.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn nobody_stands_still_because_a_caller_does() {
     let world = World::new();
     tokio::spawn(world.accept_later([1, 2, 3]));
@@ -78,7 +78,7 @@ async fn nobody_stands_still_because_a_caller_does() {
     assert_eq!(numbers(&other.await.unwrap().unwrap()), [5]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_larger_one_that_takes_long_is_waited_for_no_longer() {
     let world = a_large_one_and_a_small_one().await;
     sleep(Duration::from_millis(4)).await;
@@ -87,7 +87,7 @@ async fn a_larger_one_that_takes_long_is_waited_for_no_longer() {
     assert_eq!(world.inner.calls().await[1..], [[4]]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn nobody_waits_for_what_is_as_large_as_it_and_a_heartbeat_for_nothing() {
     let world = a_large_one_and_a_small_one().await;
     tokio::spawn(world.observe_later([6, 7, 8]));

@@ -5,7 +5,7 @@ use oncebox_core::{Begun, Extended, Observed, Settled, Timestamp, Worked};
 use super::items::{claim, receipt, settlement};
 use super::world::{World, made, numbers};
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn every_kind_deals_the_outcomes_to_those_whose_items_they_are() {
     let world = World::busy().await;
     let accepting = [world.accept(10..13), world.accept([13]), world.accept(14..16)];
@@ -36,7 +36,7 @@ fn owners(worked: &Worked) -> Vec<Vec<u128>> {
     worked.deliveries.iter().map(|deliveries| deliveries.iter().map(owner).collect()).collect()
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn all_settlements_of_a_group_come_before_its_claims() {
     let world = World::busy().await;
     let both = world.work(vec![settlement(10), settlement(11)], vec![claim(3, 2)]);

@@ -10,7 +10,7 @@ use super::inner::Reply;
 use super::items::message;
 use super::world::{Call, World, idle, numbers};
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn whoever_is_alone_gets_the_error_of_the_store() {
     let world = World::new();
     let call = world.accept([1]);
@@ -28,7 +28,7 @@ async fn waiting_three() -> (World, [Call<Vec<Accepted>>; 3]) {
 }
 
 /// Repeated, a message that did come in would be called a duplicate of itself.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_of_unknown_outcome_has_failed_for_everybody_and_is_not_repeated() {
     for error in [
         Error::new(Kind::Unavailable, "no answer").with_source("the line is cut"),
@@ -54,7 +54,7 @@ async fn a_group_of_unknown_outcome_has_failed_for_everybody_and_is_not_repeated
     }
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn where_nothing_has_happened_what_is_wrong_fails_alone() {
     for kind in [Kind::Invalid, Kind::Unsupported] {
         for bad in 3..8 {
@@ -82,7 +82,7 @@ async fn where_nothing_has_happened_what_is_wrong_fails_alone() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_store_that_panics_or_forgets_an_outcome_leaves_nobody_waiting() {
     for reply in [Reply::Panic, Reply::TooFew] {
         let (world, waiting) = waiting_three().await;
@@ -100,7 +100,7 @@ async fn a_store_that_panics_or_forgets_an_outcome_leaves_nobody_waiting() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn only_so_many_calls_wait() {
     let mut options = Options::DEFAULT;
     options.waiting_calls_max = 3;
@@ -127,7 +127,7 @@ async fn only_so_many_calls_wait() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn closing_answers_those_who_wait_and_what_is_under_way_goes_on() {
     let (world, in_a_group) = waiting_three().await;
     let waiting = [world.accept([7]), world.accept([3]), world.accept([7])];

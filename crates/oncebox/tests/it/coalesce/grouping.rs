@@ -22,7 +22,7 @@ fn a_call_that_finds_a_place_is_made_by_its_caller() {
     assert_eq!(numbers(&outcomes), [1, 2]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn what_has_gathered_goes_together_when_a_place_is_free() {
     let world = World::busy().await;
     let waiting = [world.accept([3]), world.accept([4, 5]), world.accept([6])];
@@ -43,7 +43,7 @@ async fn what_has_gathered_goes_together_when_a_place_is_free() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn who_has_been_answered_may_join_the_next_group() {
     let world = World::busy().await;
     for item in [3, 4] {
@@ -61,7 +61,7 @@ async fn who_has_been_answered_may_join_the_next_group() {
     assert_eq!(world.later_calls().await[1..], [[5, 30, 40]]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn two_groups_of_a_kind_are_under_way_unless_it_is_said_otherwise() {
     for groups in 1..4 {
         let mut options = Options::DEFAULT;
@@ -80,7 +80,7 @@ async fn two_groups_of_a_kind_are_under_way_unless_it_is_said_otherwise() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn groups_follow_each_other_and_all_places_are_used_again() {
     let world = World::new();
     for round in 0..5 {
@@ -99,7 +99,7 @@ async fn sizes(world: &World, first: usize) -> Vec<usize> {
     world.later_calls().await.iter().map(Vec::len).collect()
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_has_a_bounded_number_of_items() {
     let most = GROUP_ITEMS_MAX as u64;
     let world = World::busy().await;
@@ -111,7 +111,7 @@ async fn a_group_has_a_bounded_number_of_items() {
     assert_eq!(sizes(&world, 0).await, [GROUP_ITEMS_MAX + 1, 2]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_has_a_bounded_payload() {
     let of = |item, bytes: u64| {
         let payload = Payload::new(vec![0; usize::try_from(bytes).unwrap()]).unwrap();
@@ -128,7 +128,7 @@ async fn a_group_has_a_bounded_payload() {
     assert_eq!(sizes(&world, 0).await, [3, 2]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_group_claims_as_many_messages_as_a_call_may_claim() {
     let world = World::new();
     let under_way = [world.work(vec![settlement(1)], vec![]), world.work(vec![settlement(2)], vec![])];
@@ -148,7 +148,7 @@ fn answered<T, const N: usize>(calls: &mut [Option<Call<T>>; N]) -> [bool; N] {
     })
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_key_is_never_in_two_calls_under_way_and_its_calls_keep_their_order() {
     let world = World::busy().await;
     let mut waiting = [3, 3, 4, 3].map(|item| Some(world.accept([item])));
@@ -164,7 +164,7 @@ async fn a_key_is_never_in_two_calls_under_way_and_its_calls_keep_their_order() 
     assert_eq!(answered(&mut waiting), [true; 4]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_call_waits_for_its_key_though_a_place_is_free_and_others_do_not() {
     let world = World::new();
     tokio::spawn(world.accept_later([1]));
@@ -177,7 +177,7 @@ async fn a_call_waits_for_its_key_though_a_place_is_free_and_others_do_not() {
     assert_eq!(world.inner.calls().await, [[1], [2], [1]]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn nobody_passes_who_waits_for_the_same_key() {
     let world = World::new();
     tokio::spawn(world.accept_later([1]));
@@ -198,7 +198,7 @@ async fn nobody_passes_who_waits_for_the_same_key() {
     assert_eq!(answered(&mut waiting), [true; 4]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_key_twice_in_one_call_is_that_calls_own_business() {
     let world = World::busy().await;
     let _waiting = [world.accept([3, 3]), world.accept([4, 3, 4]), world.accept([5])];
@@ -208,7 +208,7 @@ async fn a_key_twice_in_one_call_is_that_calls_own_business() {
     assert_eq!(world.later_calls().await[1..], [[4, 3, 4]]);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_given_uid_is_never_in_two_calls_under_way() {
     let world = World::busy().await;
     let with_uid = |item| vec![NewMessage { uid: Some(Uid::from_u128(9)), ..message(item) }];
@@ -231,7 +231,7 @@ async fn is_kept_apart<T: Send + 'static>(make: impl Fn(&World, u64) -> Call<T>,
     assert_eq!(world.later_calls().await, groups);
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn every_kind_keeps_apart_what_is_about_the_same() {
     let apart: [&[u64]; 2] = [&[3, 4], &[3]];
     is_kept_apart(|world, item| world.accept_later([item]), apart).await;
@@ -243,7 +243,7 @@ async fn every_kind_keeps_apart_what_is_about_the_same() {
     is_kept_apart(|world, item| world.work_later(vec![], vec![requested(item)]), apart).await;
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn claims_without_a_request_go_together_whoever_makes_them() {
     let world = World::busy().await;
     for _ in 0..3 {
@@ -255,7 +255,7 @@ async fn claims_without_a_request_go_together_whoever_makes_them() {
 }
 
 /// A heartbeat must not stand behind a settlement.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn kinds_do_not_wait_for_each_other() {
     let world = World::new();
     let _settling = world.work(vec![settlement(1)], vec![]);
@@ -265,7 +265,7 @@ async fn kinds_do_not_wait_for_each_other() {
     assert_eq!(world.inner.calls().await.len(), 6, "all but the third accept");
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn everything_else_passes_and_an_empty_call_does_not_wait() {
     let world = World::busy().await;
     world.inner.refuse(u64::MAX);

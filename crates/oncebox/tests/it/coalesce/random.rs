@@ -81,7 +81,7 @@ async fn make(world: &World, random: &mut SplitMix) -> bool {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 4)]
 async fn thousands_of_calls_get_their_own_outcomes_and_none_meets_another_about_the_same() {
     let world = Arc::new(World::new());
     world.inner.set(Mode::Checking);

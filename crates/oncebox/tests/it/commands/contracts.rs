@@ -250,7 +250,7 @@ impl Contracted for Other {
 }
 
 /// Holds: CMD-05.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_processor_refuses_contracts_that_lead_nowhere() {
     let oncebox = oncebox::Oncebox::open("memory:").await.unwrap();
     let refused = |contracts: Contracts| {

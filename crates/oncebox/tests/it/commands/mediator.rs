@@ -32,7 +32,7 @@ async fn pass_on(_: Arc<Pay>, execution: Noting, failure: Failure) -> Result<(),
 }
 
 /// Holds: CMD-10.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn handlers_run_in_order_and_see_the_same_state() {
     let bank = Bank::default();
     let mediator = Mediator::builder()
@@ -60,7 +60,7 @@ async fn handlers_run_in_order_and_see_the_same_state() {
 }
 
 /// Holds: CMD-10.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn an_error_handler_swallows_replaces_or_passes_on() {
     let bank = Bank::failing(u32::MAX);
     let builder = || Mediator::builder().with_state(bank.clone()).handle(book).on_error(pass_on);
@@ -84,7 +84,7 @@ async fn an_error_handler_swallows_replaces_or_passes_on() {
     builder().on_error(swallow).on_error(never).build().unwrap().send(pay(3)).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_command_gives_back_what_its_handler_gives_or_its_error_handler() {
     let add = async |command: Arc<Add>, _: Execution| command.0.checked_add(command.1).ok_or("too much");
     let most = async |_: Arc<Add>, _: Execution, _: Failure| Ok::<_, Failure>(u64::MAX);
@@ -94,7 +94,7 @@ async fn a_command_gives_back_what_its_handler_gives_or_its_error_handler() {
 }
 
 /// Holds: CMD-10.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_command_has_one_handler() {
     let mediator = Mediator::builder().with_state(Bank::default()).before(check).build().unwrap();
     let failure = mediator.send(pay(1)).await.unwrap_err();
