@@ -113,7 +113,7 @@ fn processor(oncebox: &Oncebox, bank: &Bank, contracts: &Contracts) -> Result<Pr
     let mediator = Mediator::builder().with_state(bank.clone()).handle(process).build()?;
     let soon = Duration::from_millis(20);
     let mut options = ProcessorOptions::default();
-    options.concurrency = 4;
+    options.concurrency = Some(4);
     options.retry.attempts_max = 3;
     options.retry.backoff = Backoff::new(soon, soon, Growth::Fixed, Jitter::None)?;
     options.poll_interval = Duration::from_millis(50);

@@ -28,7 +28,8 @@ pub mod names {
     pub const HANDLER_SECONDS: &str = "oncebox_handler_seconds";
     /// Seconds from acceptance to the start of the first delivery, by `topic`.
     pub const WAITED_SECONDS: &str = "oncebox_waited_seconds";
-    /// Calls of a worker or of upkeep that the store failed, by `call`: `work`, `extend`, `upkeep`.
+    /// Calls of a worker or of upkeep that the store failed, by `call`: `work`, `extend`, `begin` (a handler's transaction),
+    /// `upkeep`.
     pub const CALLS_FAILED: &str = "oncebox_calls_failed_total";
     /// Leases that ended by themselves: a worker crashed, stalled, or lost its store.
     pub const LAPSED: &str = "oncebox_leases_lapsed_total";

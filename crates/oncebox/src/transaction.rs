@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Error, Hold, Key, Kind, NewMessage, Recorded, Settled, Settlement, TransactionalStore, Wake,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A transaction whose type only its store and its user know.
 pub(crate) type AnyTransaction = dyn Any + Send;
@@ -16,6 +17,12 @@ pub(crate) type AnyTransaction = dyn Any + Send;
 pub(crate) trait Transactions: Send + Sync {
     /// The type of its transactions.
     fn kind(&self) -> TypeId;
+
+    /// How many handlers may have one open at once.
+    fn limit(&self) -> usize;
+
+    /// Waits until fewer handlers than the limit have a transaction open. The permit is kept for as long as the transaction is.
+    async fn permit(&self) -> OwnedSemaphorePermit;
 
     async fn begin(&self) -> Result<Box<AnyTransaction>, Error>;
 
@@ -41,14 +48,18 @@ pub(crate) trait Transactions: Send + Sync {
     ) -> Result<Recorded, Error>;
 }
 
-struct Of<S>(Arc<S>);
+struct Of<S> {
+    store: Arc<S>,
+    permits: Arc<Semaphore>,
+}
 
 pub(crate) fn of<S>(store: Arc<S>) -> Arc<dyn Transactions>
 where
     S: TransactionalStore + 'static,
     S::Transaction<'static>: 'static,
 {
-    Arc::new(Of(store))
+    let permits = store.transactions_max().min(Semaphore::MAX_PERMITS);
+    Arc::new(Of { store, permits: Arc::new(Semaphore::new(permits)) })
 }
 
 impl<S> Of<S>
@@ -86,13 +97,21 @@ where
         TypeId::of::<S::Transaction<'static>>()
     }
 
+    fn limit(&self) -> usize {
+        self.store.transactions_max()
+    }
+
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        self.permits.clone().acquire_owned().await.expect("it is never closed")
+    }
+
     async fn begin(&self) -> Result<Box<AnyTransaction>, Error> {
-        Ok(Box::new(self.0.begin_transaction().await?))
+        Ok(Box::new(self.store.begin_transaction().await?))
     }
 
     async fn commit(&self, transaction: Box<AnyTransaction>) -> Result<(), Error> {
         let transaction = transaction.downcast::<S::Transaction<'static>>().map_err(|_| foreign())?;
-        self.0.commit(*transaction).await
+        self.store.commit(*transaction).await
     }
 
     async fn accept_in(
@@ -100,7 +119,7 @@ where
         transaction: &mut AnyTransaction,
         messages: &[NewMessage],
     ) -> Result<(Vec<Accepted>, Wake), Error> {
-        self.0.accept_in(Self::known(transaction)?, messages).await
+        self.store.accept_in(Self::known(transaction)?, messages).await
     }
 
     async fn settle_in(
@@ -108,7 +127,7 @@ where
         transaction: &mut AnyTransaction,
         settlements: &[Settlement],
     ) -> Result<(Vec<Settled>, Wake), Error> {
-        self.0.settle_in(Self::known(transaction)?, settlements).await
+        self.store.settle_in(Self::known(transaction)?, settlements).await
     }
 
     async fn record_in(
@@ -117,6 +136,6 @@ where
         key: &Key,
         hold: Hold,
     ) -> Result<Recorded, Error> {
-        self.0.record_in(Self::known(transaction)?, key, hold).await
+        self.store.record_in(Self::known(transaction)?, key, hold).await
     }
 }

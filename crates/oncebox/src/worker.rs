@@ -175,9 +175,10 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
 
 /// Settings.
 impl<S> Worker<S> {
-    /// How many handlers run at once; 16 if not set.
+    /// How many handlers run at once; 16 if not set, or as many as the store has connections for where handlers run in
+    /// transactions. More of those than that are refused when the worker starts.
     pub fn concurrency(mut self, handlers: usize) -> Self {
-        self.options.concurrency = handlers;
+        self.options.concurrency = Some(handlers);
         self
     }
 

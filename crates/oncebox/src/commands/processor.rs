@@ -88,7 +88,8 @@ impl Processor {
 
     /// Runs every command in a transaction of type `T` that its handlers can ask for
     /// ([`Execution::transaction`](super::Execution::transaction)): what they write there and the command's completion commit
-    /// together. For PostgreSQL `T` is `oncebox::postgres::PgTransaction`; refused where the store has none of this type.
+    /// together. For PostgreSQL `T` is `oncebox::postgres::PgTransaction`; refused where the store has none of this type, or fewer
+    /// connections than commands would run at once.
     pub fn in_transactions<T: 'static>(mut self) -> Result<Self, Error> {
         let kind = TypeId::of::<T>();
         let known = self.oncebox.shared().transactions.as_ref().map(|store| store.kind());
@@ -96,6 +97,7 @@ impl Processor {
             return Err(none());
         }
         self.transaction = Some(kind);
+        self.worker().check()?;
         Ok(self)
     }
 
@@ -160,13 +162,15 @@ impl Processor {
         let mut worker = Worker::new(&self.oncebox)
             .of(Namespace::Commands, self.pulse.clone())
             .batch(self.options.batch)
-            .concurrency(self.options.concurrency)
             .lease(self.options.lease)
             .attempts_max(retry.attempts_max)
             .backoff(retry.backoff)
             .poll_interval(poll_interval, poll_interval)
             .stop_budget(self.options.stop_budget)
             .on_unhandled(self.options.unregistered);
+        if let Some(concurrency) = self.options.concurrency {
+            worker = worker.concurrency(concurrency);
+        }
         if let Some(owner) = self.options.owner {
             worker = worker.owner(owner);
         }

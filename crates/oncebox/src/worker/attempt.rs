@@ -4,17 +4,26 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use oncebox_core::{Fence, Uid};
+use oncebox_core::{Error, Fence, Uid};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, error, info};
+use tracing::{Instrument, error, info, warn};
 
 use super::context::Context;
 use super::failure::Failure;
 use super::handler::Endpoint;
+use crate::health::Pulse;
+use crate::telemetry;
+use crate::transaction::none;
+
+/// How long to wait before a transaction that could not be begun is tried again: from here, doubling,
+const BEGIN_RETRY_SHORTEST: Duration = Duration::from_millis(50);
+/// to here.
+const BEGIN_RETRY_LONGEST: Duration = Duration::from_secs(2);
 
 /// Names one delivery: a message and its lease.
 pub(super) type Ticket = (Uid, Fence);
@@ -26,12 +35,15 @@ pub(super) enum Ending {
     /// It succeeded, and the store knows: it was acknowledged in the handler's own transaction.
     Told,
     Cancelled,
+    /// The transaction that the handler runs in could not be begun: the handler has not run.
+    NotBegun,
 }
 
 /// A run that has ended.
 pub(super) struct Ended {
     pub(super) ending: Ending,
-    pub(super) ran: Duration,
+    /// How long the handler ran; none if it did not.
+    pub(super) ran: Option<Duration>,
 }
 
 /// A run to be done.
@@ -42,16 +54,43 @@ pub(super) struct Attempt {
     pub(super) cancellation: CancellationToken,
     /// The lease counts as lost from here on.
     pub(super) deadline: Instant,
+    /// Set if the handler runs in a transaction.
+    pub(super) transaction: Option<Beginning>,
+}
+
+/// How a handler's transaction is begun.
+pub(super) struct Beginning {
+    pub(super) pulse: Arc<Pulse>,
+    /// For how long failures to begin are tried again, before the message is given back.
+    pub(super) patience: Duration,
 }
 
 impl Attempt {
     pub(super) async fn run(self) -> Ended {
-        let Self { endpoint, context, timeout, cancellation, deadline } = self;
-        let started = Instant::now();
-        if cancellation.is_cancelled() || started >= deadline {
+        let Self { endpoint, context, timeout, cancellation, deadline, transaction } = self;
+        if cancellation.is_cancelled() || Instant::now() >= deadline {
             // Lost or stopped before it began, perhaps because somebody blocked the thread: it must not begin.
-            return Ended { ending: Ending::Cancelled, ran: Duration::ZERO };
+            return Ended { ending: Ending::Cancelled, ran: None };
         }
+        if let Some(beginning) = transaction {
+            let begun = tokio::select! {
+                biased;
+                () = cancellation.cancelled() => None,
+                begun = beginning.begin(&context) => Some(begun),
+            };
+            // However it ended: nobody tries any more.
+            beginning.pulse.passed("begin");
+            match begun {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    let (store, topic, id) = (context.store(), context.topic(), context.id());
+                    warn!(store, topic, id, %error, "the message is given back: the transaction of its handler cannot be begun");
+                    return Ended { ending: Ending::NotBegun, ran: None };
+                }
+                None => return Ended { ending: Ending::Cancelled, ran: None },
+            }
+        }
+        let started = Instant::now();
         // However this ends, what the handler has spawned hears of it; unless the handler ended by itself.
         let stopped = cancellation.clone().drop_guard();
         let span = context.span();
@@ -77,7 +116,26 @@ impl Attempt {
             }
             () = cancellation.cancelled() => Ending::Cancelled,
         };
-        Ended { ending, ran: started.elapsed() }
+        Ended { ending, ran: Some(started.elapsed()) }
+    }
+}
+
+impl Beginning {
+    /// Begins the handler's transaction, again if that fails: that no connection is free says nothing about the message.
+    async fn begin(&self, context: &Context) -> Result<(), Error> {
+        let Some(transactions) = context.transactions() else { return Err(none()) };
+        let give_up = Instant::now() + self.patience;
+        let mut pause = BEGIN_RETRY_SHORTEST;
+        loop {
+            let Err(error) = context.slot.begin(&*transactions).await else { return Ok(()) };
+            self.pulse.failed("begin", &error);
+            telemetry::call_failed("begin");
+            if !error.is_retryable() || Instant::now() + pause >= give_up {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(BEGIN_RETRY_LONGEST);
+        }
     }
 }
 

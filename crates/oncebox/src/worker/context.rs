@@ -28,7 +28,12 @@ impl Context {
         Self { delivery, cancellation, shared, slot: Slot::default() }
     }
 
-    /// The span that its handler runs in.
+    /// The name of its store.
+    pub(super) fn store(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// How its store takes part in transactions.
     pub(super) fn transactions(&self) -> Option<Arc<dyn Transactions>> {
         self.shared.transactions.clone()
     }
@@ -37,6 +42,7 @@ impl Context {
         self.delivery.ack()
     }
 
+    /// The span that its handler runs in.
     pub(super) fn span(&self) -> Span {
         let trace_context = self.shared.settings.trace_context.as_deref();
         telemetry::handling(&self.shared.name, &self.delivery, trace_context)

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use oncebox_core::limits::{CLAIM_MESSAGES_MAX, DURATION_MAX};
-use oncebox_core::{Backoff, Invalid, Namespace, Owner};
+use oncebox_core::{Backoff, Error, Invalid, Kind, Namespace, Owner};
 use tracing::warn;
 
 /// The shortest lease that heartbeats can keep.
 const LEASE_MIN: Duration = Duration::from_millis(100);
+
+/// Handlers at once, if not set.
+const CONCURRENCY_DEFAULT: usize = 16;
 
 /// What becomes of messages whose topic has no handler in the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +31,8 @@ pub(super) struct Options {
     /// The face whose messages are claimed.
     pub(super) namespace: Namespace,
     pub(super) owner: Option<Owner>,
-    pub(super) concurrency: usize,
+    /// None means as many as usual.
+    pub(super) concurrency: Option<usize>,
     pub(super) batch: u32,
     pub(super) lease: Duration,
     pub(super) poll_interval: Duration,
@@ -48,7 +52,7 @@ impl Default for Options {
         Self {
             namespace: Namespace::Inbox,
             owner: None,
-            concurrency: 16,
+            concurrency: None,
             batch: 50,
             lease: Duration::from_secs(30),
             poll_interval: Duration::from_millis(500),
@@ -66,6 +70,32 @@ impl Default for Options {
 }
 
 impl Options {
+    /// How many handlers run at once.
+    pub(super) fn concurrency(&self) -> usize {
+        self.concurrency.unwrap_or(CONCURRENCY_DEFAULT)
+    }
+
+    /// Makes sure that no more handlers are in transactions at once than the store has connections for. `routes` are the limits
+    /// of the routes that run in transactions.
+    pub(super) fn fit_transactions(&mut self, routes: &[Option<usize>], limit: usize) -> Result<(), Error> {
+        let concurrency = self.concurrency();
+        let wanted: usize = routes.iter().map(|route| route.unwrap_or(concurrency)).sum();
+        let wanted = wanted.min(concurrency);
+        if wanted <= limit {
+            return Ok(());
+        }
+        if limit > 0 && self.concurrency.is_none() {
+            self.concurrency = Some(limit);
+            return Ok(());
+        }
+        let text = format!(
+            "{wanted} handlers would run in transactions at once, and the store's connections allow {limit}: lower `concurrency`, \
+             of the worker or of these topics, or give the store {} more connections (`connections=` in its URL, or a larger pool)",
+            wanted - limit
+        );
+        Err(Error::new(Kind::Invalid, text))
+    }
+
     pub(super) fn check(&self) -> Result<(), Invalid> {
         let durations = [
             ("lease", self.lease),
@@ -84,10 +114,10 @@ impl Options {
         if self.lease < LEASE_MIN {
             return Err(Invalid::new("lease", "is shorter than 100 ms: heartbeats could not keep it"));
         }
-        if self.concurrency == 0 {
+        if self.concurrency == Some(0) {
             return Err(Invalid::new("concurrency", "must be greater than zero"));
         }
-        if self.concurrency > CLAIM_MESSAGES_MAX as usize {
+        if self.concurrency() > CLAIM_MESSAGES_MAX as usize {
             return Err(Invalid::new("concurrency", "is over 10000: run more workers"));
         }
         if self.batch == 0 {

@@ -75,23 +75,16 @@ impl<S> Worker<S> {
 
 impl<S> Worker<S> {
     /// Checks everything that was set.
-    fn prepare(self) -> Result<Prepared, Error> {
+    fn prepare(mut self) -> Result<Prepared, Error> {
         self.options.check()?;
         if self.routes.is_empty() && self.options.unhandled == Unhandled::Leave {
             return Err(Invalid::new("handlers", "are none: add at least one with `on`").into());
         }
+        self.fit_transactions()?;
         let mut topics = HashSet::new();
         let mut lanes = Vec::new();
         for (topic, endpoint, settings) in self.routes {
             settings.check()?;
-            let known = self.oncebox.shared().transactions.as_ref().map(|store| store.kind());
-            if settings.transaction.is_some_and(|wanted| known != Some(wanted)) {
-                let text = format!(
-                    "the handler of topic `{topic}` asks for a transaction that this store does not have: open one that does, \
-                     such as `postgres://…`"
-                );
-                return Err(Error::new(Kind::Unsupported, text));
-            }
             let topic = Topic::inbox(topic)?;
             if !topics.insert(topic.clone()) {
                 let text = format!("topic `{topic}` has two handlers: a topic has one");
@@ -123,6 +116,30 @@ impl<S> Worker<S> {
     }
 }
 
+impl<S> Worker<S> {
+    /// Refuses transactions that the store does not have, or has too few connections for.
+    fn fit_transactions(&mut self) -> Result<(), Error> {
+        let store = self.oncebox.shared().transactions.clone();
+        let known = store.as_ref().map(|store| store.kind());
+        let mut limits = Vec::new();
+        for (topic, _, settings) in &self.routes {
+            let Some(wanted) = settings.transaction else { continue };
+            if known != Some(wanted) {
+                let text = format!(
+                    "the handler of topic `{topic}` asks for a transaction that this store does not have: open one that does, \
+                     such as `postgres://…`"
+                );
+                return Err(Error::new(Kind::Unsupported, text));
+            }
+            limits.push(settings.concurrency);
+        }
+        match store {
+            Some(store) if !limits.is_empty() => self.options.fit_transactions(&limits, store.limit()),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A worker that is set up rightly.
 struct Prepared {
     oncebox: Oncebox,
@@ -144,7 +161,7 @@ impl Prepared {
         let lasting = !mode.is_pass();
         if lasting {
             options.warn();
-            info!(store = oncebox.name(), concurrency = options.concurrency, "the worker starts");
+            info!(store = oncebox.name(), concurrency = options.concurrency(), "the worker starts");
         }
         let shared = oncebox.shared();
         let all = options.unhandled != Unhandled::Leave;

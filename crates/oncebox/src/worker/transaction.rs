@@ -6,23 +6,39 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use oncebox_core::Settled;
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use oncebox_core::{Error, Settled};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
 
 use super::context::Context;
 use super::extract::{Extract, Rejection};
 use super::failure::Failure;
 use super::handler::Endpoint;
-use crate::transaction::{AnyTransaction, none};
+use crate::transaction::{AnyTransaction, Transactions, none};
 
 /// The transaction of one delivery, and whether it has been committed.
 #[derive(Clone, Default)]
 pub(super) struct Slot {
-    open: Arc<Mutex<Option<Box<AnyTransaction>>>>,
+    open: Arc<Mutex<Option<Open>>>,
     committed: Arc<AtomicBool>,
 }
 
+/// An open transaction, and the permit to have it.
+struct Open {
+    transaction: Box<AnyTransaction>,
+    _permit: OwnedSemaphorePermit,
+}
+
 impl Slot {
+    /// Begins the transaction, unless it is open already. Waits while as many handlers as may have one do.
+    pub(super) async fn begin(&self, transactions: &dyn Transactions) -> Result<(), Error> {
+        let mut open = self.open.lock().await;
+        if open.is_none() {
+            let permit = transactions.permit().await;
+            *open = Some(Open { transaction: transactions.begin().await?, _permit: permit });
+        }
+        Ok(())
+    }
+
     /// The store has heard of the end of this delivery.
     pub(super) fn is_committed(&self) -> bool {
         self.committed.load(Ordering::Acquire)
@@ -34,7 +50,7 @@ impl Slot {
 ///
 /// `T` is the transaction's type. For PostgreSQL, `oncebox::postgres::Tx` is short for it.
 pub struct Tx<T> {
-    open: OwnedMutexGuard<Option<Box<AnyTransaction>>>,
+    open: OwnedMutexGuard<Option<Open>>,
     kind: PhantomData<fn() -> T>,
 }
 
@@ -42,14 +58,14 @@ impl<T: 'static> Deref for Tx<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        let open = self.open.as_ref().and_then(|open| open.downcast_ref());
+        let open = self.open.as_ref().and_then(|open| open.transaction.downcast_ref());
         open.expect("it is there for as long as its handler runs")
     }
 }
 
 impl<T: 'static> DerefMut for Tx<T> {
     fn deref_mut(&mut self) -> &mut T {
-        let open = self.open.as_mut().and_then(|open| open.downcast_mut());
+        let open = self.open.as_mut().and_then(|open| open.transaction.downcast_mut());
         open.expect("it is there for as long as its handler runs")
     }
 }
@@ -79,26 +95,26 @@ impl Drop for Rollback {
     }
 }
 
-/// Runs a handler in a transaction of its own.
+/// Runs a handler in its transaction, which is open; unless the handler runs a second time, because of a layer.
 pub(super) fn around(endpoint: Endpoint) -> Endpoint {
     Arc::new(move |context: Context| {
         let endpoint = endpoint.clone();
         Box::pin(async move {
             let transactions = context.transactions().ok_or_else(|| Failure::retry(none()))?;
-            *context.slot.open.lock().await = Some(transactions.begin().await?);
+            context.slot.begin(&*transactions).await?;
             let _rollback = Rollback(context.slot.clone());
             endpoint(context.clone()).await?;
             let left =
                 "the handler left its transaction to something that still uses it: nothing was committed";
             let open = context.slot.open.try_lock().map_err(|_| Failure::retry(left))?.take();
             let mut open = open.ok_or_else(|| Failure::retry("the handler's transaction is gone"))?;
-            let (settled, wake) = transactions.settle_in(&mut *open, &[context.ack()]).await?;
+            let (settled, wake) = transactions.settle_in(&mut *open.transaction, &[context.ack()]).await?;
             match settled[..] {
                 [Settled::Done] => {}
                 [Settled::Superseded] => return Err(Failure::retry("newer content came meanwhile")),
                 _ => return Err(Failure::retry("the lease was lost: what the handler wrote is rolled back")),
             }
-            transactions.commit(open).await?;
+            transactions.commit(open.transaction).await?;
             context.slot.committed.store(true, Ordering::Release);
             wake.fire();
             Ok(())

@@ -1,5 +1,7 @@
 //! Handlers and receivers inside a transaction, on PostgreSQL.
 
+mod connections;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use oncebox::{Outcome, TransactionalStore};
 use sqlx::{Executor, PgPool, Row};
 
 use crate::fixture;
+use crate::timed::until;
 
 /// An inbox on the server's own clock, with a table of the application's beside it.
 struct Shop {
@@ -64,7 +67,7 @@ async fn book(mut tx: Tx, State(table): State<Arc<str>>, context: Context) -> Re
 
 /// What a handler wrote and the acknowledgement commit together; what a failed one wrote is gone.
 /// Holds: RULE-01.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn a_handlers_writes_commit_with_the_acknowledgement() {
     let shop = shop().await;
     for id in ["1", "2", "3"] {
@@ -73,7 +76,10 @@ async fn a_handlers_writes_commit_with_the_acknowledgement() {
     let soon = Backoff::new(Duration::from_millis(1), Duration::from_millis(1), Growth::Fixed, Jitter::None)
         .unwrap();
     let worker = Worker::new(&shop.oncebox).with_state(Arc::from(shop.table.as_str())).backoff(soon);
-    let stopped = worker.on("payment", book).run_until_idle().await.unwrap();
+    let worker = worker.on("payment", book).start().unwrap();
+    until("the second is handled again", async || shop.state("2").await == Some(MessageState::Done)).await;
+    worker.drain().await.unwrap();
+    let stopped = worker.stop().await.unwrap();
     assert_eq!((stopped.handled, stopped.retrying, stopped.dead), (2, 1, 1), "{stopped:?}");
     assert_eq!(shop.booked().await, ["1", "2"]);
     let states = [shop.state("1").await, shop.state("2").await, shop.state("3").await];
@@ -82,7 +88,7 @@ async fn a_handlers_writes_commit_with_the_acknowledgement() {
 
 /// A handler whose lease was lost has written nothing.
 /// Holds: RULE-01, RULE-05.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_lost_its_lease_has_written_nothing() {
     let shop = shop().await;
     shop.enqueue("1").await;
@@ -110,7 +116,7 @@ async fn a_handler_that_lost_its_lease_has_written_nothing() {
 
 /// A message taken in with the application's own row is there with it or not at all; a key is recorded once.
 /// Holds: CMD-17, RULE-01.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_is_taken_in_with_the_applications_own_row() {
     let shop = shop().await;
     let inbox = shop.oncebox.inbox();
@@ -141,7 +147,7 @@ async fn a_message_is_taken_in_with_the_applications_own_row() {
 async fn ask(_tx: Tx) {}
 
 /// Where there are no transactions, that is said before anything runs.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_store_without_transactions_says_so() {
     let oncebox = Oncebox::open("memory:").await.unwrap();
     let refused = Worker::new(&oncebox).on("payment", ask).start().err().unwrap();
@@ -161,7 +167,7 @@ async fn a_store_without_transactions_says_so() {
 
 /// Calls that were merged do not wait for what somebody else holds up in one of them.
 /// Holds: RULE-13.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_up_call_holds_up_no_other() {
     let (store, _) = fixture::postgres(None).await;
     let oncebox = Oncebox::builder().on_postgres(store.clone()).unwrap();

@@ -28,8 +28,8 @@ impl Default for Retry {
 pub struct ProcessorOptions {
     /// How many commands are leased at a time; 20 if not set.
     pub batch: u32,
-    /// How many of them run at once; 16 if not set.
-    pub concurrency: usize,
+    /// How many of them run at once; 16 if not set, or as many as the store has connections for if they run in transactions.
+    pub concurrency: Option<usize>,
     /// How long a command is leased at a time; 1 min if not set. It is extended while its handlers run; when the process dies,
     /// another processor takes over after at most this time.
     pub lease: Duration,
@@ -57,7 +57,7 @@ impl Default for ProcessorOptions {
     fn default() -> Self {
         Self {
             batch: 20,
-            concurrency: 16,
+            concurrency: None,
             lease: Duration::from_secs(60),
             owner: None,
             retry: Retry::default(),

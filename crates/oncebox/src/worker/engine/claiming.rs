@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{Engine, Mode};
-use crate::worker::attempt::{Attempt, Ticket};
+use crate::worker::attempt::{Attempt, Beginning, Ticket};
 use crate::worker::calls::Work;
 use crate::worker::context::Context;
 use crate::worker::failure::Failure;
@@ -75,7 +75,7 @@ impl Engine {
             return 0;
         }
         let ahead = self.options.look_ahead && self.appetite.looks_ahead();
-        let limit = self.options.concurrency * if ahead { 2 } else { 1 };
+        let limit = self.options.concurrency() * if ahead { 2 } else { 1 };
         let free = match self.mode {
             // What cannot start at once waits here, under leases that are extended.
             Mode::Pass { left, .. } => left,
@@ -170,7 +170,7 @@ impl Engine {
             return;
         }
         let lane = self.lanes.find(&delivery.content.topic);
-        let ahead = stale || self.tasks.len() + self.held.queue.len() >= self.options.concurrency;
+        let ahead = stale || self.tasks.len() + self.held.queue.len() >= self.options.concurrency();
         let item = Item { delivery: Arc::new(delivery), lane, deadline, phase: Phase::Queued { ahead } };
         let Some(lane) = lane else { return self.unhandled(ticket, item) };
         self.held.insert(ticket, item);
@@ -214,7 +214,7 @@ impl Engine {
             return;
         }
         let mut later = Vec::new();
-        while self.tasks.len() < self.options.concurrency
+        while self.tasks.len() < self.options.concurrency()
             && let Some(ticket) = self.held.queue.pop_front()
         {
             if !self.start(ticket, now) {
@@ -254,7 +254,12 @@ impl Engine {
         if delivery.deliveries <= 1 {
             lane.metrics.waited(self.shared.clock.now().since(delivery.accepted_at));
         }
+        let transaction = lane.settings.transaction.map(|_| Beginning {
+            pulse: self.pulse.clone(),
+            patience: self.options.lease,
+        });
         let attempt = Attempt {
+            transaction,
             endpoint: lane.endpoint.clone(),
             timeout: lane.settings.timeout.or(self.options.timeout),
             deadline: item.deadline,

@@ -1,7 +1,5 @@
 //! Telling the store how deliveries went, and hearing what became of them.
 
-use std::time::Duration;
-
 use oncebox_core::limits::CALL_ITEMS_MAX;
 use oncebox_core::{Error, Settled, Verdict, Worked};
 use tokio::task::{self, JoinError};
@@ -116,7 +114,7 @@ impl Engine {
                     Err(error) => Failure::retry(error),
                 };
                 tracing::error!(store = %self.shared.name, uid = %ticket.0, error = failure.text(), "the handler failed");
-                (attempt::Ending::Finished(Err(failure)), Duration::ZERO)
+                (attempt::Ending::Finished(Err(failure)), None)
             }
         };
         self.held.busy.remove(&ticket.0);
@@ -125,8 +123,10 @@ impl Engine {
         let (lost, delivery) = (*lost, item.delivery.clone());
         let lane = &mut self.lanes.all[place];
         lane.running -= 1;
-        lane.metrics.ran(ran);
-        self.appetite.ran(ran);
+        if let Some(ran) = ran {
+            lane.metrics.ran(ran);
+            self.appetite.ran(ran);
+        }
         if lane.is_limited() {
             // More of it may have been left where it was.
             self.appetite.woken();
@@ -143,7 +143,7 @@ impl Engine {
             attempt::Ending::Finished(Err(failure)) => {
                 verdict::of_failure(&self.shared, &self.options, &lane.settings, &delivery, &failure)
             }
-            attempt::Ending::Cancelled => Verdict::Release,
+            attempt::Ending::Cancelled | attempt::Ending::NotBegun => Verdict::Release,
         };
         self.held.settle(ticket, verdict);
     }

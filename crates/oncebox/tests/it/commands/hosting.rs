@@ -39,7 +39,7 @@ fn a_full_batch_is_followed_by_the_next_at_once_and_what_comes_later_wakes() {
         fixture.pay(1..=6).await;
         let done = Arc::new(Semaphore::new(0));
         let processor = counting(&fixture.oncebox, &done, |options| {
-            (options.batch, options.concurrency, options.poll_interval) = (2, 2, LONG);
+            (options.batch, options.concurrency, options.poll_interval) = (2, Some(2), LONG);
         });
         let scheduled = async {
             all_done(&done, 6).await;
@@ -75,7 +75,7 @@ fn a_disabled_loop_runs_nothing_and_one_that_is_stopped_during_its_delay_neither
 }
 
 /// Holds: CMD-18.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn the_start_up_delay_and_the_poll_interval_are_kept() {
     let inbox = Paused::new();
     let scheduler = inbox.oncebox.scheduler(&contracts());
@@ -190,7 +190,7 @@ fn a_pass_repeats_a_call_that_failed() {
 }
 
 /// Holds: CMD-19.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_loop_that_fails_or_stalls_is_unhealthy_and_one_that_rests_is_not() {
     let inbox = Paused::new();
     let bank = Bank::default();
@@ -210,6 +210,9 @@ async fn a_loop_that_fails_or_stalls_is_unhealthy_and_one_that_rests_is_not() {
     assert!(!inbox.oncebox.health().await.is_healthy(), "it goes on, and says so");
     assert!(timeout(Duration::from_secs(60), &mut run).await.is_err());
     assert!(inbox.oncebox.health().await.is_healthy(), "it has recovered");
+    // When it turned last, its random pauses decide; what is scheduled makes it turn now.
+    inbox.oncebox.scheduler(&contracts()).schedule(&pay(1), plain()).await.unwrap();
+    assert!(timeout(Duration::ZERO, &mut run).await.is_err());
     tokio::time::advance(Duration::from_secs(31)).await;
     let health = inbox.oncebox.health().await;
     assert_eq!(health.findings[0].subject, "commands");
@@ -217,7 +220,7 @@ async fn a_loop_that_fails_or_stalls_is_unhealthy_and_one_that_rests_is_not() {
 }
 
 /// A processor takes whatever is scheduled, and still handles nothing of the inbox: its upkeep warns of what nobody does.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn messages_without_a_handler_are_warned_about_beside_a_processor() {
     let (capture, _guard) = Capture::start();
     let inbox = Paused::new();

@@ -33,7 +33,7 @@ fn a_pass_takes_no_more_than_a_batch_in_order() {
     on_every_store(async |fixture| {
         let bank = Bank::default();
         // One at a time, though a pass takes two.
-        let two = options(|options| (options.batch, options.concurrency) = (2, 1));
+        let two = options(|options| (options.batch, options.concurrency) = (2, Some(1)));
         let processor = processor(&fixture.oncebox, &bank, two);
         fixture.pay(1..=5).await;
         for (handled, done) in [(2, 2), (2, 4), (1, 5), (0, 5)] {
@@ -135,7 +135,7 @@ fn a_handler_knows_which_run_this_is() {
 }
 
 /// Holds: CMD-15.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn senseless_options_are_refused() {
     let oncebox = oncebox::Oncebox::open("memory:").await.unwrap();
     let refused = |set: fn(&mut ProcessorOptions)| {
@@ -147,7 +147,7 @@ async fn senseless_options_are_refused() {
     assert_eq!(refused(|options| options.batch = 0), "batch size must be greater than zero");
     assert_eq!(refused(|options| options.lease = Duration::ZERO), "lease must be greater than zero");
     assert_eq!(refused(|options| options.retry.attempts_max = 0), "attempts_max must be greater than zero");
-    assert_eq!(refused(|options| options.concurrency = 0), "concurrency must be greater than zero");
+    assert_eq!(refused(|options| options.concurrency = Some(0)), "concurrency must be greater than zero");
     assert_eq!(
         refused(|options| options.poll_interval = Duration::ZERO),
         "poll interval must be greater than zero"

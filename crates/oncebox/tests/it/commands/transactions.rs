@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use oncebox::commands::{Execution, Mediator, Outcome, Processor, Status};
+use oncebox::commands::{Execution, Mediator, Outcome, Processor, ProcessorOptions, Status};
 use oncebox::postgres::PgTransaction;
 use oncebox::{Failure, Kind, Oncebox, Uid};
 use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
@@ -42,7 +42,7 @@ fn insert(table: &str, payment: u64) -> AssertSqlSafe<String> {
 }
 
 /// Holds: CMD-17.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_is_stored_with_the_applications_own_row_or_not_at_all() {
     let shop = shop().await;
     let scheduler = shop.oncebox.scheduler(&contracts());
@@ -105,7 +105,7 @@ async fn audit(command: Arc<Pay>, execution: Execution<Arc<str>>) -> Result<(), 
 
 /// What all handlers of a command wrote and its completion commit together; what a failed run wrote is gone.
 /// Holds: CMD-10, RULE-01.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn what_handlers_write_commits_with_the_completion() {
     let shop = shop().await;
     let mediator =
@@ -127,7 +127,7 @@ async fn what_handlers_write_commits_with_the_completion() {
 }
 
 /// Holds: CMD-08.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn commands_live_in_postgres_by_url_or_by_pool_under_the_schema_that_was_chosen() {
     let server = oncebox_testkit::servers::Postgres::shared().unwrap();
     let url = server.url();
@@ -152,4 +152,19 @@ async fn commands_live_in_postgres_by_url_or_by_pool_under_the_schema_that_was_c
     assert_eq!(processor(&by_pool, &bank, options(|_| {})).process_pending().await.unwrap().handled, 1);
     assert_eq!(scheduler.status(id).await.unwrap(), Some(Status::Completed));
     by_url.close().await.unwrap();
+}
+
+/// Each command that runs needs a connection for its transaction.
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
+async fn more_commands_in_transactions_than_connections_are_refused_at_construction() {
+    let shop = shop().await;
+    let processor = |set: fn(&mut ProcessorOptions)| {
+        processor(&shop.oncebox, &Bank::default(), options(set)).in_transactions::<PgTransaction>()
+    };
+    let refused = processor(|options| options.concurrency = Some(6)).err().unwrap();
+    assert_eq!(refused.kind(), Kind::Invalid);
+    let text = "6 handlers would run in transactions at once, and the store's connections allow 5: ";
+    assert!(refused.to_string().starts_with(text), "{refused}");
+    processor(|options| options.concurrency = Some(5)).unwrap();
+    processor(|_| {}).unwrap();
 }
