@@ -14,7 +14,7 @@ use tracing::debug;
 use crate::shared::Shared;
 
 pub use crate::lease_token::LeaseToken;
-pub use key::LedgerKey;
+pub use key::{Consumer, KeyPart, LedgerKeys};
 
 /// The shortest lease that is given.
 pub const LEASE_MIN: Duration = Duration::from_secs(30);

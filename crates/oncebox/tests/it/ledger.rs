@@ -14,7 +14,7 @@ async fn begin(fixture: &Fixture, key: &str) -> LeaseToken {
     }
 }
 
-/// Holds: LDG-01, RULE-16.
+/// Holds: RULE-16.
 #[test]
 fn asking_records_nothing_and_marking_is_unconditional() {
     on_every_store(async |fixture| {
@@ -32,7 +32,7 @@ fn asking_records_nothing_and_marking_is_unconditional() {
     });
 }
 
-/// Holds: LDG-04, LDG-05, RULE-16.
+/// Holds: LDG-05, RULE-16.
 #[test]
 fn one_holder_at_a_time_and_whoever_comes_after_the_lease_gets_it() {
     on_every_store(async |fixture| {

@@ -128,7 +128,7 @@ async fn an_acknowledgement_commits_with_the_caller_or_not_at_all() {
 }
 
 /// The classic inbox: record the key, do the work, commit. Whoever comes second does nothing, also if both come at once.
-/// Holds: LDG-01, RULE-01.
+/// Holds: RULE-01.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_recorded_by_one_of_two_transactions() {
     let desk = desk().await;
