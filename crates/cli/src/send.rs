@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Messages of one topic with the same partition are delivered one at a time, in order.
     #[arg(long, value_name = "PARTITION")]
     partition: Option<String>,
+    /// Chooses the shard: messages of one topic with the same key are in the same shard, and are delivered side by side.
+    #[arg(long, value_name = "KEY")]
+    shard_key: Option<String>,
     /// Checks that the payload is JSON before it is sent.
     #[arg(long)]
     json: bool,
@@ -63,6 +66,7 @@ impl Arguments {
             payload_b64: payload.into(),
             attrs: self.attr.iter().cloned().collect(),
             partition: self.partition.clone(),
+            shard_key: self.shard_key.clone(),
             ..Send::default()
         })
     }

@@ -19,6 +19,8 @@ pub const TOPIC: &str = "x-topic";
 pub const IDEM_KEY: &str = "x-idem-key";
 /// The partition.
 pub const PARTITION: &str = "x-partition";
+/// What chooses the shard, and nothing else.
+pub const SHARD_KEY: &str = "x-shard-key";
 /// The hash of the payload.
 pub const PAYLOAD_HASH: &str = "x-payload-hash";
 /// Names and values: `name=value&name=value`, each percent-encoded.

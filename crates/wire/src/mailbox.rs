@@ -30,6 +30,11 @@ pub struct Send {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub partition: Option<String>,
+    /// Chooses the shard, and nothing else: messages of one topic with the same key are in the same shard, and are delivered side
+    /// by side. Without it, `partition` chooses the shard, and without both the topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
+    pub shard_key: Option<String>,
     /// Ties the message to what it belongs to: a UUID. The request's `X-Corr-Id` if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uuid"))]

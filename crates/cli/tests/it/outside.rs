@@ -22,5 +22,6 @@ mod receipts;
 mod reload;
 mod restart;
 mod several;
+mod shards;
 mod slow;
 mod stopping;

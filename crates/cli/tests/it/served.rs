@@ -99,7 +99,7 @@ fn text<'a>(json: &'a Value, field: &str) -> &'a str {
 #[test]
 fn a_message_goes_through() {
     let served = Served::start(&[]);
-    let send = ["send", "orders", "--key", "k", "--data", "{\"a\":1}", "--json", "--attr", "from=web"];
+    let send = ["send", "orders", "--key", "k", "--data", "{\"a\":1}", "--json", "--attr", "from=web", "--shard-key", "7"];
     let first = served.json(&send);
     let again = served.json(&send);
     assert_eq!((&first["msg_id"], &again["duplicate"]), (&again["msg_id"], &Value::from(true)));
@@ -112,6 +112,7 @@ fn a_message_goes_through() {
     );
 
     let envelope = served.json(&["recv", "orders", "--wait", "10s"]);
+    assert_eq!(envelope["shard"], 7, "{envelope}");
     assert_eq!(
         (text(&envelope, "payload_b64"), &envelope["attrs"]["from"]),
         ("eyJhIjoxfQ==", &Value::from("web"))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use oncebox_core::limits::TEXT_BYTES_MAX;
 use oncebox_core::{
     Attributes, Error, Fingerprint, Id, Invalid, Key, Namespace, NewMessage, Partition, Payload, Shard,
     Source, Topic, Trace, Uid,
@@ -18,6 +19,7 @@ pub struct Parcel {
     payload_hash: Option<String>,
     attributes: Attributes,
     partition: Option<Arc<str>>,
+    shard_key: Option<Arc<str>>,
     trace: Trace,
     problem: Option<Invalid>,
 }
@@ -32,6 +34,7 @@ impl Parcel {
             payload_hash: None,
             attributes: Attributes::default(),
             partition: None,
+            shard_key: None,
             trace: Trace::default(),
             problem: None,
         }
@@ -64,10 +67,19 @@ impl Parcel {
         self
     }
 
-    /// Parcels of one topic with the same partition are in the same shard, and are delivered one at a time, in order.
+    /// Parcels of one topic with the same partition are delivered one at a time, in order; without a [`Parcel::shard_key`] they
+    /// are in the same shard.
     #[must_use]
     pub fn partition(mut self, partition: impl Into<Arc<str>>) -> Self {
         self.partition = Some(partition.into());
+        self
+    }
+
+    /// Chooses the shard, and nothing else: parcels of one topic with the same key are in the same shard, and are delivered side
+    /// by side. 1 to 1,024 bytes without NUL.
+    #[must_use]
+    pub fn shard_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.shard_key = Some(key.into());
         self
     }
 
@@ -110,7 +122,10 @@ impl Parcel {
         if let Some(invalid) = self.problem {
             return Err(invalid.into());
         }
-        let shard = sharding.of(&self.topic, self.partition.as_deref());
+        if let Some(key) = &self.shard_key {
+            check_shard_key(key)?;
+        }
+        let shard = sharding.of(&self.topic, self.shard_key.as_deref().or(self.partition.as_deref()));
         // The topic is the key's source too: what is wrong with it is told as the topic's fault.
         let topic = Topic::new(self.topic.clone())?;
         let key = Key::new(Namespace::Mailbox, Source::new(self.topic)?, Id::new(self.idem_key)?);
@@ -137,9 +152,10 @@ impl Sharding {
         Self { shards, last: None }
     }
 
-    fn of(&mut self, topic: &Arc<str>, partition: Option<&str>) -> Shard {
-        if partition.is_some() {
-            return shard(topic, partition, self.shards);
+    /// `key` is what spreads the parcels of a topic: a shard key or a partition.
+    fn of(&mut self, topic: &Arc<str>, key: Option<&str>) -> Shard {
+        if key.is_some() {
+            return shard(topic, key, self.shards);
         }
         if let Some((last, shard)) = &self.last
             && last == topic
@@ -152,10 +168,18 @@ impl Sharding {
     }
 }
 
-/// The shard of a topic or, with a partition, of both: the same for ever, as long as the number of shards is.
-fn shard(topic: &str, partition: Option<&str>, shards: u16) -> Shard {
-    let hash = match partition {
-        Some(partition) => Fingerprint::of_bytes([topic, partition].join("\0").as_bytes()),
+/// It is stored nowhere, and has the bounds of what is.
+fn check_shard_key(key: &str) -> Result<(), Invalid> {
+    if key.is_empty() || key.len() > TEXT_BYTES_MAX || key.contains('\0') {
+        return Err(Invalid::new("shard_key", "must have 1 to 1024 bytes, and no NUL"));
+    }
+    Ok(())
+}
+
+/// The shard of a topic or, with a key, of both: the same for ever, as long as the number of shards is.
+fn shard(topic: &str, key: Option<&str>, shards: u16) -> Shard {
+    let hash = match key {
+        Some(key) => Fingerprint::of_bytes([topic, key].join("\0").as_bytes()),
         None => Fingerprint::of_bytes(topic.as_bytes()),
     };
     let first = u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"));

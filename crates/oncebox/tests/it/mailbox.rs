@@ -1,5 +1,7 @@
 //! The mailbox.
 
+mod shards;
+
 use std::num::NonZeroU128;
 use std::time::Duration;
 

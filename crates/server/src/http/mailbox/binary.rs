@@ -28,6 +28,7 @@ pub(super) fn message(headers: &HeaderMap, payload: &[u8]) -> Result<wire::mailb
         payload_hash: text(headers, header::PAYLOAD_HASH)?,
         attrs: attributes(headers)?,
         partition: text(headers, header::PARTITION)?,
+        shard_key: text(headers, header::SHARD_KEY)?,
         corr_id: None,
     })
 }

@@ -29,6 +29,9 @@ pub(super) fn parcel(send: wire::mailbox::Send, topic: Arc<str>, trace: &Trace) 
     if let Some(partition) = send.partition {
         parcel = parcel.partition(partition);
     }
+    if let Some(key) = send.shard_key {
+        parcel = parcel.shard_key(key);
+    }
     Ok(match &send.corr_id {
         Some(given) => parcel.corr_id(given),
         None => parcel.trace(trace.clone()),
