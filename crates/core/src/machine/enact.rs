@@ -132,7 +132,7 @@ impl<P: PayloadHandle> Machine<P> {
                 let row = &mut self.messages[slot];
                 row.take_policy(&message.policy);
                 row.trace = message.trace.clone();
-                row.change_rare(|rare| rare.hash = message.hash.clone().or(rare.hash.take()));
+                row.change_rare(|rare| rare.hash.clone_from(&message.hash));
                 if row.state == State::Seen {
                     row.state = State::Processing;
                 }
@@ -143,10 +143,7 @@ impl<P: PayloadHandle> Machine<P> {
                 if diverged {
                     self.supersede(slot);
                 }
-                self.messages[slot].change_rare(|rare| {
-                    let before = rare.hash.take().filter(|_| !diverged);
-                    rare.hash = message.hash.clone().or(before);
-                });
+                self.messages[slot].change_rare(|rare| rare.hash.clone_from(&message.hash));
                 self.charge(slot);
             }
             Effect::Granted { lease, extendable_until, request, attempts_max } => {

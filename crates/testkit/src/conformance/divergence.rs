@@ -152,14 +152,23 @@ pub async fn content_may_diverge_from_its_sighting(fixture: Fixture) -> TestResu
     Ok(())
 }
 
-/// `Replace` without a hash keeps the earlier hash for equal content, and drops it for other content.
+/// The hash is written with the content, also if the content is equal, and also if there is none: whether the key was only sighted,
+/// waits to be handled, or is Dead.
 /// Holds: IBX-029, RULE-08.
-pub async fn replace_drops_a_hash_that_no_longer_fits(fixture: Fixture) -> TestResult {
-    let receipt = fixture.accept(&message("1").hash(hash("sha256", 1))).await?;
-    fixture.again(&message("1")).await?;
-    assert_eq!(fixture.read(receipt.uid).await?.hash, Some(hash("sha256", 1)));
-    fixture.again(&message("1").payload("second")).await?;
-    assert_eq!(fixture.read(receipt.uid).await?.hash, None);
+pub async fn the_hash_of_equal_content_is_written(fixture: Fixture) -> TestResult {
+    let hashes = [Some(hash("blake2", 9)), Some(hash("sha256", 2)), None];
+    for (round, newest) in hashes.into_iter().enumerate() {
+        let ids = ["seen", "ready", "dead"].map(|state| format!("{state} {round}"));
+        let first = |id: &str| message(id).hash(hash("sha256", 1));
+        fixture.sight(Sighting { hash: Some(hash("sha256", 1)), ..sighting(key(&ids[0])) }).await?;
+        fixture.accept_all(&[first(&ids[1]), first(&ids[2])]).await?;
+        fixture.change(key(&ids[2]), Action::Cancel).await?;
+        for id in &ids {
+            fixture.again(&message(id).change(|message| message.hash.clone_from(&newest))).await?;
+            let found = fixture.find(key(id)).await?.ok_or("it is known")?;
+            assert_eq!((&found.hash, id), (&newest, id));
+        }
+    }
     Ok(())
 }
 

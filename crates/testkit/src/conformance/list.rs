@@ -94,7 +94,7 @@ macro_rules! conformance {
                 the_policy_of_the_newcomer_decides
                 a_contradicting_hash_diverges
                 content_may_diverge_from_its_sighting
-                replace_drops_a_hash_that_no_longer_fits
+                the_hash_of_equal_content_is_written
                 newer_content_under_a_lease_supersedes_it
                 a_superseded_delivery_can_be_released
                 a_lease_is_superseded_only_by_other_content

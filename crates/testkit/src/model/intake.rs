@@ -110,9 +110,7 @@ impl Model {
         held.fingerprint = Some(message.fingerprint);
         held.trace = message.trace.clone();
         held.policy = message.policy;
-        if message.hash.is_some() {
-            held.hash.clone_from(&message.hash);
-        }
+        held.hash.clone_from(&message.hash);
         if held.state == State::Seen {
             held.state = State::Processing;
         }
@@ -125,9 +123,7 @@ impl Model {
         let diverged = diverged(held, Some(message.fingerprint), message.hash.as_ref());
         held.content = Some(message.content.clone());
         held.fingerprint = Some(message.fingerprint);
-        if message.hash.is_some() || diverged {
-            held.hash.clone_from(&message.hash);
-        }
+        held.hash.clone_from(&message.hash);
         if diverged {
             supersede(held);
         }
