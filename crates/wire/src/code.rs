@@ -137,7 +137,38 @@ pub struct Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::Code;
+
+    /// The design's own codes; whatever else the server can answer is listed as an exception, with its status.
+    /// Holds: MBX-C-10.
+    #[test]
+    fn every_code_is_the_designs_or_a_listed_exception() {
+        const DESIGN: [(&str, u16); 8] = [
+            ("E_SCHEMA", 400),
+            ("E_CAP_AUTH", 401),
+            ("E_CAP_SCOPE", 403),
+            ("E_DUPLICATE", 409),
+            ("E_FRAME_TOO_LARGE", 413),
+            ("E_SATURATED", 429),
+            ("E_UNAVAILABLE", 503),
+            ("E_INTEGRITY", 422),
+        ];
+        let known: BTreeSet<_> =
+            Code::ALL.iter().map(|(_, text, status)| format!("`{text}` ({status})")).collect();
+        let design: BTreeSet<_> = DESIGN.iter().map(|(text, status)| format!("`{text}` ({status})")).collect();
+        assert!(design.is_subset(&known), "{design:?}");
+        let page = include_str!("../../../docs/reference/spec-exceptions.md");
+        let row = page.lines().find(|line| line.starts_with("| MBX-C-10 |")).expect("the exception is there");
+        let listed = row.split("`E_").skip(1).filter_map(|rest| {
+            let (name, rest) = rest.split_once("` (")?;
+            let (status, _) = rest.split_once(')')?;
+            Some(format!("`E_{name}` ({status})"))
+        });
+        let extra: BTreeSet<_> = known.difference(&design).cloned().collect();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), extra);
+    }
 
     /// Holds: MBX-C-10.
     #[test]
