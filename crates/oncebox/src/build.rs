@@ -70,7 +70,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Names the store in logs and health; its URL, without what may be secret, if not set.
+    /// Names the store in logs and health. If not set, by where it is: `postgres://HOST:PORT/DATABASE`, `embedded:DIRECTORY`; stores
+    /// without a place are numbered, as in `memory-1`.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
@@ -186,8 +187,8 @@ impl Builder {
         if let Some(invalid) = self.problem {
             return Err(invalid.into());
         }
-        let (store, transactions) = open::store(url, self.clock.clone()).await?;
-        self.named(open::name(url)).on_both(store, transactions)
+        let opened = open::store(url, self.clock.clone()).await?;
+        self.on_opened(opened)
     }
 
     /// Takes a store that is open already.
@@ -210,8 +211,7 @@ impl Builder {
     /// few: as if it had been opened by its URL.
     #[cfg(feature = "postgres")]
     pub fn on_postgres(self, store: Arc<crate::postgres::PostgresStore>) -> Result<Oncebox, Error> {
-        let (store, transactions) = open::on_postgres(store);
-        self.on_both(store, transactions)
+        self.on_opened(open::on_postgres(store))
     }
 
     pub(crate) fn on_both(
@@ -222,15 +222,15 @@ impl Builder {
         if let Some(invalid) = self.problem {
             return Err(invalid.into());
         }
-        let name = self.name.unwrap_or_else(|| "store".into());
+        let name = self.name.unwrap_or_else(|| open::numbered("store").into());
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
         let rng = self.rng.unwrap_or_else(|| Box::new(SystemRng::default()));
         Ok(Oncebox::new(store, transactions, name, clock, rng, self.settings))
     }
 
-    fn named(mut self, name: &str) -> Self {
-        self.name.get_or_insert_with(|| name.into());
-        self
+    fn on_opened(mut self, opened: open::Opened) -> Result<Oncebox, Error> {
+        self.name.get_or_insert_with(|| opened.name.into());
+        self.on_both(opened.store, opened.transactions)
     }
 
     /// Remembers the first fault; opening tells it.

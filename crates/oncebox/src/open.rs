@@ -2,13 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use oncebox_core::{Clock, Error, Kind, Store};
 
 use crate::transaction::Transactions;
 
-/// A store, and how it takes part in transactions, if it does.
-pub(crate) type Opened = (Arc<dyn Store>, Option<Arc<dyn Transactions>>);
+/// A store that is open.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    /// How it takes part in transactions, if it does.
+    pub(crate) transactions: Option<Arc<dyn Transactions>>,
+    /// Tells it from others in logs (IBX-113), and nothing secret.
+    pub(crate) name: String,
+}
 
 /// Opens the store that `url` names.
 pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Opened, Error> {
@@ -19,11 +26,11 @@ pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Op
     }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let settings = Settings::parse(query)?;
-    let store = match scheme {
+    let (store, name) = match scheme {
         #[cfg(feature = "memory")]
-        "memory" => memory(path, settings, clock)?,
+        "memory" => (memory(path, settings, clock)?, numbered("memory")),
         #[cfg(feature = "embedded")]
-        "embedded" => embedded(path, settings, clock).await?,
+        "embedded" => (embedded(path, settings, clock).await?, format!("embedded:{path}")),
         _ => {
             return Err(invalid(format!(
                 "no store is called `{scheme}`: use one of {}, or enable its feature",
@@ -31,18 +38,13 @@ pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Op
             )));
         }
     };
-    Ok((store, None))
+    Ok(Opened { store, transactions: None, name })
 }
 
-/// The part of a URL that tells nothing secret.
-pub(crate) fn name(url: &str) -> &str {
-    let end = url.find('?').unwrap_or(url.len());
-    match url.get(..end) {
-        // A user and a password may stand before a host.
-        Some(start) if start.contains("://") => url.split_once(':').map_or("store", |(scheme, _)| scheme),
-        Some(start) => start,
-        None => "store",
-    }
+/// The name of a store that has no place to be named by: the first of the process is number 1.
+pub(crate) fn numbered(kind: &str) -> String {
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    format!("{kind}-{}", OPENED.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
 const SCHEMES: &[&str] = &[
@@ -136,7 +138,8 @@ pub(crate) fn on_postgres(store: Arc<oncebox_store_postgres::PostgresStore>) -> 
 
     let hasty = Arc::new(store.hasty());
     let merged = Coalesced::with(hasty, store.clone(), coalesce::Options::DEFAULT);
-    (Arc::new(merged), Some(crate::transaction::of(store)))
+    let name = store.name().to_owned();
+    Opened { store: Arc::new(merged), transactions: Some(crate::transaction::of(store)), name }
 }
 
 /// The pairs after the question mark.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use oncebox_core::{Budget, Error, Kind, Namespace, ReadyTopics, Topic, Upkept};
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::health::Pulse;
 use crate::shared::Shared;
@@ -98,6 +98,11 @@ impl Upkeep {
     /// Runs until `shutdown` is ready, or the store is closed. Other failures are logged, show in health, and are tried
     /// again.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let span = info_span!(parent: None, "oncebox.upkeep", store = %self.shared.name);
+        self.keep_up(shutdown).instrument(span).await;
+    }
+
+    async fn keep_up(self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         let pulse = self.shared.pulses.start("upkeep");
         let mut pace = Pace::new(self.shared.stirred.clone());

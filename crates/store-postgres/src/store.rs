@@ -22,12 +22,14 @@ use crate::reserve::Reserve;
 use crate::rows::Cells;
 use crate::slow::{Body, STEP_ITEMS_MAX};
 use crate::sql::Sql;
-use crate::{Address, Options};
+use crate::{Address, Options, Schema};
 
 /// A store in a PostgreSQL database, shared by as many processes as open it.
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
     pub(crate) reserve: Arc<Reserve>,
+    /// Where it is, without who asks.
+    name: Arc<str>,
     pub(crate) sql: Arc<Sql>,
     clock: Option<Arc<dyn Clock>>,
     ids: Arc<Mutex<SystemRng>>,
@@ -59,6 +61,7 @@ impl PostgresStore {
 
     fn on(pool: PgPool, reserve: Reserve, options: &Options) -> Self {
         Self {
+            name: name_of(&pool, options).into(),
             pool,
             reserve: Arc::new(reserve),
             sql: Arc::new(Sql::new(&options.schema.quoted(), options.pooler)),
@@ -69,6 +72,12 @@ impl PostgresStore {
         }
     }
 
+    /// Tells it from other stores in logs: `postgres://HOST:PORT/DATABASE` and its schema, if that has another name than usual. No
+    /// password, no settings.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The same store, for a caller who speaks for many: a call that another transaction holds up fails within a moment with an error
     /// that [says so](Error::is_held_up), and nothing has happened that a repeat would not answer the same.
     #[must_use]
@@ -76,6 +85,7 @@ impl PostgresStore {
         Self {
             pool: self.pool.clone(),
             reserve: Arc::clone(&self.reserve),
+            name: Arc::clone(&self.name),
             sql: Arc::clone(&self.sql),
             clock: self.clock.clone(),
             ids: Arc::clone(&self.ids),
@@ -186,6 +196,19 @@ impl PostgresStore {
             .map(|uid| until.get(uid).map_or(Extended::LeaseLost, |at| Extended::Until(*at)))
             .collect())
     }
+}
+
+/// Where the tables are.
+fn name_of(pool: &PgPool, options: &Options) -> String {
+    let server = pool.connect_options();
+    let host = match server.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => server.get_host().to_owned(),
+    };
+    // A server takes the user's name for a database that is not named.
+    let database = server.get_database().unwrap_or(server.get_username());
+    let name = format!("postgres://{host}:{}/{database}", server.get_port());
+    if options.schema == Schema::default() { name } else { format!("{name}?schema={}", options.schema.name()) }
 }
 
 #[async_trait]

@@ -133,16 +133,17 @@ impl Options {
     }
 
     /// Says what works but is not wise (IBX-119, IBX-120).
-    pub(super) fn warn(&self) {
+    pub(super) fn warn(&self, store: &str) {
         if !(Duration::from_secs(10)..=Duration::from_secs(300)).contains(&self.lease) {
             let lease = self.lease;
             warn!(
+                store,
                 ?lease,
                 "the lease is outside 10 to 300 s: short ones are lost to hiccups, long ones delay recovery"
             );
         }
         if self.batch > 100 {
-            warn!(batch = self.batch, "the batch is over 100: what one worker holds, others wait for");
+            warn!(store, batch = self.batch, "the batch is over 100: what one worker holds, others wait for");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use oncebox_core::{Error, Invalid, Kind, Namespace, Topic};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tracing::info;
+use tracing::{Instrument, info, info_span};
 
 use super::engine::{Command, Engine, Mode};
 use super::options::{Options, Unhandled};
@@ -160,7 +160,7 @@ impl Prepared {
         }
         let lasting = !mode.is_pass();
         if lasting {
-            options.warn();
+            options.warn(oncebox.name());
             info!(store = oncebox.name(), concurrency = options.concurrency(), "the worker starts");
         }
         let shared = oncebox.shared();
@@ -172,7 +172,8 @@ impl Prepared {
             upkeep.spawn(oncebox.upkeep().run(std::future::pending()));
         }
         let pulse = pulse.unwrap_or_else(|| shared.pulses.start("worker"));
-        let stopped = Engine::new(shared, options, lanes, pulse, mode).run(commands).await?;
+        let span = info_span!(parent: None, "oncebox.worker", store = oncebox.name());
+        let stopped = Engine::new(shared, options, lanes, pulse, mode).run(commands).instrument(span).await?;
         if let Some(hook) = on_stop {
             hook(stopped).await;
         }

@@ -78,9 +78,10 @@ async fn an_inbox_on_postgres_is_opened_by_its_url() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
     let message = || Message::new("t", "test", "1").text("kept");
     let first = Oncebox::open(&format!("{}?ensure=yes&schema=my+inbox", database.url())).await.unwrap();
-    assert_eq!(first.name(), "postgres");
+    let place = database.url().rsplit_once('@').map(|(_, place)| format!("postgres://{place}?schema=my inbox"));
+    assert_eq!(Some(first.name()), place.as_deref());
     assert_eq!(first.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Accepted);
-    let second = Oncebox::open(&format!("{}?schema=my+inbox&connections=2", database.url())).await.unwrap();
+    let second = Oncebox::open(&format!("{}?schema=my+inbox&connections=4", database.url())).await.unwrap();
     assert_eq!(second.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Duplicate);
     let handled = Worker::new(&second).on("t", settings_hold).run_until_idle().await.unwrap().handled;
     assert_eq!(handled, 1, "what a handler asks for is as the guide says");

@@ -6,12 +6,13 @@ use std::time::Duration;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use oncebox::telemetry::{TRACE_PARENT, TraceContext, names};
 use oncebox::{Failure, Message, Oncebox, Text, Worker};
+use oncebox_testkit::servers::Postgres;
 use tracing::{Level, Span};
 
 use super::capture::Capture;
-use super::fixture::on_every_store;
+use super::fixture::{Directory, on_every_store};
 
-/// Holds: IBX-008, IBX-107, IBX-108, IBX-109, IBX-110, IBX-111, IBX-112, IBX-113.
+/// Holds: IBX-008, IBX-107, IBX-108, IBX-109, IBX-110, IBX-111, IBX-112.
 #[test]
 fn everything_is_logged_at_its_level_with_the_name_of_the_store() {
     on_every_store(async |fixture| {
@@ -47,6 +48,74 @@ fn everything_is_logged_at_its_level_with_the_name_of_the_store() {
             capture.find(Level::ERROR, &["the handler failed", "why it failed", "in=oncebox.handle"]);
         assert_eq!(errors.len(), 1);
     });
+}
+
+/// What handles one message in an inbox logs, span by span and line by line.
+async fn logged(oncebox: &Oncebox) -> Vec<String> {
+    let (capture, _guard) = Capture::start();
+    oncebox.inbox().enqueue(Message::new("t", "test", "1")).await.unwrap();
+    let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
+    let stop = std::sync::Mutex::new(Some(stop));
+    let handler = move || {
+        drop(stop.lock().unwrap().take());
+        async {}
+    };
+    let worker = Worker::new(oncebox).on("t", handler).lease(Duration::from_secs(9)).batch(101);
+    worker.run(async { drop(stopping.await) }).await.unwrap();
+    oncebox.close().await.unwrap();
+    capture.lines().into_iter().map(|(_, line)| line).filter(|line| line.starts_with("oncebox")).collect()
+}
+
+/// Holds: IBX-113.
+#[tokio::test(crate = "crate::timed")]
+async fn two_databases_are_told_apart_in_every_line_without_being_named_by_hand() {
+    let server = Postgres::shared().unwrap();
+    let databases = [server.lend_database().unwrap(), server.lend_database().unwrap()];
+    let [one, two] = databases.each_ref().map(|database| format!("{}?ensure=yes", database.url()));
+    let (first, second) = (Directory::new(), Directory::new());
+    let schema = format!("{one}&schema=other&password=hush");
+    let urls = [one, two, schema, "memory:".to_owned(), "memory:?keys_max=9".to_owned()];
+    let directories = [&first, &second].map(|directory| format!("embedded:{}?durability=os", directory.0.display()));
+    let mut names = std::collections::BTreeSet::new();
+    for url in urls.iter().chain(&directories) {
+        let oncebox = Oncebox::open(url).await.unwrap();
+        let name = oncebox.name().to_owned();
+        let place = url.split_once('?').map_or(&**url, |(place, _)| place);
+        // What comes after the user and the password, if it is on a server.
+        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+        assert!(name.contains(place) || name.starts_with("memory-"), "{name} is at {place}");
+        assert!(!name.contains("hush") && !name.contains("ensure") && !name.contains("durability"), "{name}");
+        let lines = logged(&oncebox).await;
+        for text in ["oncebox.worker", "oncebox.upkeep", "oncebox.handle", "the lease is outside", "the worker starts"] {
+            assert!(lines.iter().any(|line| line.contains(text)), "{text} in {lines:#?}");
+        }
+        for line in lines {
+            // What a handler's span holds, its lines need not repeat.
+            let told = line.contains(&format!("store={name}")) || line.contains(&format!("store=\"{name}\""));
+            assert!(told || line.contains("in=oncebox.handle"), "{name}: {line}");
+        }
+        assert!(names.insert(name), "{names:?}");
+    }
+    let stores = [1, 2].map(|seed| {
+        let clock = Arc::new(oncebox_testkit::ManualClock::default());
+        let rng = Box::new(oncebox_testkit::SplitMix::new(seed));
+        let store = oncebox_store_memory::MemoryStore::with(oncebox_store_memory::Options::default(), clock, rng);
+        Oncebox::builder().on(Arc::new(store)).unwrap()
+    });
+    assert_ne!(stores[0].name(), stores[1].name(), "stores of one's own are numbered");
+}
+
+/// A store that is given has the name that it would have by its URL.
+/// Holds: IBX-113.
+#[tokio::test(crate = "crate::timed")]
+async fn a_given_database_has_the_name_of_an_opened_one() {
+    let database = Postgres::shared().unwrap().lend_database().unwrap();
+    let opened = Oncebox::open(&format!("{}?ensure=yes", database.url())).await.unwrap();
+    let pool = sqlx::PgPool::connect(&database.url()).await.unwrap();
+    let store = oncebox::postgres::PostgresStore::new(pool, &oncebox::postgres::Options::default());
+    let given = Oncebox::builder().on_postgres(Arc::new(store)).unwrap();
+    assert_eq!(given.name(), opened.name());
+    assert_eq!(Oncebox::builder().name("mine").open("memory:").await.unwrap().name(), "mine");
 }
 
 /// Holds: IBX-127, RULE-22.
