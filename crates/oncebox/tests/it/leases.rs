@@ -1,15 +1,16 @@
 //! Keeping leases, losing them, and stores that fail in between. Time is paused, so every moment is exact.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use oncebox::{Context, DeadReason, Failure, Message, MessageState, State, Worker};
+use oncebox::{Context, DeadReason, Failure, Message, MessageState, Oncebox, State, Worker};
 use oncebox_testkit::faulty::{Fault, Operation};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{Paused, key};
+use crate::timed::{until, within};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -40,7 +41,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Holds: RULE-05, IBX-078.
+/// Holds: RULE-05.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
     let inbox = Paused::new();
@@ -60,16 +61,70 @@ async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
         .lease(LEASE)
         .start()
         .unwrap();
-    begun.notified().await;
+    within("the handler begins", begun.notified()).await;
     // An operator takes it out of the worker's hands.
     inbox.oncebox.inbox().mark_processing("test", "1").await.unwrap();
-    dropped.notified().await;
-    begun.notified().await;
+    within("the handler is dropped", dropped.notified()).await;
+    within("the handler begins again", begun.notified()).await;
     worker.drain().await.unwrap();
     let stopped = worker.stop().await.unwrap();
     assert_eq!((stopped.lost, stopped.handled), (1, 1));
     let found = inbox.show("1").await;
     assert_eq!((found.state, found.deliveries, found.attempts), (MessageState::Done, 2, 0));
+}
+
+/// How often the handler of message `1` has begun, and what its first run waits for: it holds its thread, so that it cannot be
+/// dropped at an await.
+#[derive(Clone)]
+struct Blocking {
+    runs: Count,
+    at_once: Count,
+    most: Count,
+    go_on: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+async fn block(State(blocking): State<Blocking>, context: Context) {
+    if context.id() != "1" {
+        return;
+    }
+    let at_once = blocking.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+    blocking.most.fetch_max(at_once, Ordering::SeqCst);
+    if blocking.runs.fetch_add(1, Ordering::SeqCst) == 0 {
+        let _told = blocking.go_on.lock().unwrap().recv();
+    }
+    blocking.at_once.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// A message that comes back to the worker whose handler still has it waits until that has ended.
+/// Holds: IBX-078.
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 3)]
+async fn a_message_that_comes_back_waits_for_its_own_handler_to_end() {
+    let oncebox = Oncebox::open("memory:").await.unwrap();
+    let enqueue = async |id: &str| oncebox.inbox().enqueue(Message::new("t", "test", id)).await.map(drop);
+    let show = async |id: &str| oncebox.operator("t").show(key(id)).await.unwrap().unwrap();
+    enqueue("1").await.unwrap();
+    let (tell, go_on) = mpsc::channel();
+    let (runs, most) = (Count::default(), Count::default());
+    let blocking = Blocking {
+        runs: runs.clone(),
+        at_once: Count::default(),
+        most: most.clone(),
+        go_on: Arc::new(Mutex::new(go_on)),
+    };
+    let worker = Worker::new(&oncebox).with_state(blocking).on("t", block).lease(Duration::from_secs(3));
+    let worker = worker.start().unwrap();
+    until("its handler runs", async || runs.load(Ordering::SeqCst) == 1).await;
+    // An operator takes it away; the worker hears of it by its next heartbeat, and is given the message again.
+    oncebox.inbox().mark_processing("test", "1").await.unwrap();
+    until("it is delivered again", async || show("1").await.deliveries >= 2).await;
+    // What comes after it is handled: it was its turn, and it did not start.
+    enqueue("2").await.unwrap();
+    until("the next message is handled", async || show("2").await.state == MessageState::Done).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1, "the first run has not ended");
+    tell.send(()).unwrap();
+    until("it is handled", async || show("1").await.state == MessageState::Done).await;
+    worker.stop().await.unwrap();
+    assert_eq!((runs.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), (2, 1), "one after the other");
 }
 
 /// When the store cannot be reached, another worker may have the message by the end of the lease.
@@ -96,7 +151,7 @@ async fn a_worker_that_cannot_reach_its_store_lets_go_when_the_lease_is_over() {
     for _ in 0..10_000 {
         inbox.faults.next(Fault::FailBefore);
     }
-    dropped.notified().await;
+    within("the handler is dropped", dropped.notified()).await;
     let held = since.elapsed();
     assert!(held <= LEASE && held >= LEASE * 29 / 30, "{held:?}");
     let found = inbox.show("1").await;
@@ -178,11 +233,11 @@ async fn what_a_crashed_worker_held_is_taken_over_after_its_lease() {
     let worker = || Worker::new(&inbox.oncebox).with_state(begun.clone()).on("t", handler).lease(LEASE);
     let crashing = worker();
     let crashing = tokio::spawn(async move { crashing.run(std::future::pending()).await });
-    begun.notified().await;
+    within("the handler begins", begun.notified()).await;
     let since = Instant::now();
     crashing.abort();
     let next = worker().start().unwrap();
-    begun.notified().await;
+    within("another worker's handler begins", begun.notified()).await;
     let waited = since.elapsed();
     assert!(waited <= LEASE + Duration::from_secs(2), "{waited:?}");
     next.drain().await.unwrap();

@@ -30,7 +30,6 @@ async fn a_waiting_worker_is_woken_by_what_comes_in() {
 }
 
 /// Retries and due times are met to the millisecond, because upkeep rings when they come.
-/// Holds: IBX-072.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn what_becomes_due_is_started_when_it_is_due() {
     let inbox = Paused::new();

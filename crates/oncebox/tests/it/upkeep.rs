@@ -8,6 +8,7 @@ use tracing::Level;
 
 use super::capture::Capture;
 use super::fixture::{Paused, key, on_every_store, on_every_store_with};
+use crate::timed::until;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -84,6 +85,32 @@ async fn a_ready_topic_that_nobody_handles_is_warned_about_once_a_minute() {
     assert_eq!(warnings(), 2);
     assert_eq!(capture.find(Level::WARN, &["topic=t "]).len(), 0);
     worker.stop().await.unwrap();
+}
+
+/// Nobody calls upkeep here, and the worker never asks for these messages: only its own upkeep, again and again, can notice that
+/// their leases have ended.
+/// Holds: IBX-072.
+#[test]
+fn a_running_worker_reaps_what_crashed_workers_held() {
+    on_every_store(async |fixture| {
+        let (capture, _guard) = Capture::start();
+        let worker = Worker::new(&fixture.oncebox).on("other", async || {}).start().unwrap();
+        let queue = fixture.oncebox.queue();
+        for (round, id) in ["1", "2", "3"].into_iter().enumerate() {
+            fixture.enqueue("t", id).await;
+            // A worker claims it and crashes: nobody settles it.
+            let lease = Duration::from_secs(30);
+            let claimed = queue.claim(queue.new_owner(), lease, 1).await.unwrap();
+            assert_eq!(claimed[0].key.id.as_str(), id);
+            fixture.advance(lease);
+            let reaped = || capture.find(Level::INFO, &["reaped leases that had ended", "reaped=1"]).len();
+            until("the worker reaps it", async || reaped() > round).await;
+            let found = fixture.show(id).await;
+            assert_eq!((found.lease(), found.attempts), (None, 1), "a crash counts");
+            fixture.oncebox.inbox().mark_processed("test", id).await.unwrap();
+        }
+        worker.stop().await.unwrap();
+    });
 }
 
 /// Holds: RULE-09.

@@ -407,7 +407,7 @@ fn as_many_handlers_run_at_once_as_allowed_overall_and_per_topic() {
     });
 }
 
-/// Holds: IBX-078, IBX-105, IBX-106.
+/// Holds: IBX-105, IBX-106.
 #[test]
 fn two_workers_share_the_work_and_no_message_is_handled_twice() {
     on_every_store(async |fixture| {
