@@ -1,4 +1,4 @@
-//! `cargo xtask guards`: takes each guard of the heart and of the journal out, one at a time, and expects a test to fail.
+//! `cargo xtask guards`: takes each guard of the heart, of the journal and of the library out, one at a time, and expects a test to fail.
 //!
 //! Works on a copy below `target/`, so that the workspace itself is never changed but for the report.
 
@@ -24,7 +24,7 @@ struct Suite {
     limit: &'static str,
 }
 
-const SUITES: [Suite; 2] = [
+const SUITES: [Suite; 3] = [
     Suite {
         folder: "crates/core/src/",
         arguments: &[
@@ -56,6 +56,11 @@ const SUITES: [Suite; 2] = [
             "reclaim::",
         ],
         limit: "400",
+    },
+    Suite {
+        folder: "crates/oncebox/src/",
+        arguments: &["test", "-p", "oncebox", "--test", "it", "--quiet"],
+        limit: "900",
     },
 ];
 
