@@ -16,6 +16,7 @@ use tracing::{Instrument, error, info, warn};
 use super::context::Context;
 use super::failure::Failure;
 use super::handler::Endpoint;
+use super::transaction::Rollback;
 use crate::health::Pulse;
 use crate::telemetry;
 use crate::transaction::none;
@@ -72,24 +73,13 @@ impl Attempt {
             // Lost or stopped before it began, perhaps because somebody blocked the thread: it must not begin.
             return Ended { ending: Ending::Cancelled, ran: None };
         }
-        if let Some(beginning) = transaction {
-            let begun = tokio::select! {
-                biased;
-                () = cancellation.cancelled() => None,
-                begun = beginning.begin(&context) => Some(begun),
-            };
-            // However it ended: nobody tries any more.
-            beginning.pulse.passed("begin");
-            match begun {
-                Some(Ok(())) => {}
-                Some(Err(error)) => {
-                    let (store, topic, id) = (context.store(), context.topic(), context.id());
-                    warn!(store, topic, id, %error, "the message is given back: the transaction of its handler cannot be begun");
-                    return Ended { ending: Ending::NotBegun, ran: None };
-                }
-                None => return Ended { ending: Ending::Cancelled, ran: None },
-            }
-        }
+        let _rollback = match transaction {
+            Some(beginning) => match beginning.begin_unless(&cancellation, &context).await {
+                Ok(rollback) => Some(rollback),
+                Err(ending) => return Ended { ending, ran: None },
+            },
+            None => None,
+        };
         let started = Instant::now();
         // However this ends, what the handler has spawned hears of it; unless the handler ended by itself.
         let stopped = cancellation.clone().drop_guard();
@@ -121,6 +111,26 @@ impl Attempt {
 }
 
 impl Beginning {
+    /// Begins the handler's transaction, unless that fails for too long or the attempt is cancelled before.
+    async fn begin_unless(
+        self,
+        cancellation: &CancellationToken,
+        context: &Context,
+    ) -> Result<Rollback, Ending> {
+        let begun = tokio::select! {
+            biased;
+            () = cancellation.cancelled() => Err(Ending::Cancelled),
+            begun = self.begin(context) => begun.map_err(|error| {
+                let (store, topic, id) = (context.store(), context.topic(), context.id());
+                warn!(store, topic, id, %error, "the message is given back: the transaction of its handler cannot be begun");
+                Ending::NotBegun
+            }),
+        };
+        // However it ended: nobody tries any more.
+        self.pulse.passed("begin");
+        begun.map(|()| Rollback(context.slot.clone()))
+    }
+
     /// Begins the handler's transaction, again if that fails: that no connection is free says nothing about the message.
     async fn begin(&self, context: &Context) -> Result<(), Error> {
         let Some(transactions) = context.transactions() else { return Err(none()) };

@@ -85,7 +85,7 @@ impl<S, T: 'static> Extract<S> for Tx<T> {
 }
 
 /// However a run ends, what it has not committed is rolled back, also if somebody keeps its context.
-struct Rollback(Slot);
+pub(super) struct Rollback(pub(super) Slot);
 
 impl Drop for Rollback {
     fn drop(&mut self) {
