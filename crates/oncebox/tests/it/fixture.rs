@@ -11,7 +11,7 @@ use oncebox_core::StoreExt;
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_store_memory::MemoryStore;
 use oncebox_system::SystemRng;
-use oncebox_testkit::ManualClock;
+use oncebox_testkit::{ManualClock, SplitMix};
 use oncebox_testkit::faulty::{FaultPlan, FaultyStore};
 use oncebox_testkit::servers::Postgres;
 use oncebox_testkit::timed;
@@ -152,7 +152,8 @@ impl Drop for Directory {
     }
 }
 
-/// An inbox in memory whose time is the runtime's: paused, it moves when nothing else can happen. Faults can be planned.
+/// An inbox in memory whose time is the runtime's: paused, it moves when nothing else can happen. Faults can be planned. Its chances
+/// are the same in every run, jitter included.
 pub(crate) struct Paused {
     pub(crate) oncebox: Oncebox,
     pub(crate) store: Arc<dyn Store>,
@@ -178,10 +179,13 @@ impl Paused {
     /// To be made inside a runtime whose time is paused.
     pub(crate) fn new() -> Self {
         let clock = Arc::new(RuntimeClock::new());
-        let store: Arc<dyn Store> = Arc::new(memory(clock.clone()));
+        let options = oncebox_store_memory::Options::default();
+        let ids = Box::new(SplitMix::new(1));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with(options, clock.clone(), ids));
         let faults = FaultPlan::default();
         let failing = Arc::new(FaultyStore::new(store.clone(), faults.clone()));
-        let oncebox = Oncebox::builder().name("paused").clock(clock).on(failing);
+        let rng = Box::new(SplitMix::new(2));
+        let oncebox = Oncebox::builder().name("paused").clock(clock).rng(rng).on(failing);
         Self { oncebox: oncebox.expect("the settings are in bounds"), store, faults }
     }
 

@@ -284,6 +284,8 @@ async fn a_worker_that_ended_by_a_failure_shows_in_health_until_another_starts()
 /// Holds: RULE-05.
 #[tokio::test(crate = "crate::timed")]
 async fn no_handler_begins_without_a_lease() {
+    // Far longer than a machine under load keeps a thread that has begun a handler from reading its message.
+    const LEASE: Duration = Duration::from_millis(1_500);
     let oncebox = Oncebox::open("memory:").await.unwrap();
     for id in ["1", "2"] {
         oncebox.inbox().enqueue(Message::new("t", "test", id)).await.unwrap();
@@ -294,13 +296,13 @@ async fn no_handler_begins_without_a_lease() {
         if found.lease().is_none() {
             unleased.fetch_add(1, Ordering::SeqCst);
         }
-        let until = oncebox_system::uptime() + Duration::from_millis(700);
+        let until = oncebox_system::uptime() + LEASE + Duration::from_millis(200);
         while oncebox_system::uptime() < until {
             std::hint::spin_loop();
         }
     };
     let worker = Worker::new(&oncebox).with_state((oncebox.clone(), unleased.clone())).on("t", handler);
-    let worker = worker.lease(Duration::from_millis(500)).without_upkeep().start().unwrap();
+    let worker = worker.lease(LEASE).without_upkeep().start().unwrap();
     until("the second message is delivered again", async || {
         oncebox.operator("t").show(key("2")).await.unwrap().unwrap().deliveries >= 2
     })

@@ -57,7 +57,7 @@ fn limited(worker: Worker) -> Worker {
 }
 
 /// A claim has room for one of three topics.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "oncebox_testkit::timed", start_paused = true)]
 async fn an_idle_worker_asks_each_topic_and_then_waits() {
     let (oncebox, plan) = open(Duration::ZERO);
     count_calls(&plan);
@@ -65,7 +65,7 @@ async fn an_idle_worker_asks_each_topic_and_then_waits() {
     assert!(calls(&plan) < 100, "{} calls in 5 s", calls(&plan));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "oncebox_testkit::timed", start_paused = true)]
 async fn a_worker_with_little_room_knows_when_it_is_idle() {
     let (oncebox, _) = open(Duration::ZERO);
     for topic in ["one", "two", "three"] {
@@ -75,7 +75,7 @@ async fn a_worker_with_little_room_knows_when_it_is_idle() {
     assert_eq!(idle.unwrap().unwrap().handled, 3);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "oncebox_testkit::timed", start_paused = true)]
 async fn a_worker_is_not_idle_while_it_waits_for_its_rate() {
     let (oncebox, _) = open(Duration::ZERO);
     for id in ["1", "2", "3"] {
@@ -87,7 +87,7 @@ async fn a_worker_is_not_idle_while_it_waits_for_its_rate() {
 }
 
 /// What is due by the process's clock is not due by the store's.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "oncebox_testkit::timed", start_paused = true)]
 async fn upkeep_waits_for_the_clock_of_the_store() {
     let (oncebox, plan) = open(10 * SECOND);
     let due = Timestamp::EPOCH.after(6 * SECOND);
@@ -98,7 +98,7 @@ async fn upkeep_waits_for_the_clock_of_the_store() {
 }
 
 /// A message whose lease is old waits for a heartbeat, and heartbeats fail.
-#[tokio::test(start_paused = true)]
+#[tokio::test(crate = "oncebox_testkit::timed", start_paused = true)]
 async fn a_failed_heartbeat_is_not_repeated_at_once() {
     let (oncebox, plan) = open(Duration::ZERO);
     enqueue(&oncebox, Message::new("topic", "test", "1")).await;

@@ -1,4 +1,5 @@
-//! What becomes of callers whose group fails, and of those for whom there is no room.
+//! What becomes of callers whose group fails, and of those for whom there is no room. Time is paused: a caller that is never
+//! answered fails its test at once.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -9,8 +10,9 @@ use oncebox_core::{Accepted, Error, Kind, Store};
 use super::inner::Reply;
 use super::items::message;
 use super::world::{Call, World, idle, numbers};
+use crate::timed::within;
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn whoever_is_alone_gets_the_error_of_the_store() {
     let world = World::new();
     let call = world.accept([1]);
@@ -28,7 +30,7 @@ async fn waiting_three() -> (World, [Call<Vec<Accepted>>; 3]) {
 }
 
 /// Repeated, a message that did come in would be called a duplicate of itself.
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_group_of_unknown_outcome_has_failed_for_everybody_and_is_not_repeated() {
     for error in [
         Error::new(Kind::Unavailable, "no answer").with_source("the line is cut"),
@@ -39,7 +41,7 @@ async fn a_group_of_unknown_outcome_has_failed_for_everybody_and_is_not_repeated
         let (world, waiting) = waiting_three().await;
         world.inner.reply(10, Reply::Fail(error.clone()));
         for call in waiting {
-            let told = call.await.unwrap_err();
+            let told = within("a caller of the failed group is answered", call).await.unwrap_err();
             assert_eq!((told.kind(), told.to_string()), (error.kind(), error.to_string()));
             assert_eq!(told.retry_after(), error.retry_after());
             let below = |error: &Error| error.source().map(ToString::to_string);
@@ -54,7 +56,7 @@ async fn a_group_of_unknown_outcome_has_failed_for_everybody_and_is_not_repeated
     }
 }
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn where_nothing_has_happened_what_is_wrong_fails_alone() {
     for kind in [Kind::Invalid, Kind::Unsupported] {
         for bad in 3..8 {
@@ -82,7 +84,7 @@ async fn where_nothing_has_happened_what_is_wrong_fails_alone() {
     }
 }
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_store_that_panics_or_forgets_an_outcome_leaves_nobody_waiting() {
     for reply in [Reply::Panic, Reply::TooFew] {
         let (world, waiting) = waiting_three().await;
@@ -100,7 +102,7 @@ async fn a_store_that_panics_or_forgets_an_outcome_leaves_nobody_waiting() {
     }
 }
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn only_so_many_calls_wait() {
     let mut options = Options::DEFAULT;
     options.waiting_calls_max = 3;
@@ -127,7 +129,7 @@ async fn only_so_many_calls_wait() {
     }
 }
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn closing_answers_those_who_wait_and_what_is_under_way_goes_on() {
     let (world, in_a_group) = waiting_three().await;
     let waiting = [world.accept([7]), world.accept([3]), world.accept([7])];

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::items::{delivery, number, receipt};
 use super::world::idle;
+use crate::timed::within;
 
 /// What the store is told to do with a call.
 pub(crate) enum Reply {
@@ -78,13 +79,16 @@ impl Inner {
 
     /// Waits for the call with this index, from 0, and tells its items.
     pub(crate) async fn call(&self, index: usize) -> Vec<u64> {
-        loop {
-            let changed = self.changed.notified();
-            if let Some(call) = self.lock().calls.get(index) {
-                return call.clone();
+        let call = async {
+            loop {
+                let changed = self.changed.notified();
+                if let Some(call) = self.lock().calls.get(index) {
+                    return call.clone();
+                }
+                changed.await;
             }
-            changed.await;
-        }
+        };
+        within("the store is called", call).await
     }
 
     /// All calls so far, once nothing moves any more.
