@@ -208,7 +208,11 @@ fn name_of(pool: &PgPool, options: &Options) -> String {
     // A server takes the user's name for a database that is not named.
     let database = server.get_database().unwrap_or(server.get_username());
     let name = format!("postgres://{host}:{}/{database}", server.get_port());
-    if options.schema == Schema::default() { name } else { format!("{name}?schema={}", options.schema.name()) }
+    if options.schema == Schema::default() {
+        name
+    } else {
+        format!("{name}?schema={}", options.schema.name())
+    }
 }
 
 #[async_trait]

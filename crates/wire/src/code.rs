@@ -157,7 +157,8 @@ mod tests {
         ];
         let known: BTreeSet<_> =
             Code::ALL.iter().map(|(_, text, status)| format!("`{text}` ({status})")).collect();
-        let design: BTreeSet<_> = DESIGN.iter().map(|(text, status)| format!("`{text}` ({status})")).collect();
+        let design: BTreeSet<_> =
+            DESIGN.iter().map(|(text, status)| format!("`{text}` ({status})")).collect();
         assert!(design.is_subset(&known), "{design:?}");
         let page = include_str!("../../../docs/reference/spec-exceptions.md");
         let row = page.lines().find(|line| line.starts_with("| MBX-C-10 |")).expect("the exception is there");

@@ -99,7 +99,19 @@ fn text<'a>(json: &'a Value, field: &str) -> &'a str {
 #[test]
 fn a_message_goes_through() {
     let served = Served::start(&[]);
-    let send = ["send", "orders", "--key", "k", "--data", "{\"a\":1}", "--json", "--attr", "from=web", "--shard-key", "7"];
+    let send = [
+        "send",
+        "orders",
+        "--key",
+        "k",
+        "--data",
+        "{\"a\":1}",
+        "--json",
+        "--attr",
+        "from=web",
+        "--shard-key",
+        "7",
+    ];
     let first = served.json(&send);
     let again = served.json(&send);
     assert_eq!((&first["msg_id"], &again["duplicate"]), (&again["msg_id"], &Value::from(true)));

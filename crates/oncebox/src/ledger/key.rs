@@ -117,9 +117,14 @@ mod tests {
         ] {
             let refused = LedgerKeys::new(consumer).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("{name} holds a colon")), "{refused}");
-            let others: Vec<_> =
-                [KeyPart::Bus, KeyPart::Group, KeyPart::Alias].into_iter().filter(|other| *other != part).collect();
-            assert!(LedgerKeys::with_colons_in(consumer, &others).is_err(), "{name} is not among those allowed");
+            let others: Vec<_> = [KeyPart::Bus, KeyPart::Group, KeyPart::Alias]
+                .into_iter()
+                .filter(|other| *other != part)
+                .collect();
+            assert!(
+                LedgerKeys::with_colons_in(consumer, &others).is_err(),
+                "{name} is not among those allowed"
+            );
             let key = LedgerKeys::with_colons_in(consumer, &[part]).unwrap().of_id("17");
             assert_eq!(key, format!("{}:{}:{}:17", consumer.bus, consumer.group, consumer.alias));
         }
@@ -135,7 +140,9 @@ mod tests {
         assert_eq!(key(Some(" "), Some("m")).unwrap(), "orders:billing:placed:m");
         assert_eq!(key(Some("h"), None).unwrap(), "orders:billing:placed:h");
         for missing in [key(None, None), key(Some(""), Some(" "))] {
-            assert!(missing.unwrap_err().to_string().contains("neither an idempotency header nor a message id"));
+            assert!(
+                missing.unwrap_err().to_string().contains("neither an idempotency header nor a message id")
+            );
         }
     }
 }

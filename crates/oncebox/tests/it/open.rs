@@ -78,7 +78,8 @@ async fn an_inbox_on_postgres_is_opened_by_its_url() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
     let message = || Message::new("t", "test", "1").text("kept");
     let first = Oncebox::open(&format!("{}?ensure=yes&schema=my+inbox", database.url())).await.unwrap();
-    let place = database.url().rsplit_once('@').map(|(_, place)| format!("postgres://{place}?schema=my inbox"));
+    let place =
+        database.url().rsplit_once('@').map(|(_, place)| format!("postgres://{place}?schema=my inbox"));
     assert_eq!(Some(first.name()), place.as_deref());
     assert_eq!(first.inbox().enqueue(message()).await.unwrap().outcome, Outcome::Accepted);
     let second = Oncebox::open(&format!("{}?schema=my+inbox&connections=4", database.url())).await.unwrap();

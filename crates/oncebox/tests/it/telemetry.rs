@@ -75,7 +75,8 @@ async fn two_databases_are_told_apart_in_every_line_without_being_named_by_hand(
     let (first, second) = (Directory::new(), Directory::new());
     let schema = format!("{one}&schema=other&password=hush");
     let urls = [one, two, schema, "memory:".to_owned(), "memory:?keys_max=9".to_owned()];
-    let directories = [&first, &second].map(|directory| format!("embedded:{}?durability=os", directory.0.display()));
+    let directories =
+        [&first, &second].map(|directory| format!("embedded:{}?durability=os", directory.0.display()));
     let mut names = std::collections::BTreeSet::new();
     for url in urls.iter().chain(&directories) {
         let oncebox = Oncebox::open(url).await.unwrap();
@@ -86,7 +87,13 @@ async fn two_databases_are_told_apart_in_every_line_without_being_named_by_hand(
         assert!(name.contains(place) || name.starts_with("memory-"), "{name} is at {place}");
         assert!(!name.contains("hush") && !name.contains("ensure") && !name.contains("durability"), "{name}");
         let lines = logged(&oncebox).await;
-        for text in ["oncebox.worker", "oncebox.upkeep", "oncebox.handle", "the lease is outside", "the worker starts"] {
+        for text in [
+            "oncebox.worker",
+            "oncebox.upkeep",
+            "oncebox.handle",
+            "the lease is outside",
+            "the worker starts",
+        ] {
             assert!(lines.iter().any(|line| line.contains(text)), "{text} in {lines:#?}");
         }
         for line in lines {
@@ -99,7 +106,8 @@ async fn two_databases_are_told_apart_in_every_line_without_being_named_by_hand(
     let stores = [1, 2].map(|seed| {
         let clock = Arc::new(oncebox_testkit::ManualClock::default());
         let rng = Box::new(oncebox_testkit::SplitMix::new(seed));
-        let store = oncebox_store_memory::MemoryStore::with(oncebox_store_memory::Options::default(), clock, rng);
+        let store =
+            oncebox_store_memory::MemoryStore::with(oncebox_store_memory::Options::default(), clock, rng);
         Oncebox::builder().on(Arc::new(store)).unwrap()
     });
     assert_ne!(stores[0].name(), stores[1].name(), "stores of one's own are numbered");

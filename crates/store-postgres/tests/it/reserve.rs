@@ -54,10 +54,8 @@ async fn a_store_opens_no_more_connections_than_its_url_allows() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
     for (connections, transactions) in [(1, 0), (2, 0), (3, 0), (4, 1), (8, 5)] {
         let application = format!("store-of-{connections}");
-        let url = format!(
-            "{}?connections={connections}&ensure=yes&application_name={application}",
-            database.url()
-        );
+        let url =
+            format!("{}?connections={connections}&ensure=yes&application_name={application}", database.url());
         let store = PostgresStore::open(&url, Options::default()).await.unwrap();
         assert_eq!(store.transactions_max(), transactions, "of {connections} connections");
         store.accept(&[message(&application)]).await.unwrap();

@@ -24,7 +24,8 @@ fn a_shard_key_chooses_the_shard_however_a_message_is_sent() {
         let mut shards: Vec<_> =
             received.iter().map(|message| (text(message, "idem_key"), message["shard"].as_u64())).collect();
         shards.sort_unstable();
-        let expected = [("1", 7), ("2", 7), ("3", 7), ("4", 7), ("5", 6)].map(|(key, shard)| (key, Some(shard)));
+        let expected =
+            [("1", 7), ("2", 7), ("3", 7), ("4", 7), ("5", 6)].map(|(key, shard)| (key, Some(shard)));
         assert_eq!(shards, expected, "all are delivered side by side");
         let told = server.post("/v1/send", &keyed(6, "")).refused(400, "E_SCHEMA");
         assert!(told.contains("shard_key"), "{told}");

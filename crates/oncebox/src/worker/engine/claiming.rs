@@ -254,10 +254,10 @@ impl Engine {
         if delivery.deliveries <= 1 {
             lane.metrics.waited(self.shared.clock.now().since(delivery.accepted_at));
         }
-        let transaction = lane.settings.transaction.map(|_| Beginning {
-            pulse: self.pulse.clone(),
-            patience: self.options.lease,
-        });
+        let transaction = lane
+            .settings
+            .transaction
+            .map(|_| Beginning { pulse: self.pulse.clone(), patience: self.options.lease });
         let attempt = Attempt {
             transaction,
             endpoint: lane.endpoint.clone(),
