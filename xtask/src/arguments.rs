@@ -2,13 +2,17 @@
 
 use crate::api_fuzz::ApiFuzz;
 use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, KILL_PAYMENTS, Kind, SIM};
+use crate::test::Options;
+use crate::test::supervisor::{self, Supervised};
 use crate::torture::Torture;
 
 /// Shown when the command line cannot be read.
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  test                               runs every test and doc test of the workspace
+  test                               runs every test and doc test of the workspace, and says how long each binary took
+  test [--repeat N] [--under-load] [--package P]...
+                                     the same N times, with all cores kept busy by other processes, only these packages
   ci                                 fmt, clippy, tidy, spec --check, doc, test
   tidy                               dependency directions, sizes, leftovers, words
   spec                               writes docs/reference/spec-table.md
@@ -29,7 +33,13 @@ usage: cargo xtask <command>
   failover [--seed S]                kills a PostgreSQL under load, and its replica takes over
   api-fuzz [--requests N] [--seed S]
                                      sends a server N requests (5000) that schemathesis makes from its description
-  powercut --cuts N [--seed S]       cuts the power under an embedded store N times; needs root and loop devices";
+  powercut --cuts N [--seed S]       cuts the power under an embedded store N times; needs root and loop devices
+
+called by `test`:
+
+  run-test-binary SECONDS BINARY [ARGUMENT]...
+                                     runs a test binary that has so many seconds
+  spin SECONDS                       keeps a core busy until standard input or the seconds end";
 
 /// How often a server is killed, if nobody says.
 const ROUNDS_DEFAULT: u64 = 25;
@@ -46,13 +56,22 @@ const SEED_DEFAULT: u64 = 1;
 /// A command line that makes sense.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
+    /// For people and for CI.
+    Ours(Ours),
+    RunTestBinary(Supervised),
+    Spin(u64),
+}
+
+/// A command that works on the workspace.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ours {
     ApiFuzz(ApiFuzz),
     Campaign(Campaign),
     Ci,
     Guards(String),
     Spec,
     SpecCheck,
-    Test,
+    Test(Options),
     Tidy,
     Torture(Torture),
 }
@@ -60,15 +79,28 @@ pub(crate) enum Command {
 /// Reads the arguments after the program's name. The error says which one is wrong.
 pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
     let words: Vec<&str> = given.iter().map(String::as_str).collect();
+    let seconds = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number of seconds"));
     match words.as_slice() {
+        [supervisor::COMMAND, limit, binary, arguments @ ..] => Ok(Command::RunTestBinary(Supervised {
+            seconds: seconds(limit)?,
+            binary: (*binary).to_owned(),
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        })),
+        ["spin", limit] => Ok(Command::Spin(seconds(limit)?)),
+        words => ours(words).map(Command::Ours),
+    }
+}
+
+fn ours(words: &[&str]) -> Result<Ours, String> {
+    match words {
         [] => Err("a command is missing".to_owned()),
-        ["ci"] => Ok(Command::Ci),
-        ["guards"] => Ok(Command::Guards(String::new())),
-        ["guards", part] => Ok(Command::Guards((*part).to_owned())),
-        ["spec"] => Ok(Command::Spec),
-        ["spec", "--check"] => Ok(Command::SpecCheck),
-        ["test"] => Ok(Command::Test),
-        ["tidy"] => Ok(Command::Tidy),
+        ["ci"] => Ok(Ours::Ci),
+        ["guards"] => Ok(Ours::Guards(String::new())),
+        ["guards", part] => Ok(Ours::Guards((*part).to_owned())),
+        ["spec"] => Ok(Ours::Spec),
+        ["spec", "--check"] => Ok(Ours::SpecCheck),
+        ["test", options @ ..] => Options::parse(options).map(Ours::Test),
+        ["tidy"] => Ok(Ours::Tidy),
         ["crash", options @ ..] => campaign(&CRASH, options),
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
         ["kill-payments", options @ ..] => campaign(&KILL_PAYMENTS, options),
@@ -87,20 +119,20 @@ pub(crate) fn parse(given: &[String]) -> Result<Command, String> {
         ["failover", options @ ..] => torture("failover", &[], options),
         ["api-fuzz", options @ ..] => api_fuzz(options),
         ["powercut", options @ ..] => torture("powercut", &[("--cuts", None)], options),
-        [name @ ("ci" | "guards" | "spec" | "test" | "tidy"), rest @ ..] => {
+        [name @ ("ci" | "guards" | "spec" | "tidy"), rest @ ..] => {
             Err(format!("`{name}` does not take `{}`", rest.join(" ")))
         }
         [unknown, ..] => Err(format!("there is no command `{unknown}`")),
     }
 }
 
-fn campaign(kind: &'static Kind, options: &[&str]) -> Result<Command, String> {
+fn campaign(kind: &'static Kind, options: &[&str]) -> Result<Ours, String> {
     let (count, seed) = counted(kind.name, kind.unit, options)?;
-    Ok(Command::Campaign(Campaign { kind, count, seed }))
+    Ok(Ours::Campaign(Campaign { kind, count, seed }))
 }
 
 /// A campaign with these counts, each with a default or needed, and perhaps a seed.
-fn torture(name: &'static str, counts: &[(&str, Option<u64>)], options: &[&str]) -> Result<Command, String> {
+fn torture(name: &'static str, counts: &[(&str, Option<u64>)], options: &[&str]) -> Result<Ours, String> {
     let mut told = Vec::new();
     let mut rest: Vec<&str> = options.to_vec();
     for (unit, default) in counts {
@@ -112,14 +144,14 @@ fn torture(name: &'static str, counts: &[(&str, Option<u64>)], options: &[&str])
     }
     let (_, seed) = counted_or(name, "", &rest, Some(1))?;
     told.extend(seed.into_iter().flat_map(|seed| ["--seed".to_owned(), seed]));
-    Ok(Command::Torture(Torture { name, options: told }))
+    Ok(Ours::Torture(Torture { name, options: told }))
 }
 
-fn api_fuzz(options: &[&str]) -> Result<Command, String> {
+fn api_fuzz(options: &[&str]) -> Result<Ours, String> {
     let (requests, seed) = counted_or("api-fuzz", "--requests", options, Some(REQUESTS_DEFAULT))?;
     let number = |seed: String| seed.parse().map_err(|_| "`--seed` of `api-fuzz` needs a whole number");
     let seed = seed.map_or(Ok(SEED_DEFAULT), number)?;
-    Ok(Command::ApiFuzz(ApiFuzz { requests, seed }))
+    Ok(Ours::ApiFuzz(ApiFuzz { requests, seed }))
 }
 
 /// How often, and from which seed.
@@ -150,25 +182,28 @@ fn counted_or(
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Command, String> {
-        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    fn parsed(line: &str) -> Result<Ours, String> {
+        match parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())? {
+            Command::Ours(command) => Ok(command),
+            other => Err(format!("{other:?}")),
+        }
     }
 
     #[test]
     fn every_command_has_one_spelling() {
-        assert_eq!(parsed("ci"), Ok(Command::Ci));
-        assert_eq!(parsed("guards"), Ok(Command::Guards(String::new())));
-        assert_eq!(parsed("guards fence"), Ok(Command::Guards("fence".to_owned())));
-        assert_eq!(parsed("spec"), Ok(Command::Spec));
-        assert_eq!(parsed("spec --check"), Ok(Command::SpecCheck));
-        assert_eq!(parsed("test"), Ok(Command::Test));
-        assert_eq!(parsed("tidy"), Ok(Command::Tidy));
+        assert_eq!(parsed("ci"), Ok(Ours::Ci));
+        assert_eq!(parsed("guards"), Ok(Ours::Guards(String::new())));
+        assert_eq!(parsed("guards fence"), Ok(Ours::Guards("fence".to_owned())));
+        assert_eq!(parsed("spec"), Ok(Ours::Spec));
+        assert_eq!(parsed("spec --check"), Ok(Ours::SpecCheck));
+        assert_eq!(parsed("test"), Ok(Ours::Test(Options::default())));
+        assert_eq!(parsed("tidy"), Ok(Ours::Tidy));
     }
 
     #[test]
     fn a_campaign_needs_a_count_and_may_have_a_seed() {
         let campaign = |kind, count, seed: Option<&str>| {
-            Ok(Command::Campaign(Campaign { kind, count, seed: seed.map(str::to_owned) }))
+            Ok(Ours::Campaign(Campaign { kind, count, seed: seed.map(str::to_owned) }))
         };
         assert_eq!(parsed("crash --points 9"), campaign(&CRASH, 9, None));
         assert_eq!(parsed("sim --seeds 9"), campaign(&SIM, 9, None));
@@ -183,7 +218,7 @@ mod tests {
     #[test]
     fn each_kind_of_torture_has_its_unit() {
         let torture = |name, options: &str| {
-            Ok(Command::Torture(Torture {
+            Ok(Ours::Torture(Torture {
                 name,
                 options: options.split_whitespace().map(str::to_owned).collect(),
             }))
@@ -209,10 +244,21 @@ mod tests {
 
     #[test]
     fn a_server_is_fuzzed_from_a_seed() {
-        let fuzz = |requests, seed| Ok(Command::ApiFuzz(ApiFuzz { requests, seed }));
+        let fuzz = |requests, seed| Ok(Ours::ApiFuzz(ApiFuzz { requests, seed }));
         assert_eq!(parsed("api-fuzz"), fuzz(REQUESTS_DEFAULT, SEED_DEFAULT));
         assert_eq!(parsed("api-fuzz --requests 9 --seed 7"), fuzz(9, 7));
         parsed("api-fuzz --seed seven").unwrap_err();
+    }
+
+    #[test]
+    fn the_test_command_calls_itself() {
+        let words = ["run-test-binary", "9", "deps/it-0", "--quiet"].map(str::to_owned);
+        let supervised =
+            Supervised { seconds: 9, binary: "deps/it-0".to_owned(), arguments: vec!["--quiet".to_owned()] };
+        assert_eq!(parse(&words), Ok(Command::RunTestBinary(supervised)));
+        assert_eq!(parse(&["spin", "9"].map(str::to_owned)), Ok(Command::Spin(9)));
+        parse(&["spin", "long"].map(str::to_owned)).unwrap_err();
+        assert_eq!(parsed("test --repeat 3"), Ok(Ours::Test(Options { repeat: 3, ..Options::default() })));
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! `cargo xtask ci`: all of CI, step by step, stopping at the first failure.
 
-use std::time::Instant;
-
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
+use crate::stopwatch::Stopwatch;
 use crate::workspace::Workspace;
 use crate::{spec, test, tidy};
 
@@ -32,7 +31,7 @@ const STEPS: [Step; 6] = [
             arguments: &["doc", "--workspace", "--no-deps"],
         }),
     },
-    Step { name: "test", work: Work::Own("cargo xtask test", test::run) },
+    Step { name: "test", work: Work::Own("cargo xtask test", test::run_all) },
 ];
 
 const fn cargo(arguments: &'static [&'static str]) -> Work {
@@ -54,16 +53,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
 impl Step {
     fn run(&self, workspace: &Workspace) -> Result<String> {
         println!("ci: {} …", self.name);
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a step's duration is for the reader, nothing depends on it"
-        )]
-        let started = Instant::now();
+        let started = Stopwatch::start();
         let outcome = match &self.work {
             Work::Cargo(call) => call.run(workspace).map(|()| String::new()),
             Work::Own(_, run) => run(workspace),
         };
-        println!("ci: {} took {:.1} s", self.name, started.elapsed().as_secs_f64());
+        println!("ci: {} took {:.1} s", self.name, started.seconds());
         outcome.map_err(|failure| self.failed(&failure))
     }
 

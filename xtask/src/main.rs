@@ -9,6 +9,7 @@ mod failure;
 mod guards;
 mod programs;
 mod spec;
+mod stopwatch;
 mod test;
 mod text;
 mod tidy;
@@ -18,7 +19,7 @@ mod workspace;
 use std::env;
 use std::process::ExitCode;
 
-use arguments::Command;
+use arguments::{Command, Ours};
 use failure::Result;
 use workspace::Workspace;
 
@@ -34,6 +35,11 @@ fn main() -> ExitCode {
             return ExitCode::from(MISUSED);
         }
     };
+    let command = match command {
+        Command::RunTestBinary(supervised) => return test::supervisor::run(&supervised),
+        Command::Spin(seconds) => test::spin(seconds),
+        Command::Ours(command) => command,
+    };
     match run(command) {
         Ok(closing) => {
             println!("{closing}");
@@ -47,17 +53,17 @@ fn main() -> ExitCode {
 }
 
 /// Carries out a command and returns the line that closes its output.
-fn run(command: Command) -> Result<String> {
+fn run(command: Ours) -> Result<String> {
     let workspace = Workspace::locate()?;
     match command {
-        Command::ApiFuzz(fuzz) => api_fuzz::run(&workspace, &fuzz),
-        Command::Campaign(campaign) => campaign::run(&workspace, &campaign),
-        Command::Ci => ci::run(&workspace),
-        Command::Guards(part) => guards::run(&workspace, &part),
-        Command::Spec => spec::write(&workspace),
-        Command::SpecCheck => spec::check(&workspace),
-        Command::Test => test::run(&workspace),
-        Command::Tidy => tidy::run(&workspace),
-        Command::Torture(torture) => torture::run(&workspace, &torture),
+        Ours::ApiFuzz(fuzz) => api_fuzz::run(&workspace, &fuzz),
+        Ours::Campaign(campaign) => campaign::run(&workspace, &campaign),
+        Ours::Ci => ci::run(&workspace),
+        Ours::Guards(part) => guards::run(&workspace, &part),
+        Ours::Spec => spec::write(&workspace),
+        Ours::SpecCheck => spec::check(&workspace),
+        Ours::Test(options) => test::run(&workspace, &options),
+        Ours::Tidy => tidy::run(&workspace),
+        Ours::Torture(torture) => torture::run(&workspace, &torture),
     }
 }
