@@ -16,7 +16,7 @@ usage: cargo xtask <command>
   ci                                 fmt, clippy, tidy, spec --check, doc, test
   tidy                               dependency directions, sizes, leftovers, words
   spec                               writes docs/reference/spec-table.md
-  spec --check                       fails when that file is stale or a done id has no test
+  spec --check                       fails when that file is stale or a claim has no test
   guards [PART]                      takes each guard out (whose name has PART) and expects a test to fail
   fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times
   crash --points N [--seed S]        crashes the embedded store at N moments, and damages N journals

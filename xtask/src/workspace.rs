@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
 
-/// Folders that hold nothing written by hand.
+/// What holds nothing written by hand.
 const SKIPPED: [&str; 5] = [".git", "artifacts", "corpus", "node_modules", "target"];
 
 /// The folder that holds the workspace's `Cargo.toml`.
@@ -71,8 +71,12 @@ impl Workspace {
     fn collect(&self, folder: &Path, files: &mut Vec<File>) -> std::io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
+            // In a second work tree `.git` is a file.
+            if SKIPPED.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
             let kind = entry.file_type()?;
-            if kind.is_dir() && !SKIPPED.iter().any(|name| entry.file_name() == *name) {
+            if kind.is_dir() {
                 self.collect(&entry.path(), files)?;
             } else if kind.is_file() {
                 let path = entry.path();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ids::{self, Id};
+use super::markdown;
 
 /// Why an id is not held to the letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,27 +27,15 @@ const HEADER: [&str; 4] = ["id", "kind", "where we differ", "why"];
 /// Reads the rows of the table with our header; other tables and prose are for people. The error names the line.
 pub(super) fn parse(text: &str) -> Result<Exceptions, String> {
     let mut exceptions = Exceptions::new();
-    let mut inside = false;
-    for (index, line) in text.lines().enumerate() {
-        let cells = cells(line);
-        if cells.is_empty() || cells == HEADER {
-            inside = cells == HEADER;
-        } else if inside && !cells.iter().all(|cell| cell.trim_matches(['-', ':']).is_empty()) {
-            let (ids, exception) = row(&cells).map_err(|error| format!("line {}: {error}", index + 1))?;
-            for id in ids {
-                if exceptions.insert(id, exception.clone()).is_some() {
-                    return Err(format!("line {}: {id} stands there twice: join the rows", index + 1));
-                }
+    for (line, cells) in markdown::rows(text, &HEADER) {
+        let (ids, exception) = row(&cells).map_err(|error| format!("line {line}: {error}"))?;
+        for id in ids {
+            if exceptions.insert(id, exception.clone()).is_some() {
+                return Err(format!("line {line}: {id} stands there twice: join the rows"));
             }
         }
     }
     Ok(exceptions)
-}
-
-/// The cells of a table's line, none for any other line.
-fn cells(line: &str) -> Vec<&str> {
-    let inner = line.trim().strip_prefix('|').and_then(|line| line.strip_suffix('|'));
-    inner.map(|inner| inner.split('|').map(str::trim).collect()).unwrap_or_default()
 }
 
 fn row(cells: &[&str]) -> Result<(Vec<Id>, Exception), String> {

@@ -1,72 +1,128 @@
-//! The table id → tests, as markdown, and the counts above it.
+//! The table id → status, stores and tests, as markdown, the counts above it, and what is wrong with its claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::exceptions::{Exceptions, Kind};
 use super::ids::{FAMILIES, Id};
+use super::status::{State, Statuses};
+use super::stores::Stores;
 
-/// Which functions hold which id.
-pub(super) type Holders = BTreeMap<Id, BTreeSet<String>>;
+/// Which tests hold which id, each with the stores that it runs on.
+pub(super) type Holders = BTreeMap<Id, BTreeMap<String, Stores>>;
 
 /// Everything that is known about the ids.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) holders: Holders,
     pub(super) exceptions: Exceptions,
+    pub(super) statuses: Statuses,
 }
 
 /// How many ids stand where.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     held: usize,
+    partly: usize,
     untestable: usize,
     open: usize,
 }
 
 impl Table {
-    /// Whether nothing more is owed: a test holds the id, or none can.
-    pub(super) fn is_settled(&self, id: Id) -> bool {
-        self.holders.contains_key(&id) || self.is_untestable(id)
-    }
-
     fn is_untestable(&self, id: Id) -> bool {
         self.exceptions.get(&id).is_some_and(|exception| exception.kind == Kind::Untestable)
+    }
+
+    /// The claims that nothing stands behind, one line each.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let ids = (0..FAMILIES.len()).flat_map(Id::of_family);
+        ids.filter_map(|id| self.fault(id).map(|fault| format!("{id} {fault}"))).collect()
+    }
+
+    fn fault(&self, id: Id) -> Option<String> {
+        let tested = self.holders.contains_key(&id);
+        let Some(status) = self.statuses.get(&id) else {
+            return tested.then(|| "is named by tests: say whether it is held or partly".to_owned());
+        };
+        if self.is_untestable(id) {
+            return Some("is an exception that no test can show: claim nothing".to_owned());
+        }
+        if !tested {
+            return Some("is claimed and no test names it: write one, or take the claim back".to_owned());
+        }
+        let run = self.stores(id);
+        let missing: Vec<String> = status.stores.difference(&run).map(ToString::to_string).collect();
+        (status.state == State::Held && !missing.is_empty())
+            .then(|| format!("is claimed held, but no test of it runs on {}", missing.join(", ")))
+    }
+
+    /// The stores that some test of the id runs on.
+    fn stores(&self, id: Id) -> Stores {
+        self.holders.get(&id).into_iter().flat_map(BTreeMap::values).flatten().copied().collect()
     }
 
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for id in (0..FAMILIES.len()).flat_map(Id::of_family) {
-            match (self.holders.contains_key(&id), self.is_untestable(id)) {
-                (true, _) => counts.held += 1,
-                (false, true) => counts.untestable += 1,
-                (false, false) => counts.open += 1,
+            match self.statuses.get(&id).map(|status| &status.state) {
+                Some(State::Held) => counts.held += 1,
+                Some(State::Partly(_)) => counts.partly += 1,
+                None if self.is_untestable(id) => counts.untestable += 1,
+                None => counts.open += 1,
             }
         }
         counts
     }
 
-    fn cell(&self, id: Id) -> String {
-        let mut parts: Vec<String> = Vec::new();
-        parts.extend(self.holders.get(&id).into_iter().flatten().map(|holder| format!("`{holder}`")));
-        if !self.is_settled(id) {
-            parts.push("open".to_owned());
+    fn status(&self, id: Id) -> String {
+        let mut text = match self.statuses.get(&id).map(|status| &status.state) {
+            Some(State::Held) => "held".to_owned(),
+            Some(State::Partly(missing)) => format!("**partly**: {missing}"),
+            None if self.is_untestable(id) => "not testable".to_owned(),
+            None => "**open**".to_owned(),
+        };
+        if let Some(exception) = self.exceptions.get(&id) {
+            text = format!("{text}<br>exception: {}", exception.why);
         }
-        parts.extend(self.exceptions.get(&id).map(|exception| format!("exception: {}", exception.why)));
-        parts.join("<br>")
+        text
     }
+
+    fn tests(&self, id: Id) -> String {
+        let mut by_stores: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
+        for (holder, stores) in self.holders.get(&id).into_iter().flatten() {
+            by_stores.entry(listed(stores)).or_default().insert(holder);
+        }
+        let groups = by_stores.iter().map(|(stores, holders)| {
+            let holders = holders.iter().map(|holder| format!("`{holder}`")).collect::<Vec<_>>();
+            format!("*{stores}*: {}", holders.join(", "))
+        });
+        groups.collect::<Vec<_>>().join("<br>")
+    }
+}
+
+fn listed(stores: &Stores) -> String {
+    if stores.is_empty() {
+        return "no store".to_owned();
+    }
+    stores.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "<!-- Generated by `cargo xtask spec`; do not edit. -->\n")?;
         writeln!(formatter, "# Requirements and the tests that hold them\n")?;
-        writeln!(formatter, "{}.", self.counts())?;
-        writeln!(formatter, "Exceptions are explained in [spec-exceptions.md](spec-exceptions.md).")?;
+        writeln!(formatter, "{}.\n", self.counts())?;
+        writeln!(
+            formatter,
+            "An id is *held* if every demand in it is tested on every store that it concerns, *partly* held if something is missing. \
+             What is claimed stands in [spec-status.md](spec-status.md), exceptions in [spec-exceptions.md](spec-exceptions.md). \
+             The stores before the tests are those that they run on, as their code says; `pgbouncer` is PostgreSQL behind \
+             PgBouncer, `coalesced` the layer that merges calls."
+        )?;
         for (family, about) in FAMILIES.iter().enumerate() {
-            writeln!(formatter, "\n## {}\n\n| id | held by |\n|---|---|", about.title)?;
+            writeln!(formatter, "\n## {}\n\n| id | status | tests |\n|---|---|---|", about.title)?;
             for id in Id::of_family(family) {
-                writeln!(formatter, "| {id} | {} |", self.cell(id))?;
+                writeln!(formatter, "| {id} | {} | {} |", self.status(id), self.tests(id))?;
             }
         }
         Ok(())
@@ -75,29 +131,40 @@ impl fmt::Display for Table {
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { held, untestable, open } = self;
-        let total = held + untestable + open;
-        write!(formatter, "{total} ids: {held} held by tests, {untestable} not testable, {open} open")
+        let Self { held, partly, untestable, open } = self;
+        let total = held + partly + untestable + open;
+        write!(formatter, "{total} ids: {held} held, {partly} partly, {untestable} not testable, {open} open")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::exceptions::Exception;
+    use super::super::status::Status;
+    use super::super::stores::{EVERY, Store};
     use super::*;
 
+    fn id(text: &str) -> Id {
+        Id::parse(text).unwrap()
+    }
+
     fn table() -> Table {
-        let id = |text| Id::parse(text).unwrap();
         let exception = |kind| Exception { kind, why: "Because.".to_owned() };
-        let tests = ["b.rs::two", "a.rs::one"].map(str::to_owned);
+        let held = |stores: &[Store]| Status { state: State::Held, stores: stores.iter().copied().collect() };
+        let partly = Status { state: State::Partly("Its end.".to_owned()), stores: EVERY.into() };
+        let test = |name: &str, stores: &[Store]| (name.to_owned(), stores.iter().copied().collect());
         Table {
-            holders: [(id("IBX-001"), BTreeSet::from(tests))].into(),
+            holders: [
+                (id("IBX-001"), [test("b.rs::two", &EVERY), test("a.rs::one", &[])].into()),
+                (id("IBX-004"), [test("a.rs::one", &[Store::Memory])].into()),
+            ]
+            .into(),
             exceptions: [
                 (id("IBX-001"), exception(Kind::Changed)),
-                (id("IBX-002"), exception(Kind::Changed)),
                 (id("IBX-003"), exception(Kind::Untestable)),
             ]
             .into(),
+            statuses: [(id("IBX-001"), held(&EVERY)), (id("IBX-004"), partly)].into(),
         }
     }
 
@@ -105,21 +172,39 @@ mod tests {
     fn every_id_has_a_row_and_the_counts_stand_above() {
         let text = table().to_string();
         for line in [
-            "235 ids: 1 held by tests, 1 not testable, 233 open.",
-            "| IBX-001 | `a.rs::one`<br>`b.rs::two`<br>exception: Because. |",
-            "| IBX-002 | open<br>exception: Because. |",
-            "| IBX-003 | exception: Because. |",
-            "| IBX-004 | open |",
-            "| RULE-24 | open |",
+            "243 ids: 1 held, 1 partly, 1 not testable, 240 open.",
+            "| IBX-001 | held<br>exception: Because. | *memory, embedded, postgres*: `b.rs::two`<br>*no store*: `a.rs::one` |",
+            "| IBX-002 | **open** |  |",
+            "| IBX-003 | not testable<br>exception: Because. |  |",
+            "| IBX-004 | **partly**: Its end. | *memory*: `a.rs::one` |",
+            "| RULE-32 | **open** |  |",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line}");
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
+        assert_eq!(table().faults(), [""; 0]);
+    }
+
+    /// Holds: RULE-30.
+    #[test]
+    fn a_claim_needs_a_test_on_every_store_that_it_concerns() {
+        let claim = |text: &str, state: State, stores: &[Store]| {
+            let mut table = table();
+            let stores = stores.iter().copied().collect();
+            table.statuses.insert(id(text), Status { state, stores });
+            table.faults().join("\n")
+        };
+        assert_eq!(claim("IBX-004", State::Held, &[Store::Memory]), "");
+        assert_eq!(claim("IBX-004", State::Held, &[]), "");
+        assert!(claim("IBX-004", State::Held, &EVERY).ends_with("no test of it runs on embedded, postgres"));
+        assert!(claim("IBX-002", State::Held, &[]).contains("IBX-002 is claimed and no test names it"));
+        assert!(claim("IBX-002", State::Partly("All.".to_owned()), &[]).contains("no test names it"));
+        assert!(claim("IBX-003", State::Held, &[]).contains("claim nothing"));
     }
 
     #[test]
-    fn a_changed_id_still_owes_a_test() {
-        let settled =
-            ["IBX-001", "IBX-002", "IBX-003", "IBX-004"].map(|id| table().is_settled(Id::parse(id).unwrap()));
-        assert_eq!(settled, [true, false, true, false]);
+    fn what_tests_name_is_claimed() {
+        let mut table = table();
+        table.statuses.remove(&id("IBX-004"));
+        assert_eq!(table.faults(), ["IBX-004 is named by tests: say whether it is held or partly"]);
     }
 }

@@ -64,6 +64,7 @@ async fn settings_in_a_url_are_the_stores_or_the_servers() -> TestResult {
 }
 
 /// Whoever answers must be who the certificate says, if that is asked for; nothing is sent to another one.
+/// Holds: IBX-128.
 #[tokio::test]
 async fn a_url_can_ask_for_tls() -> TestResult {
     let [server, other] = [Postgres::with_tls()?, Postgres::with_tls()?];

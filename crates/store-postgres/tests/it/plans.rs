@@ -143,7 +143,7 @@ async fn plans_from_after_everything_was_forgotten_go_by_index() {
 }
 
 /// Whatever is asked, nobody reads all messages for it.
-/// Holds: RULE-20.
+/// Holds: IBX-122, IBX-125, RULE-20.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_statement_reads_all_messages() {
     let (server, pool) = explaining().await;

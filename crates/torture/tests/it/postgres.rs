@@ -18,7 +18,7 @@ fn clean(arguments: &str) {
 
 /// Whatever becomes of workers, senders, connections and the server: nothing answered is lost, nothing is held twice at once,
 /// nothing comes after its answered end.
-/// Holds: RULE-05, RULE-13.
+/// Holds: IBX-013, RULE-05, RULE-13.
 #[test]
 fn what_was_answered_survives_kills_of_everybody() {
     clean("kill-workers --workers 4 --messages 1000");
