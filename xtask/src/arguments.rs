@@ -18,6 +18,7 @@ usage: cargo xtask <command>
   spec                               writes docs/reference/spec-table.md
   spec --check                       fails when that file is stale or a claim has no test
   guards [PART]                      takes each guard out (whose name has PART) and expects a test to fail
+  loom                               every interleaving of RECV, ACK and SEND on the memory store
   fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times
   crash --points N [--seed S]        crashes the embedded store at N moments, and damages N journals
   sim --seeds N [--seed S]           runs the library in N simulated worlds and audits each
@@ -69,6 +70,7 @@ pub(crate) enum Ours {
     Campaign(Campaign),
     Ci,
     Guards(String),
+    Loom,
     Spec,
     SpecCheck,
     Test(Options),
@@ -97,6 +99,7 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
         ["ci"] => Ok(Ours::Ci),
         ["guards"] => Ok(Ours::Guards(String::new())),
         ["guards", part] => Ok(Ours::Guards((*part).to_owned())),
+        ["loom"] => Ok(Ours::Loom),
         ["spec"] => Ok(Ours::Spec),
         ["spec", "--check"] => Ok(Ours::SpecCheck),
         ["test", options @ ..] => Options::parse(options).map(Ours::Test),
@@ -119,7 +122,7 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
         ["failover", options @ ..] => torture("failover", &[], options),
         ["api-fuzz", options @ ..] => api_fuzz(options),
         ["powercut", options @ ..] => torture("powercut", &[("--cuts", None)], options),
-        [name @ ("ci" | "guards" | "spec" | "tidy"), rest @ ..] => {
+        [name @ ("ci" | "guards" | "loom" | "spec" | "tidy"), rest @ ..] => {
             Err(format!("`{name}` does not take `{}`", rest.join(" ")))
         }
         [unknown, ..] => Err(format!("there is no command `{unknown}`")),
@@ -194,6 +197,7 @@ mod tests {
         assert_eq!(parsed("ci"), Ok(Ours::Ci));
         assert_eq!(parsed("guards"), Ok(Ours::Guards(String::new())));
         assert_eq!(parsed("guards fence"), Ok(Ours::Guards("fence".to_owned())));
+        assert_eq!(parsed("loom"), Ok(Ours::Loom));
         assert_eq!(parsed("spec"), Ok(Ours::Spec));
         assert_eq!(parsed("spec --check"), Ok(Ours::SpecCheck));
         assert_eq!(parsed("test"), Ok(Ours::Test(Options::default())));

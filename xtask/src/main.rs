@@ -7,6 +7,7 @@ mod cargo;
 mod ci;
 mod failure;
 mod guards;
+mod loom;
 mod programs;
 mod spec;
 mod stopwatch;
@@ -60,6 +61,7 @@ fn run(command: Ours) -> Result<String> {
         Ours::Campaign(campaign) => campaign::run(&workspace, &campaign),
         Ours::Ci => ci::run(&workspace),
         Ours::Guards(part) => guards::run(&workspace, &part),
+        Ours::Loom => loom::run(&workspace),
         Ours::Spec => spec::write(&workspace),
         Ours::SpecCheck => spec::check(&workspace),
         Ours::Test(options) => test::run(&workspace, &options),

@@ -2,10 +2,14 @@
 //! claimable. A part for stores; knows no runtime.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
+#[cfg(not(oncebox_loom))]
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
+#[cfg(oncebox_loom)]
+use loom::sync::{Mutex, MutexGuard};
 
 use crate::key::Namespace;
 use crate::port::{Interest, Wakeups};

@@ -1,9 +1,13 @@
 //! The port on the machine: one lock around it, held only while it decides.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+#[cfg(not(oncebox_loom))]
+use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+#[cfg(oncebox_loom)]
+use loom::sync::{Mutex, MutexGuard};
 use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{

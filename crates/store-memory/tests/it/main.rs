@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod bounds;
+#[cfg(oncebox_loom)]
+mod interleavings;
 
 use std::sync::Arc;
 
