@@ -12,7 +12,7 @@ async fn receive_all(mailbox: &Mailbox, topic: &str) -> Vec<Envelope> {
     let mut received = Vec::new();
     loop {
         let more = mailbox.receive(Receive::new(topic).messages(256)).await.unwrap();
-        if more.is_empty() {
+        if more.is_nothing() {
             return received;
         }
         received.extend(more);
