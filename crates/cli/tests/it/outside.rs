@@ -25,3 +25,4 @@ mod several;
 mod shards;
 mod slow;
 mod stopping;
+mod tampering;
