@@ -78,12 +78,10 @@ pub(crate) async fn ending<F: Future>(deadline: Duration, future: F) -> F::Outpu
 /// The same where time is paused.
 #[cfg(feature = "timed")]
 async fn ending_paused<F: Future>(future: F) -> F::Output {
-    match tokio::time::timeout(PAUSED_DEADLINE, ending(DEADLINE, future)).await {
-        Ok(output) => output,
-        Err(_) => {
-            panic!("the test has not ended within {PAUSED_DEADLINE:?} of its own, paused time{}", waits())
-        }
-    }
+    let Ok(output) = tokio::time::timeout(PAUSED_DEADLINE, ending(DEADLINE, future)).await else {
+        panic!("the test has not ended within {PAUSED_DEADLINE:?} of its own, paused time{}", waits())
+    };
+    output
 }
 
 fn waits() -> String {

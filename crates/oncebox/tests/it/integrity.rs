@@ -183,7 +183,7 @@ fn told(damaged: &[Damaged]) -> Vec<(MsgId, &str)> {
 
 /// Whoever changes a row in the database changes what was sent.
 /// Holds: MBX-G-7, MBX-I-12.
-#[tokio::test]
+#[tokio::test(crate = "crate::timed")]
 async fn a_changed_row_is_delivered_to_nobody() {
     let (store, pool) = postgres_in("integrity", None).await;
     let mailbox = Oncebox::builder().on(store).unwrap().mailbox(MailboxSettings::default()).unwrap();

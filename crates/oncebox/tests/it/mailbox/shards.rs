@@ -11,8 +11,8 @@ use crate::fixture::on_every_store;
 async fn receive_all(mailbox: &Mailbox, topic: &str) -> Vec<Envelope> {
     let mut received = Vec::new();
     loop {
-        let more = mailbox.receive(Receive::new(topic).messages(256)).await.unwrap();
-        if more.is_nothing() {
+        let more = mailbox.receive(Receive::new(topic).messages(256)).await.unwrap().envelopes;
+        if more.is_empty() {
             return received;
         }
         received.extend(more);
