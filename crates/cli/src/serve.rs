@@ -1,12 +1,14 @@
 //! `oncebox serve`: runs the server.
 
+mod wiping;
+
 use std::error::Error as StdError;
 
 use oncebox_server::{Error, Reloader, Server, log};
 
 use crate::settings::Settings;
 use crate::trouble::Trouble;
-use crate::{life, output};
+use crate::{Freed, life, output};
 
 /// Runs the server until it is interrupted or terminated; then it lets everybody finish. A second signal ends it at once.
 ///
@@ -18,12 +20,15 @@ pub(crate) struct Arguments {
     settings: Settings,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Trouble> {
+pub(crate) fn run(arguments: &Arguments, freed: Freed) -> Result<(), Trouble> {
     let loaded = arguments.settings.load()?.map_err(|problems| {
         Trouble::failed(format!(
             "the settings are wrong:\n{problems}\n`oncebox config reference` tells all of them"
         ))
     })?;
+    if loaded.config.amnesia && freed == Freed::Kept {
+        return Err(wiping::become_wiping());
+    }
     log::install(&loaded.config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Trouble::failed(format!("cannot start threads: {error}")))?;

@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     /// Where messages are kept: `embedded:DIRECTORY`, `postgres://USER@HOST/DATABASE` or `memory:`.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Keeps nothing on disk: all messages go with the process.
+    /// Keeps nothing on disk, all messages go with the process; overwrites memory before it is freed.
     #[arg(long)]
     amnesia: bool,
     /// What the server is deployed as.

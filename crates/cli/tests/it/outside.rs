@@ -13,6 +13,8 @@ mod delivery;
 mod gate;
 mod ledger;
 mod many;
+#[cfg(target_os = "linux")]
+mod memory;
 mod metrics;
 mod model;
 mod operator;

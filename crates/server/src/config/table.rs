@@ -48,7 +48,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         amnesia,
         Kind::Flag,
-        "Keeps nothing on disk: all messages, dead letters too, go with the process. On a `micronode` the default is `true`"
+        "Keeps nothing on disk: all messages, dead letters too, go with the process. Overwrites memory before it is freed. On a `micronode` the default is `true`"
     ),
     setting!(store, Kind::Store, "Where messages are kept. With amnesia the default is `memory:`"),
     setting!(

@@ -91,7 +91,8 @@ impl Gate {
             }
         }
         response.headers_mut().insert(CORR_ID, corr_id.0);
-        if self.app.stopping.is_cancelled() {
+        // With amnesia: what came over a connection stays in its buffer for as long as it is open.
+        if self.app.stopping.is_cancelled() || self.app.live().config.amnesia {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response

@@ -1,11 +1,14 @@
 //! Amnesia: nothing on disk, and everybody is told. Without it, dead letters stay.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::http::{Connection, Request};
+use super::memory::Marker;
 use super::rig::{Server, Store, home, on_durable_stores};
-use super::talk::{NOTHING, text};
+use super::talk::{NOTHING, base64, text};
 
 const QUICK: [&str; 3] = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
 
@@ -105,4 +108,103 @@ fn without_amnesia_dead_letters_survive_a_restart() {
         assert_eq!(swept["changed"], 1);
         assert_eq!(text(&server.recv_one("poison"), "idem_key"), "p");
     });
+}
+
+/// Without the program that wipes there is no server, rather than one that does not wipe.
+/// Holds: MBX-I-9.
+#[test]
+fn amnesia_without_its_program_is_refused() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let alone = directory.path().join("oncebox");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_oncebox"), &alone).expect("a second name for the program");
+    let ran = Command::new(&alone).args(["serve", "--amnesia", "--listen", "127.0.0.1:0"]).output();
+    let ran = ran.expect("the program runs");
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{told}");
+    assert!(told.contains("oncebox-amnesia") && told.contains("install it beside"), "{told}");
+}
+
+/// Payloads from a line to several times the buffer of a connection.
+const REPEATS: [usize; 3] = [1, 100, 10_000];
+
+/// Searches before a copy is taken for one that stays.
+const SEARCHES_MAX: usize = 50;
+
+/// Takes payloads with a marker through every call that carries them, up to the last acknowledgement. Gives back the connections
+/// that it used, which nobody has closed on this side.
+fn carry(server: &Server, marker: &Marker) -> Vec<Connection> {
+    let mut kept = Vec::new();
+    let mut call = |request: Request| {
+        let mut connection = server.connect();
+        let answer = connection.call(&request);
+        kept.push(connection);
+        answer
+    };
+    for (number, repeats) in REPEATS.into_iter().enumerate() {
+        let payload = |before: usize| marker.payload(before, repeats);
+        let message = |topic: &str, before: usize| {
+            let key = format!("{number} {before}");
+            json!({"topic": topic, "idem_key": key, "payload_b64": base64(payload(before))})
+        };
+        call(Request::post("/v1/send", &message("t", 0))).ok();
+        call(Request::post("/v1/send/batch", &json!({"messages": [message("t", 1), message("t", 2)]}))).ok();
+        let bytes = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
+        let bytes = bytes.header("x-topic", "t").header("x-idem-key", &number.to_string());
+        call(bytes.body(payload(0))).ok();
+        call(Request::post("/v1/send", &message("poison", 1))).ok();
+        assert_ne!(marker.found_in(server.pid()), [""; 0], "the search finds what is held");
+
+        let wish = json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 1, "max_bytes": 1_000_000});
+        let received = call(Request::post("/v1/recv", &wish)).ok();
+        let receipt = |received: &Value| text(&received["messages"][0], "receipt").to_owned();
+        call(Request::post(&format!("/v1/nack/{}", receipt(&received)), &json!({}))).ok();
+        for _ in 0..2 {
+            let received = server.recv_one("t");
+            call(Request::post(&format!("/v1/ack/{}", text(&received, "receipt")), &json!({}))).ok();
+        }
+        let mut settle = NOTHING.to_vec();
+        for _ in 0..2 {
+            let recv = json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 1, "wait_ms": 60_000});
+            let worked = call(Request::post("/v1/work", &json!({"settle": settle, "recv": recv}))).ok();
+            settle = vec![json!({"op": "ack", "delivery": receipt(&worked)})];
+        }
+        call(Request::post("/v1/settle", &json!({"settle": settle}))).ok();
+
+        server.fail("poison", 2);
+        let letters = call(Request::get("/v1/dlq")).ok();
+        let id = text(&letters["messages"][0], "msg_id").to_owned();
+        call(Request::get(&format!("/v1/dlq/{id}?payload=true"))).ok();
+        call(Request::post("/v1/dlq/reprocess", &json!({"topic": "poison"}))).ok();
+        let received = server.recv_one("poison");
+        call(Request::post(&format!("/v1/ack/{}", text(&received, "receipt")), &json!({}))).ok();
+    }
+    kept
+}
+
+/// After the last acknowledgement the process has no copy of a payload in its memory: not where it was, and not in any buffer
+/// that carried it, also while clients keep their connections open. Without amnesia the same search finds copies.
+/// Holds: MBX-I-9.
+#[test]
+fn with_amnesia_no_copy_of_a_payload_stays_in_memory() {
+    let set = [&QUICK[..], &["mailbox.shards=1"]].concat();
+    let marker = Marker::draw();
+    let server = Server::start_with(home(), &["--amnesia"], &set);
+    let kept = carry(&server, &marker);
+    for number in 0..20 {
+        server.sent("others", &number.to_string());
+        server.ack(text(&server.recv_one("others"), "receipt")).ok();
+    }
+    // The last buffers are freed a moment after the last answer.
+    let looked = std::cell::RefCell::new(Vec::new());
+    let gone = server.try_eventually(SEARCHES_MAX, || {
+        looked.replace(marker.found_in(server.pid()));
+        looked.borrow().is_empty().then_some(())
+    });
+    assert!(gone.is_some(), "copies stay: {:?}", looked.borrow());
+    drop(kept);
+
+    let marker = Marker::draw();
+    let server = Server::start(Store::Memory, &set);
+    let _kept = carry(&server, &marker);
+    assert_ne!(marker.found_in(server.pid()), [""; 0], "without amnesia nobody wipes");
 }

@@ -209,13 +209,18 @@ impl Server {
     /// Looks again and again until there is something.
     #[track_caller]
     pub(crate) fn eventually<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        for _ in 0..LOOKS_MAX {
-            if let Some(found) = look() {
-                return found;
+        self.try_eventually(LOOKS_MAX, look).expect("it happens before all looks are used up")
+    }
+
+    /// The same, with so many looks; none if nothing was there at any.
+    pub(crate) fn try_eventually<T>(&self, looks_max: usize, look: impl Fn() -> Option<T>) -> Option<T> {
+        (0..looks_max).find_map(|_| {
+            let found = look();
+            if found.is_none() {
+                self.pause();
             }
-            self.pause();
-        }
-        panic!("it never happens");
+            found
+        })
     }
 
     /// The value of a metric with exactly these labels, as it stands in the text; none if it is not there.
