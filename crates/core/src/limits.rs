@@ -31,6 +31,8 @@ pub const CLAIM_MESSAGES_MAX: u32 = 10_000;
 pub const CALL_ITEMS_MAX: usize = 10_000;
 /// Most messages on one page.
 pub const PAGE_ITEMS_MAX: u32 = 1_000;
+/// Most topics with a retention of their own.
+pub const RETENTION_TOPICS_MAX: usize = 1_000;
 /// Longest lease or retry delay.
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// How long a finished message answers a repeated settlement, at least.

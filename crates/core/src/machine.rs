@@ -20,6 +20,7 @@ mod index;
 mod keys;
 mod lanes;
 mod leases;
+mod letters;
 mod message;
 mod numbers;
 mod observe;

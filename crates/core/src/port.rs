@@ -21,7 +21,7 @@ pub use operator::{
     Action, AttemptCount, Counts, Cursor, Direction, Operated, Order, Page, PageSize, Query, Scope,
 };
 pub use transaction::{Recorded, TransactionalStore, Wake};
-pub use upkeep::{Budget, Deaths, Upkept};
+pub use upkeep::{Budget, DeadLetters, Deaths, Retention, Upkept};
 pub use watch::{Bound, ReadyTopics, Usage};
 pub use work::{
     Batch, Claim, Delivery, Extended, Extension, Settled, Settlement, Topics, Verdict, VerdictKind, Worked,

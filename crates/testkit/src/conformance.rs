@@ -8,6 +8,7 @@ pub mod begin;
 pub mod calls;
 pub mod claims;
 pub mod concurrency;
+pub mod dead_letters;
 pub mod divergence;
 pub mod erasure;
 pub mod expiry;

@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 const CHUNK_ROWS: usize = 1 << 10;
 
 /// The place of a row in an arena; reused once the row is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Slot(u32);
 
 impl Slot {

@@ -129,6 +129,11 @@ impl Lanes {
         &self.topics[self.rows[lane].topic].name
     }
 
+    /// The topic of a lane; none of none.
+    pub(super) fn topic_of(&self, lane: Slot) -> Slot {
+        lane.some().map_or(Slot::NONE, |lane| self.rows[lane].topic)
+    }
+
     pub(super) fn shard(&self, lane: Slot) -> Shard {
         self.rows[lane].shard
     }

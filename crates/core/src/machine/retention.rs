@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::arena::Slot;
 use super::counts::Class;
+use super::letters::{self, Letters};
 use super::message::{Message, Place};
 use super::sorted::Sorted;
 use super::{Effect, Machine, Turn};
@@ -13,7 +14,7 @@ use crate::key::Namespace;
 use crate::limits::REPEAT_WINDOW;
 use crate::message::State;
 use crate::payload::PayloadHandle;
-use crate::port::{Budget, Upkept};
+use crate::port::{Budget, DeadLetters, Retention, Upkept};
 use crate::time::Timestamp;
 
 /// Messages in one state. What must be kept for a while lies by the end of that while; what need not, by age.
@@ -30,13 +31,14 @@ enum Name {
     /// Seen and not leased.
     Seen,
     Dead,
-    /// Dead, and of the mailbox.
+    /// Dead, and of the mailbox. What need not be kept is in `letters`.
     DeadLetter,
 }
 
 #[derive(Default)]
 pub(super) struct Shelves {
     shelves: [Shelf; 4],
+    letters: Letters,
     /// Dead, by number: operators list it often, and it is rare among millions.
     pub(super) dead_numbers: BTreeMap<Number, Slot>,
 }
@@ -100,18 +102,22 @@ impl<P: PayloadHandle> Machine<P> {
             self.shelves.dead_numbers.remove(&message.number);
         }
         let Some(name) = shelf_of(message) else { return };
-        let kept = self.shelves.get(name);
-        match place {
-            Place::Free => kept.free.remove((since(message), message.number)),
-            _ => kept.bound.remove((bound_until(message), message.number)),
+        let (bound, free) = ((bound_until(message), message.number), (since(message), message.number));
+        match (place, name) {
+            (Place::Free, Name::DeadLetter) => {
+                let topic = self.lanes.topic_of(message.lane);
+                self.shelves.letters.remove(topic, free);
+            }
+            (Place::Free, _) => self.shelves.get(name).free.remove(free),
+            _ => self.shelves.get(name).bound.remove(bound),
         }
     }
 
     /// Does a bounded piece of what time has made necessary.
     pub fn upkeep(&mut self, turn: &mut Turn<'_, P>, budget: Budget) -> Upkept {
-        let mut forgotten = 0;
+        let (mut forgotten, mut dead_letters_forgotten) = (0, 0);
         if self.catch_up(turn, budget.items_max) {
-            for (name, keep) in retentions(budget) {
+            for (name, keep) in retentions(&budget) {
                 // What is Done goes as soon as it need not be kept; the others wait for their retention.
                 if name != Name::Done {
                     self.unbind(name, budget.items_max);
@@ -123,22 +129,33 @@ impl<P: PayloadHandle> Machine<P> {
                     forgotten += 1;
                 }
             }
+            self.unbind(Name::DeadLetter, budget.items_max);
+            if let Some(retention) = &budget.dead_letters {
+                let left = u64::from(budget.items_max) - forgotten;
+                dead_letters_forgotten = self.forget_letters(turn, retention, left);
+            }
         }
         let ended = std::mem::take(&mut self.ended);
         let (lapsed, expired, next_due) = (ended.lapsed, ended.expired, self.next_due(budget));
-        Upkept { lapsed, expired, died: ended.deaths(), forgotten, next_due }
+        forgotten += dead_letters_forgotten;
+        Upkept { lapsed, expired, died: ended.deaths(), forgotten, dead_letters_forgotten, next_due }
     }
 
     /// Moves messages that need no longer be kept to where the retention finds them.
     fn unbind(&mut self, name: Name, items_max: u32) {
-        let kept = self.shelves.get(name);
         for _ in 0..items_max {
+            let Shelves { shelves, letters, .. } = &mut self.shelves;
+            let kept = &mut shelves[name as usize];
             let first = kept.bound.first().filter(|((until, _), _)| *until <= self.now);
             let Some((key, slot)) = first else { return };
             kept.bound.remove(key);
             let message = &mut self.messages[slot];
             message.place = Place::Free;
-            kept.free.insert((since(message), message.number), slot);
+            let key = (since(message), message.number);
+            match name {
+                Name::DeadLetter => letters.insert(self.lanes.topic_of(message.lane), key, slot),
+                Name::Done | Name::Seen | Name::Dead => kept.free.insert(key, slot),
+            }
         }
     }
 
@@ -150,22 +167,59 @@ impl<P: PayloadHandle> Machine<P> {
         (since.after(keep?) <= self.now).then_some(slot)
     }
 
+    /// Forgets dead letters, topic after topic; answers how many.
+    fn forget_letters(&mut self, turn: &mut Turn<'_, P>, retention: &DeadLetters, items_max: u64) -> u64 {
+        let mut forgotten = 0;
+        let own = letters::own(&self.lanes, retention);
+        for (topic, own) in &own {
+            forgotten += self.forget_of(turn, *topic, *own, items_max - forgotten);
+        }
+        while forgotten < items_max
+            && let Some(topic) = self.shelves.letters.next_over(retention.default, &own, self.now)
+        {
+            forgotten += self.forget_of(turn, topic, retention.default, items_max - forgotten);
+        }
+        forgotten
+    }
+
+    fn forget_of(
+        &mut self,
+        turn: &mut Turn<'_, P>,
+        topic: Slot,
+        retention: Retention,
+        items_max: u64,
+    ) -> u64 {
+        let mut forgotten = 0;
+        while forgotten < items_max
+            && let Some(slot) = self.shelves.letters.over(topic, retention, self.now)
+        {
+            self.commit(turn.journal, slot, Effect::Dropped);
+            forgotten += 1;
+        }
+        forgotten
+    }
+
     /// When time brings something next: what a timer should wait for. A call in between may bring something earlier.
     pub fn next_due(&mut self, budget: Budget) -> Option<Timestamp> {
         let timer = self.timers.next();
-        let shelves = retentions(budget).into_iter().filter_map(|(name, keep)| {
+        let shelves = retentions(&budget).into_iter().filter_map(|(name, keep)| {
             let kept = self.shelves.get(name);
             let bound = kept.bound.first().map(|((until, _), _)| until);
             let free = kept.free.first().map(|((since, _), _)| since.after(keep.unwrap_or_default()));
             keep.and(bound.into_iter().chain(free).min())
         });
-        timer.into_iter().chain(shelves).min().filter(|at| *at != Timestamp::NEVER)
+        let shelves = shelves.min();
+        let letters = budget.dead_letters.and_then(|retention| {
+            let bound = self.shelves.get(Name::DeadLetter).bound.first().map(|((until, _), _)| until);
+            let own = letters::own(&self.lanes, &retention);
+            bound.into_iter().chain(self.shelves.letters.next_due(retention.default, &own, self.now)).min()
+        });
+        timer.into_iter().chain(shelves).chain(letters).min().filter(|at| *at != Timestamp::NEVER)
     }
 }
 
-/// What the messages on each shelf are kept for beyond what was promised.
-fn retentions(budget: Budget) -> [(Name, Option<Duration>); 4] {
-    let Budget { seen_keep, dead_keep, dlq_keep, .. } = budget;
+/// What the messages on each shelf are kept for beyond what was promised; dead letters apart, which go by topic.
+fn retentions(budget: &Budget) -> [(Name, Option<Duration>); 3] {
     let done = (Name::Done, Some(Duration::ZERO));
-    [done, (Name::Dead, dead_keep), (Name::DeadLetter, dlq_keep), (Name::Seen, seen_keep)]
+    [done, (Name::Dead, budget.dead_keep), (Name::Seen, budget.seen_keep)]
 }

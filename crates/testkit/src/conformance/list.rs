@@ -82,6 +82,14 @@ macro_rules! conformance {
                 a_claim_and_its_repeat_get_the_same
                 opposite_orders_of_keys_do_not_deadlock
                 nobody_sees_half_a_call
+            [dead_letters]
+                dead_letters_are_forgotten_by_their_own_retention
+                each_topic_keeps_its_dead_letters_for_its_own_time
+                dead_letters_beyond_their_number_are_forgotten
+                the_dead_letter_that_died_first_goes_first
+                a_number_of_dead_letters_breaks_no_promise
+                a_dead_key_without_content_goes_by_the_default
+                dead_letters_are_forgotten_in_bounded_pieces
             [divergence]
                 replace_writes_the_newest_content
                 replace_keeps_the_place_and_the_past
@@ -265,7 +273,6 @@ macro_rules! conformance {
                 retention_goes_by_age
                 upkeep_keeps_what_is_not_done
                 dead_messages_are_forgotten_by_their_retention
-                dead_letters_are_forgotten_by_their_own_retention
                 upkeep_tells_what_died
                 seen_keys_are_forgotten_by_their_retention
                 retention_does_not_break_a_receipt

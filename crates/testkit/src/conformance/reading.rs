@@ -18,12 +18,12 @@ fn listed(messages: &[Snapshot<Omitted>]) -> Vec<&str> {
 impl Fixture {
     /// The names of all ready topics, once upkeep leaves them no excuse to lag.
     async fn ready_topics(&self, namespace: Namespace) -> Checked<Vec<String>> {
-        self.upkeep(Budget::new(1_000)).await?;
+        self.upkeep(&Budget::new(1_000)).await?;
         Ok(names(&self.store.ready_topics(&ReadyTopics::first(namespace)).await?))
     }
 
     async fn usage(&self) -> Checked<Usage> {
-        self.upkeep(Budget::new(1_000)).await?;
+        self.upkeep(&Budget::new(1_000)).await?;
         Ok(self.store.usage().await?)
     }
 }

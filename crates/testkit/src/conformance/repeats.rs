@@ -82,7 +82,7 @@ pub async fn the_last_abandon_is_answered_again(fixture: Fixture) -> TestResult 
 pub async fn a_done_message_answers_repeats_for_ten_minutes(fixture: Fixture) -> TestResult {
     let done = fixture.finish(&mail("1").hold(seconds(1), None)).await?;
     fixture.pass_nearly(REPEAT_WINDOW).await;
-    fixture.upkeep(Budget::new(1_000)).await?;
+    fixture.upkeep(&Budget::new(1_000)).await?;
     assert_eq!(fixture.settle(done.ack()).await?, Settled::Done);
     Ok(())
 }

@@ -9,7 +9,7 @@ use oncebox_core::{
 use super::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, seconds, sighting, topic};
 use crate::fixture::{Fixture, TestResult};
 
-const BUDGET: Budget = Budget { items_max: 1_000, seen_keep: None, dead_keep: None, dlq_keep: None };
+const BUDGET: Budget = Budget::new(1_000);
 
 /// Where nothing is old, upkeep does nothing.
 /// Holds: IBX-098.
@@ -25,10 +25,10 @@ pub async fn upkeep_of_an_empty_store_does_nothing(fixture: Fixture) -> TestResu
 pub async fn a_done_message_is_kept_while_its_key_is_held(fixture: Fixture) -> TestResult {
     let done = fixture.finish(&message("1")).await?;
     fixture.pass_nearly(days(30)).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.read(done.uid).await?.state, State::Done);
     fixture.pass(TICK).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.find(done.uid).await?, None);
     assert_eq!(fixture.list(&Query::all(Namespace::Inbox)).await?, []);
     Ok(())
@@ -39,10 +39,10 @@ pub async fn a_done_message_is_kept_while_its_key_is_held(fixture: Fixture) -> T
 pub async fn a_done_message_is_kept_for_ten_minutes(fixture: Fixture) -> TestResult {
     let done = fixture.finish(&message("1").hold(seconds(0), Some(seconds(1)))).await?;
     fixture.pass_nearly(REPEAT_WINDOW).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.read(done.uid).await?.state, State::Done);
     fixture.pass(TICK).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.find(done.uid).await?, None);
     Ok(())
 }
@@ -54,7 +54,7 @@ pub async fn a_done_message_without_its_key_is_forgotten(fixture: Fixture) -> Te
     fixture.pass(seconds(300)).await;
     let newer = fixture.accept(&mail("1").hold(days(9), None)).await?;
     fixture.pass(seconds(300)).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.find(older.uid).await?, None);
     assert_eq!(fixture.read(mail("1").key).await?.uid, newer.uid);
     Ok(())
@@ -68,7 +68,7 @@ pub async fn retention_goes_by_age(fixture: Fixture) -> TestResult {
         fixture.finish(&message(&age.to_string()).hold(seconds(0), Some(days(10)))).await?;
         fixture.pass(days(age - then)).await;
     }
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     let left = fixture.list(&Query::all(Namespace::Inbox)).await?;
     let left: Vec<_> = left.iter().map(|message| message.key.id.as_str()).collect();
     assert_eq!(left, ["7", "3", "1"]);
@@ -85,7 +85,7 @@ pub async fn upkeep_keeps_what_is_not_done(fixture: Fixture) -> TestResult {
         .await?;
     fixture.change(key("dead"), Action::Cancel).await?;
     fixture.pass(days(400)).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.list(&Query::all(Namespace::Inbox)).await?.len(), 4);
     Ok(())
 }
@@ -98,33 +98,12 @@ pub async fn dead_messages_are_forgotten_by_their_retention(fixture: Fixture) ->
     fixture.pass(days(9)).await;
     fixture.change(key("1"), Action::Cancel).await?;
     fixture.pass_nearly(days(14)).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.read(receipt.uid).await?.state, State::Dead);
     fixture.pass(TICK).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.find(receipt.uid).await?, None);
     fixture.accept(&message("1")).await?;
-    Ok(())
-}
-
-/// Dead letters of the mailbox have a retention of their own.
-/// Holds: MBX-P-9, RULE-20.
-pub async fn dead_letters_are_forgotten_by_their_own_retention(fixture: Fixture) -> TestResult {
-    let letter = mail("1").hold(seconds(0), None);
-    let letter = fixture.accept(&letter).await?;
-    let dead = fixture.accept(&message("2").hold(seconds(0), None)).await?;
-    fixture.change(letter.uid, Action::Cancel).await?;
-    fixture.change(dead.uid, Action::Cancel).await?;
-    let budget = Budget { dlq_keep: Some(days(14)), ..BUDGET };
-    fixture.pass_nearly(days(14)).await;
-    fixture.upkeep(budget).await?;
-    assert_eq!(fixture.read(letter.uid).await?.state, State::Dead);
-    fixture.pass(TICK).await;
-    fixture.upkeep(Budget { dead_keep: Some(days(14)), ..BUDGET }).await?;
-    assert_eq!(fixture.find(dead.uid).await?, None);
-    assert_eq!(fixture.read(letter.uid).await?.state, State::Dead);
-    fixture.upkeep(budget).await?;
-    assert_eq!(fixture.find(letter.uid).await?, None);
     Ok(())
 }
 
@@ -162,14 +141,14 @@ pub async fn seen_keys_are_forgotten_by_their_retention(fixture: Fixture) -> Tes
     fixture.pass_nearly(days(5)).await;
     fixture.begin(&leased).await?;
     fixture.observe(sighting(key("1"))).await?;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.read(key("1")).await?.uid, receipt.uid);
     fixture.pass(TICK).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.find(receipt.uid).await?, None);
     assert_eq!(fixture.read(leased.clone()).await?.state, State::Seen);
     fixture.pass(LEASE).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.find(leased).await?, None);
     Ok(())
 }
@@ -182,11 +161,11 @@ pub async fn retention_does_not_break_a_receipt(fixture: Fixture) -> TestResult 
     fixture.change(key("dead"), Action::Cancel).await?;
     let seen = fixture.sight(sighting(key("seen"))).await?;
     fixture.pass_nearly(days(30)).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.read(key("dead")).await?.uid, dead.uid);
     assert_eq!(fixture.read(key("seen")).await?.uid, seen.uid);
     fixture.pass(TICK).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!((fixture.find(dead.uid).await?, fixture.find(seen.uid).await?), (None, None));
     Ok(())
 }
@@ -199,11 +178,11 @@ pub async fn retention_does_not_forget_a_settlement(fixture: Fixture) -> TestRes
     let failed = fixture.take().await?.fail(None);
     fixture.settle(failed.clone()).await?;
     fixture.pass_nearly(seconds(600)).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     let again = fixture.store.settle(std::slice::from_ref(&failed)).await?;
     assert_eq!(again, [Settled::Dead { reason: DeadReason::Failed }]);
     fixture.pass(TICK).await;
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.store.settle(&[failed]).await?, [Settled::LeaseLost]);
     Ok(())
 }
@@ -216,11 +195,11 @@ pub async fn upkeep_works_in_bounded_pieces(fixture: Fixture) -> TestResult {
     }
     fixture.pass(days(30)).await;
     let budget = Budget::new(2);
-    let (upkept, now) = (fixture.store.upkeep(budget).await?, fixture.now().await);
+    let (upkept, now) = (fixture.store.upkeep(budget.clone()).await?, fixture.now().await);
     assert!(upkept.next_due.is_some_and(|due| due <= now), "{upkept:?}");
     let left = fixture.list(&Query::all(Namespace::Inbox)).await?.len();
     assert!(left >= 3, "{left} messages are left after a budget of 2");
-    fixture.upkeep(budget).await?;
+    fixture.upkeep(&budget).await?;
     assert_eq!(fixture.list(&Query::all(Namespace::Inbox)).await?, []);
     Ok(())
 }
@@ -234,7 +213,7 @@ pub async fn upkeep_leaves_kept_messages_alone(fixture: Fixture) -> TestResult {
     let delivery = fixture.take().await?;
     let before = fixture.list(&Query::all(Namespace::Inbox)).await?;
     fixture.pass_nearly(LEASE).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.list(&Query::all(Namespace::Inbox)).await?, before);
     assert_eq!(fixture.read(delivery.uid).await?.lease(), Some(&delivery.lease));
     Ok(())
@@ -248,7 +227,7 @@ pub async fn upkeep_ends_lapsed_leases(fixture: Fixture) -> TestResult {
     let next_due = fixture.store.upkeep(BUDGET).await?.next_due;
     assert!(next_due.is_some_and(|due| due <= delivery.lease.until), "{next_due:?}");
     fixture.pass(LEASE).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     let reaped = fixture.read(delivery.uid).await?;
     assert_eq!((reaped.lease(), reaped.attempts), (None, 1));
     fixture.expect_claimable(&["1"]).await
@@ -261,7 +240,7 @@ pub async fn a_forgotten_key_is_new(fixture: Fixture) -> TestResult {
     let ledger = key_in(Namespace::Ledger, "bus", "1");
     let done = fixture.change(ledger.clone(), Action::MarkProcessed { hold }).await?;
     fixture.pass(days(7)).await;
-    fixture.upkeep(BUDGET).await?;
+    fixture.upkeep(&BUDGET).await?;
     assert_eq!(fixture.find(done.uid).await?, None);
     assert_ne!(fixture.sight(sighting(ledger)).await?.uid, done.uid);
     Ok(())

@@ -203,8 +203,8 @@ pub async fn a_lost_extension_and_upkeep_are_harmless(fixture: Fixture) -> TestR
     let until = fixture.now().await.after(LEASE * 2);
     assert_eq!(fixture.extend(delivery.extend(span(LEASE * 2))).await?, Extended::Until(until));
     plan.next_of(Operation::Upkeep, Fault::FailAfterCommit);
-    lost(fixture.upkeep(Budget::new(10)).await)?;
-    fixture.upkeep(Budget::new(10)).await?;
+    lost(fixture.upkeep(&Budget::new(10)).await)?;
+    fixture.upkeep(&Budget::new(10)).await?;
     assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
     Ok(())
 }

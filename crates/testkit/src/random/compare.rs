@@ -65,7 +65,7 @@ impl Case {
                 let actual: Vec<Operated> = store.operate(items).await?;
                 self.check_each(items, &actual, Model::operate)
             }
-            Operation::Upkeep(budget) => self.upkeep(*budget).await,
+            Operation::Upkeep(budget) => self.upkeep(budget).await,
             Operation::Counts(scopes) => self.counts(scopes).await,
             Operation::Read => self.read().await,
             Operation::Close => Ok(store.close().await?),
@@ -110,25 +110,25 @@ impl Case {
     }
 
     /// Upkeep in as many calls as it takes.
-    async fn upkeep(&mut self, budget: Budget) -> Result<(), Difference> {
+    async fn upkeep(&mut self, budget: &Budget) -> Result<(), Difference> {
         let mut told = 0;
         let mut next_due = None;
         for _ in 0..UPKEEP_CALLS_MAX {
-            let upkept = self.fixture.store.upkeep(budget).await?;
+            let upkept = self.fixture.store.upkeep(budget.clone()).await?;
             told += upkept.forgotten;
             next_due = upkept.next_due;
             if next_due.is_none_or(|due| due > self.model.now()) {
                 break;
             }
         }
-        let forgotten = self.model.upkeep(&budget);
+        let forgotten = self.model.upkeep(budget);
         for _ in 0..forgotten {
             self.report.outcome("forgotten");
         }
         if told != forgotten {
             return Err(Difference::new("forgotten in upkeep", forgotten.to_string(), &told));
         }
-        let wanted = self.model.next_upkeep(&budget);
+        let wanted = self.model.next_upkeep(budget);
         let late = wanted.is_some_and(|wanted| next_due.is_none_or(|due| due > wanted));
         let endless = next_due.is_some_and(|due| due <= self.model.now());
         if late || endless {
@@ -140,7 +140,7 @@ impl Case {
 
     /// Counts and ready topics may lag until upkeep has run.
     async fn counts(&mut self, scopes: &[Scope]) -> Result<(), Difference> {
-        self.upkeep(Budget::new(1_000)).await?;
+        self.upkeep(&Budget::new(1_000)).await?;
         for scope in scopes {
             let actual = self.fixture.store.counts(scope).await?;
             if !actual.estimated {

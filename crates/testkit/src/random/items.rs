@@ -1,13 +1,14 @@
 //! The items of calls, drawn from the small world.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, AttemptCount, Attributes, Batch, Begin, Budget, CallerHash, Claim, DeadReason, Direction,
-    Divergence, Extension, Fence, Fingerprint, LastError, Namespace, NewMessage, Order, PageSize, Partition,
-    Payload, Policy, Query, Ref, Scope, Seal, Settlement, Shard, Sighting, State, Timestamp, Topics, Trace,
-    Uid, Verdict,
+    Action, AttemptCount, Attributes, Batch, Begin, Budget, CallerHash, Claim, DeadLetters, DeadReason,
+    Direction, Divergence, Extension, Fence, Fingerprint, LastError, Namespace, NewMessage, Order, PageSize,
+    Partition, Payload, Policy, Query, Ref, Retention, Scope, Seal, Settlement, Shard, Sighting, State,
+    Timestamp, Topics, Trace, Uid, Verdict,
 };
 
 use super::universe::{Held, Universe, all_topics};
@@ -175,8 +176,17 @@ impl Universe {
         let mut budget = Budget::new(self.pick(&[1, 2, 1_000]));
         budget.seen_keep = self.maybe(40, Self::keep);
         budget.dead_keep = self.maybe(40, Self::keep);
-        budget.dlq_keep = self.maybe(40, Self::keep);
+        budget.dead_letters = self.maybe(60, |universe| {
+            let default = universe.retention();
+            let own = universe.maybe(50, |universe| (universe.topic(), universe.retention()));
+            Arc::new(DeadLetters { default, topics: own.into_iter().collect() })
+        });
         budget
+    }
+
+    fn retention(&mut self) -> Retention {
+        let keep = self.maybe(50, Self::keep);
+        Retention { keep, messages_max: self.maybe(50, |universe| universe.pick(&[0, 1, 2])) }
     }
 
     /// Not a whole number of milliseconds now and then: it counts as rounded up.

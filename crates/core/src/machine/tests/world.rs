@@ -1,6 +1,8 @@
 //! A machine, its time, and random operations on it from a small universe in which everything collides.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::{ProptestConfig, Strategy, any, prop};
@@ -8,9 +10,9 @@ use proptest::prelude::{ProptestConfig, Strategy, any, prop};
 use crate::machine::message::Place;
 use crate::machine::{Capacity, Journal, Machine, Turn};
 use crate::{
-    Action, AttemptCount, Batch, Begin, Budget, CallerHash, Claim, Delivery, Divergence, Hold, Id, Key,
-    LastError, Lease, Namespace, NewMessage, Order, Owner, Partition, Payload, Ref, RequestId, Rng, Shard,
-    Sighting, Source, Span, Timestamp, Topic, Topics, Uid, Verdict,
+    Action, AttemptCount, Batch, Begin, Budget, CallerHash, Claim, DeadLetters, Delivery, Divergence, Hold,
+    Id, Key, LastError, Lease, Namespace, NewMessage, Order, Owner, Partition, Payload, Ref, RequestId,
+    Retention, Rng, Shard, Sighting, Source, Span, Timestamp, Topic, Topics, Uid, Verdict,
 };
 
 /// A random operation: what to do, with what, and how much later.
@@ -138,7 +140,10 @@ impl World {
                 items_max: 100,
                 seen_keep: dice.once_in(3).then(|| millis(100)),
                 dead_keep: dice.once_in(3).then(|| millis(100)),
-                dlq_keep: dice.once_in(3).then(|| millis(100)),
+                dead_letters: dice.once_in(3).then(|| {
+                    let default = Retention { keep: Some(millis(100)), messages_max: Some(2) };
+                    Arc::new(DeadLetters { default, topics: BTreeMap::new() })
+                }),
             }),
         }
     }
@@ -175,7 +180,7 @@ impl World {
             Operation::Operate(item) => format!("{:?}", machine.operate(&mut turn, item)),
             Operation::Get(item) => format!("{:?}", machine.get(&mut turn, item)),
             Operation::Upkeep(budget) => {
-                machine.upkeep(&mut turn, *budget);
+                machine.upkeep(&mut turn, budget.clone());
                 String::new()
             }
         }

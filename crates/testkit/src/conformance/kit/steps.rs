@@ -150,9 +150,9 @@ impl Fixture {
     }
 
     /// Runs upkeep until nothing is due any more.
-    pub(crate) async fn upkeep(&self, budget: Budget) -> TestResult {
+    pub(crate) async fn upkeep(&self, budget: &Budget) -> TestResult {
         for _ in 0..1_000 {
-            let (upkept, now) = (self.store.upkeep(budget).await?, self.now().await);
+            let (upkept, now) = (self.store.upkeep(budget.clone()).await?, self.now().await);
             if upkept.next_due.is_none_or(|due| due > now) {
                 return Ok(());
             }
