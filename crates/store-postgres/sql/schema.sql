@@ -82,6 +82,10 @@ create index message_partition on {schema}.message (namespace, partition, number
 -- What time changes next, and what upkeep forgets.
 create index message_shelf on {schema}.message (shelf, shelf_at) where shelf is not null;
 
+-- Dead letters that need not be kept any longer, topic by topic, the oldest first. `+ 0`: what asks for them cannot go by message_shelf, which has
+-- all topics together; the planner would, where it believes that there are few.
+create index message_letter on {schema}.message (coalesce(topic, ''), shelf_at, number) where shelf + 0 = 14;
+
 -- Who holds what. A row is a lease that nobody has ended yet; it is current before `until`.
 create table {schema}.lease (
   uid        uuid     not null,

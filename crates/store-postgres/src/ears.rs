@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicI64;
 use oncebox_core::{Bell, Namespace, NewMessage, Timestamp, Topic, Upkept};
 
 use crate::lanes::{Lane, Lanes};
+use crate::letters::LetterCursor;
 use crate::room::Room;
 use crate::slow::Events;
 use crate::upkeep::Ended;
@@ -17,6 +18,7 @@ pub(crate) struct Ears {
     pub(crate) lanes: Lanes,
     pub(crate) room: Room,
     pub(crate) ended: Ended,
+    pub(crate) letters: LetterCursor,
     /// Up to when this process has seen that time has brought nothing that was not written down.
     pub(crate) quiet_until: AtomicI64,
 }

@@ -12,6 +12,7 @@ mod codes;
 mod ears;
 mod fault;
 mod lanes;
+mod letters;
 mod locked;
 mod options;
 mod query;

@@ -70,6 +70,8 @@ statements!(
     next_due,
     free,
     forget,
+    letter_topics,
+    forget_letters,
     page_up,
     page_down,
     counts,

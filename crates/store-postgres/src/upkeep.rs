@@ -90,24 +90,34 @@ impl PostgresStore {
     pub(crate) async fn keep_up(&self, budget: Budget) -> Result<Upkept, Error> {
         let mut connection = self.connection().await?;
         // Mostly there is nothing to do, and that is one statement.
-        let (now, mut next_due) = self.next_due(&mut connection, budget).await?;
-        let mut forgotten = 0;
+        let (now, mut next_due) = self.next_due(&mut connection, &budget).await?;
+        let (mut forgotten, mut letters) = (0, 0);
         if next_due.is_some_and(|due| due <= now) {
             if self.tick_all(&mut connection, budget.items_max).await? {
-                forgotten = self.forget(&mut connection, budget).await?;
+                (forgotten, letters) = self.forget(&mut connection, &budget).await?;
             }
-            (_, next_due) = self.next_due(&mut connection, budget).await?;
+            (_, next_due) = self.next_due(&mut connection, &budget).await?;
+        }
+        if let Some(retention) = &budget.dead_letters {
+            let left = u64::from(budget.items_max).saturating_sub(forgotten);
+            let trimmed = self.forget_letters(&mut connection, retention, left).await?;
+            (forgotten, letters) = (forgotten + trimmed.forgotten, letters + trimmed.forgotten);
+            // What is over its number has no due time of its own: whoever ran out of budget looks again.
+            let more = (forgotten > 0 && trimmed.forgotten == left).then_some(now);
+            next_due = next_due.into_iter().chain(trimmed.next_due).chain(more).min();
         }
         let mut upkept = self.ears.ended.take();
         upkept.died.sort_by(|one, other| {
             (one.namespace, &one.topic, one.reason).cmp(&(other.namespace, &other.topic, other.reason))
         });
-        (upkept.forgotten, upkept.next_due) = (forgotten, next_due);
+        (upkept.forgotten, upkept.dead_letters_forgotten) = (forgotten, letters);
+        upkept.next_due = next_due;
         Ok(upkept)
     }
 
-    async fn forget(&self, connection: &mut PgConnection, budget: Budget) -> Result<u64, Error> {
-        let mut forgotten = 0;
+    /// Forgets by age; answers how many, and how many dead letters are among them.
+    async fn forget(&self, connection: &mut PgConnection, budget: &Budget) -> Result<(u64, u64), Error> {
+        let (mut forgotten, mut letters) = (0, 0);
         for (name, keep) in retentions(budget) {
             let mut from = name;
             if name != shelf::DONE {
@@ -128,9 +138,11 @@ impl PostgresStore {
                 .bind(millis(keep))
                 .bind(i64::try_from(left).unwrap_or(i64::MAX))
                 .execute(&mut *connection);
-            forgotten += done.await.map_err(fault::told)?.rows_affected();
+            let done = done.await.map_err(fault::told)?.rows_affected();
+            forgotten += done;
+            letters += if name == shelf::DEAD_LETTER { done } else { 0 };
         }
-        Ok(forgotten)
+        Ok((forgotten, letters))
     }
 
     async fn free(&self, connection: &mut PgConnection, name: i16, items_max: u32) -> Result<(), Error> {
@@ -143,7 +155,7 @@ impl PostgresStore {
     async fn next_due(
         &self,
         connection: &mut PgConnection,
-        budget: Budget,
+        budget: &Budget,
     ) -> Result<(Timestamp, Option<Timestamp>), Error> {
         let rows = self.sql.next_due.query().bind(self.time()).fetch_all(&mut *connection);
         let rows = rows.await.map_err(fault::told)?;
@@ -159,6 +171,7 @@ impl PostgresStore {
             let at: Option<i64> = cells.next()?;
             let due = at.map(moment).and_then(|at| match name {
                 shelf::WAITING => Some(at),
+                shelf::DEAD_LETTER => budget.dead_letters.as_ref().map(|_| at),
                 shelf::DONE..=shelf::SEEN => keep_of(name).map(|_| at),
                 _ => keep_of(name - shelf::FREE).map(|keep| at.after(keep)),
             });
@@ -168,9 +181,13 @@ impl PostgresStore {
     }
 }
 
-/// What is forgotten, and how long after it need not be kept.
-fn retentions(budget: Budget) -> [(i16, Option<Duration>); 4] {
-    let Budget { seen_keep, dead_keep, dlq_keep, .. } = budget;
+/// What is forgotten, and how long after it need not be kept. Dead letters go topic by topic, but none is kept for longer than the
+/// longest retention of all.
+fn retentions(budget: &Budget) -> [(i16, Option<Duration>); 4] {
     let done = (shelf::DONE, Some(Duration::ZERO));
-    [done, (shelf::DEAD, dead_keep), (shelf::DEAD_LETTER, dlq_keep), (shelf::SEEN, seen_keep)]
+    let longest = budget.dead_letters.as_ref().and_then(|letters| {
+        let all = letters.topics.values().chain([&letters.default]);
+        all.map(|retention| retention.keep).collect::<Option<Vec<_>>>()?.into_iter().max()
+    });
+    [done, (shelf::DEAD, budget.dead_keep), (shelf::DEAD_LETTER, longest), (shelf::SEEN, budget.seen_keep)]
 }

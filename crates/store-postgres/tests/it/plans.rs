@@ -1,10 +1,12 @@
 //! What PostgreSQL does with the statements when there is much: it explains every one that really runs, in its log.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, Batch, Budget, Claim, Key, Namespace, NewMessage, Order, Owner, PageSize, Payload, Query,
-    ReadyTopics, Scope, Settled, Span, Store, StoreExt, Topic, Topics,
+    Action, Batch, Budget, Claim, DeadLetters, Key, Namespace, NewMessage, Order, Owner, PageSize, Payload,
+    Query, ReadyTopics, Retention, Scope, Settled, Span, Store, StoreExt, Topic, Topics,
 };
 use oncebox_store_postgres::{Options, PostgresStore, Schema};
 use oncebox_testkit::servers::Postgres;
@@ -30,6 +32,13 @@ fn message(id: &str) -> NewMessage {
 fn claim(topics: Topics) -> Claim {
     let (owner, lease) = (Owner::new(7).unwrap(), Span::lease(Duration::from_secs(30)).unwrap());
     Claim { topics, ..Claim::new(Namespace::Inbox, owner, lease, Batch::new(10).unwrap()) }
+}
+
+/// A budget that keeps few dead letters, and not for long.
+fn trimming() -> Budget {
+    let default = Retention { keep: Some(Duration::from_secs(60 * 60)), messages_max: Some(9_900) };
+    let letters = DeadLetters { default, topics: BTreeMap::new() };
+    Budget { dead_letters: Some(Arc::new(letters)), ..Budget::new(100) }
 }
 
 /// The plans of everything that runs, from its log.
@@ -181,6 +190,8 @@ async fn ask_everything(store: &PostgresStore, explained: &mut Explained, round:
 
     store.upkeep(Budget::new(100)).await.unwrap();
     explained.check("upkeep", &["message_shelf"]);
+    store.upkeep(trimming()).await.unwrap();
+    explained.check("upkeep of dead letters", &["message_letter"]);
     let query = Query { size: PageSize::new(10).unwrap(), ..Query::all(Namespace::Inbox) };
     assert_eq!(store.page(&query).await.unwrap().messages.len(), 10);
     explained.check("page", &["message_number"]);
@@ -193,4 +204,33 @@ async fn ask_everything(store: &PostgresStore, explained: &mut Explained, round:
     let cancel = Order { target: taken[4].uid.into(), action: Action::Cancel };
     store.operate(&[cancel]).await.unwrap();
     explained.check("operate", &["message_pkey"]);
+}
+
+/// 100,000 dead letters in ten topics, of which none is old, and as many other Dead messages.
+const DEAD: &str = "
+insert into oncebox.message (uid, number, accepted_at, last_seen_at, finished_at, window_ms, attempts_max, shard, namespace, state, dead,
+  divergence, shelf, shelf_at, keyed, keep_finished, ready, key_hash, source, id, topic, payload, fingerprint)
+select gen_random_uuid(), n, 1, 1, 4000000000000 + n, 0, 10, 0, case when n % 2 = 0 then 3 else 0 end, 3, 0,
+  2, case when n % 2 = 0 then 14 else 13 end, 4000000000000 + n, true, false, false, gen_random_uuid(), 'dead', n::text,
+  'topic' || n / 2 % 10, 'x'::bytea, sha256('x')
+from generate_series(1, 200000) n;
+";
+
+/// The oldest letters of a topic are found by its own index, a bounded number of them, however many letters and Dead messages there are.
+/// Holds: MBX-P-9, RULE-20.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_beyond_their_number_are_found_by_index() {
+    let (server, pool) = explaining().await;
+    pool.execute(sqlx::raw_sql(DEAD)).await.unwrap();
+    pool.execute("analyze oncebox.message").await.unwrap();
+    let store = PostgresStore::open(&server.url(), Options::default()).await.unwrap();
+    let mut explained = Explained { server, read: 0, strict: true };
+    let _ = explained.since();
+    let mut forgotten = 0;
+    for _ in 0..12 {
+        forgotten += store.upkeep(trimming()).await.unwrap().dead_letters_forgotten;
+        explained.check("upkeep of dead letters", &["message_letter", "message_pkey"]);
+    }
+    // 10 topics of 10,000, of which 9,900 stay.
+    assert_eq!(forgotten, 1_000);
 }
