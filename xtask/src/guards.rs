@@ -24,7 +24,7 @@ struct Suite {
     limit: &'static str,
 }
 
-const SUITES: [Suite; 3] = [
+const SUITES: [Suite; 4] = [
     Suite {
         folder: "crates/core/src/",
         arguments: &[
@@ -61,6 +61,11 @@ const SUITES: [Suite; 3] = [
         folder: "crates/oncebox/src/",
         arguments: &["test", "-p", "oncebox", "--test", "it", "--quiet"],
         limit: "900",
+    },
+    Suite {
+        folder: "crates/server/src/",
+        arguments: &["test", "--no-fail-fast", "--lib", "--tests", "-p", "oncebox-server", "--quiet"],
+        limit: "300",
     },
 ];
 

@@ -27,7 +27,6 @@ pub(crate) struct Settings {
     pub(crate) ledger_keep: Duration,
     pub(crate) seen_keep: Option<Duration>,
     pub(crate) dead_keep: Option<Duration>,
-    pub(crate) dlq_keep: Option<Duration>,
     pub(crate) trace_context: Option<Arc<dyn TraceContext>>,
 }
 
@@ -62,7 +61,6 @@ impl Default for Builder {
             ledger_keep: ledger::KEEP_MIN,
             seen_keep: None,
             dead_keep: None,
-            dlq_keep: None,
             trace_context: None,
         };
         Self { settings, name: None, clock: None, rng: None, problem: None }
@@ -147,17 +145,11 @@ impl Builder {
         self
     }
 
-    /// Upkeep forgets what is Dead so long after it died; never if not set. The mailbox has its own, `dlq_keep`.
+    /// Upkeep forgets what is Dead so long after it died; never if not set. The dead letters of a mailbox go by the settings of their
+    /// topic instead ([`crate::mailbox::TopicSettings`]).
     #[must_use]
     pub fn dead_keep(mut self, keep: Duration) -> Self {
         self.settings.dead_keep = Some(keep);
-        self
-    }
-
-    /// Upkeep forgets dead letters of the mailbox so long after they died; never if not set.
-    #[must_use]
-    pub fn dlq_keep(mut self, keep: Duration) -> Self {
-        self.settings.dlq_keep = Some(keep);
         self
     }
 

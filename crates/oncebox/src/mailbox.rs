@@ -91,6 +91,7 @@ pub enum Sent {
 impl Mailbox {
     pub(crate) fn new(shared: Arc<Shared>, settings: MailboxSettings) -> Result<Self, Error> {
         settings.check()?;
+        shared.keep_dead_letters(settings.dead_letters()?);
         Ok(Self { shared, settings: Arc::new(settings), turns: Arc::default() })
     }
 

@@ -4,7 +4,9 @@ use std::fmt;
 use std::num::NonZeroU128;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use oncebox_core::{Backoff, Capabilities, Clock, Error, Namespace, Owner, Rng, Span, Store, Usage};
+use oncebox_core::{
+    Backoff, Capabilities, Clock, DeadLetters, Error, Namespace, Owner, Rng, Span, Store, Usage,
+};
 
 use crate::build::{Builder, Settings};
 use crate::commands::{Contracts, Scheduler};
@@ -39,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) unhandled: Warnings,
     /// The loops that health looks at.
     pub(crate) pulses: Pulses,
+    /// The retention of dead letters, once a mailbox was opened.
+    dead_letters: Mutex<Option<Arc<DeadLetters>>>,
     rng: Mutex<Box<dyn Rng>>,
 }
 
@@ -83,6 +87,7 @@ impl Oncebox {
             handled,
             unhandled,
             pulses,
+            dead_letters: Mutex::default(),
             rng,
         }))
     }
@@ -107,7 +112,8 @@ impl Oncebox {
         Ledger::new(self.0.clone())
     }
 
-    /// Store and forward.
+    /// Store and forward. Upkeep keeps dead letters as the settings of the mailbox that was opened last say; before one was, for
+    /// ever. Processes that share a store should agree: the shortest retention of all holds.
     pub fn mailbox(&self, settings: MailboxSettings) -> Result<Mailbox, Error> {
         Mailbox::new(self.0.clone(), settings)
     }
@@ -161,6 +167,14 @@ impl fmt::Debug for Oncebox {
 }
 
 impl Shared {
+    pub(crate) fn dead_letters(&self) -> Option<Arc<DeadLetters>> {
+        self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn keep_dead_letters(&self, retention: DeadLetters) {
+        *self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(retention));
+    }
+
     fn draw<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
         // Nothing here can panic halfway: what is found is whole.
         draw(self.rng.lock().unwrap_or_else(PoisonError::into_inner).as_mut())

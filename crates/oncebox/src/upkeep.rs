@@ -56,11 +56,13 @@ impl Upkeep {
     pub async fn run_once(&self) -> Result<Upkept, Error> {
         let mut sum = Upkept::default();
         loop {
-            let Upkept { lapsed, expired, died, forgotten, next_due } = self.piece().await?;
+            let upkept = self.piece().await?;
+            let Upkept { lapsed, expired, died, forgotten, dead_letters_forgotten, next_due } = upkept;
             sum.lapsed += lapsed;
             sum.expired += expired;
             sum.died.extend(died);
             sum.forgotten += forgotten;
+            sum.dead_letters_forgotten += dead_letters_forgotten;
             // Our clock may be ahead of the store's, which decides: what it leaves as it was is not due yet.
             let unmoved = lapsed + expired + forgotten == 0 && next_due == sum.next_due;
             sum.next_due = next_due;
@@ -75,7 +77,7 @@ impl Upkeep {
         let mut budget = Budget::new(ITEMS_MAX);
         budget.seen_keep = self.shared.settings.seen_keep;
         budget.dead_keep = self.shared.settings.dead_keep;
-        budget.dlq_keep = self.shared.settings.dlq_keep;
+        budget.dead_letters = self.shared.dead_letters();
         let answer = tokio::time::timeout(CALL_TIMEOUT, self.shared.store.upkeep(budget)).await;
         let upkept = answer.unwrap_or_else(|_| {
             Err(Error::new(Kind::Unavailable, format!("the store did not answer within {CALL_TIMEOUT:?}")))
@@ -84,10 +86,13 @@ impl Upkeep {
         if let Some(told) = &self.told {
             told(&upkept);
         }
-        let &Upkept { lapsed, expired, forgotten, .. } = &upkept;
+        let &Upkept { lapsed, expired, forgotten, dead_letters_forgotten, .. } = &upkept;
         let store = &self.shared.name;
         if lapsed > 0 {
             info!(%store, reaped = lapsed, "reaped leases that had ended");
+        }
+        if dead_letters_forgotten > 0 {
+            info!(%store, count = dead_letters_forgotten, "dead letters were over their retention, and are gone");
         }
         if expired > 0 || forgotten > 0 {
             debug!(%store, expired, forgotten, "upkept");

@@ -77,7 +77,6 @@ fn keep_fixed(old: &Config, new: &mut Config) -> Vec<&'static str> {
         "ledger.keep": ledger.keep;
         "retention.seen": retention.seen;
         "retention.dead": retention.dead;
-        "retention.dlq": retention.dlq;
         "metrics.topics_max": metrics.topics_max;
     }
     waiting

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use oncebox::{Deaths, Namespace};
+use oncebox::{Deaths, Namespace, Upkept};
 use oncebox_wire::Code;
 
 /// The names of metrics.
@@ -44,6 +44,12 @@ pub mod names {
     pub const DLQ_DEPTH: &str = "mailbox_dlq_depth";
     /// Messages that became dead letters, by `topic` and `reason`.
     pub const DLQ: &str = "dlq_total";
+    /// Dead letters that were over the retention of their topic, and are gone.
+    pub const DLQ_FORGOTTEN: &str = "mailbox_dlq_forgotten_total";
+    /// How long a message may be in a `stage` (`ready`, `inflight`, `dlq`), by `topic`; the empty topic is any without settings of its own.
+    pub const RETENTION_SECONDS: &str = "mailbox_retention_seconds";
+    /// How many messages may be in a `stage`, by `topic`, likewise.
+    pub const RETENTION_MESSAGES: &str = "mailbox_retention_messages";
     /// Dead letters that were given another chance.
     pub const DLQ_REPROCESSED: &str = "mailbox_dlq_reprocess_total";
     /// 1, with the label `dlq_profile`: `durable` or `ephemeral`.
@@ -62,6 +68,7 @@ pub(crate) struct Meters {
     pub(crate) ack: Histogram,
     pub(crate) connections: Gauge,
     pub(crate) reprocessed: Counter,
+    dlq_forgotten: Counter,
     refused: HashMap<Code, Counter>,
     endings: [Counter; 6],
     routes: RwLock<HashMap<Box<str>, Arc<RouteMeters>>>,
@@ -121,6 +128,7 @@ impl Meters {
             ack: histogram!(names::ACK_SECONDS),
             connections: gauge!(names::CONNECTIONS),
             reprocessed: counter!(names::DLQ_REPROCESSED),
+            dlq_forgotten: counter!(names::DLQ_FORGOTTEN),
             refused: Code::ALL.into_iter().map(|(code, ..)| (code, reason(code))).collect(),
             endings: ENDINGS.map(|outcome| counter!(names::SETTLED, "outcome" => outcome)),
             routes: RwLock::default(),
@@ -161,8 +169,13 @@ impl Meters {
         topics.entry(topic.into()).or_insert_with(|| Arc::new(TopicMeters::new(topic))).clone()
     }
 
-    /// What upkeep tells of dead letters.
-    pub(crate) fn died(&self, deaths: &Deaths) {
+    /// What upkeep did to dead letters.
+    pub(crate) fn upkept(&self, upkept: &Upkept) {
+        upkept.died.iter().for_each(|deaths| self.died(deaths));
+        self.dlq_forgotten.increment(upkept.dead_letters_forgotten);
+    }
+
+    fn died(&self, deaths: &Deaths) {
         if deaths.namespace == Namespace::Mailbox {
             let topic = deaths.topic.as_ref();
             let meters = topic.map_or_else(|| self.other.clone(), |topic| self.topic(topic.as_str()));

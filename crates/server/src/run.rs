@@ -1,10 +1,13 @@
 //! A run of the server: open, listen, work, stop.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use oncebox::Oncebox;
+use oncebox::{Builder, Oncebox};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -92,8 +95,7 @@ impl Server {
         }
         let told = app.clone();
         let upkeep = app.oncebox.upkeep();
-        let upkeep =
-            upkeep.on_upkept(move |upkept| upkept.died.iter().for_each(|deaths| told.meters.died(deaths)));
+        let upkeep = upkeep.on_upkept(move |upkept| told.meters.upkept(upkept));
         let upkeep = tokio::spawn(upkeep.run(stopping.clone().cancelled_owned()));
         let metrics = tokio::spawn(collect(app.metrics.clone(), stopping.clone()));
         shutdown.await;
@@ -127,15 +129,25 @@ impl Reloader {
 }
 
 async fn open(config: &Config) -> Result<Oncebox, oncebox::Error> {
-    let builder = Oncebox::builder()
-        .ledger_keep(config.ledger.keep)
-        .seen_keep(config.retention.seen)
-        .dead_keep(config.retention.dead)
-        .dlq_keep(config.retention.dlq);
+    builder(config).open(&url(config)).await
+}
+
+fn builder(config: &Config) -> Builder {
+    let mut builder = Oncebox::builder().ledger_keep(config.ledger.keep);
+    if let Some(keep) = config.retention.seen {
+        builder = builder.seen_keep(keep);
+    }
+    if let Some(keep) = config.retention.dead {
+        builder = builder.dead_keep(keep);
+    }
+    builder
+}
+
+/// The URL of the store, which wipes payloads with amnesia.
+fn url(config: &Config) -> String {
     let wiped = config.amnesia && !config.store.contains("payloads=");
     let separator = if config.store.contains('?') { '&' } else { '?' };
-    let url = if wiped { format!("{}{separator}payloads=wiped", config.store) } else { config.store.clone() };
-    builder.open(&url).await
+    if wiped { format!("{}{separator}payloads=wiped", config.store) } else { config.store.clone() }
 }
 
 /// The recorder of this process's metrics: there can be only one.

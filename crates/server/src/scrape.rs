@@ -1,7 +1,9 @@
 //! What is counted when somebody asks: depths, fill, bounds.
 
 use metrics::gauge;
+use oncebox::mailbox::MailboxSettings;
 use oncebox::{Error, Namespace};
+use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
 
 use crate::http::App;
 use crate::meters::names;
@@ -19,6 +21,7 @@ pub(crate) async fn render(app: &App) -> Result<String, Error> {
     }
     let mailbox = &app.live().mailbox;
     let settings = mailbox.settings();
+    retention(settings);
     for topic in app.meters.topics() {
         let mut dead = 0;
         for shard in 0..settings.shards {
@@ -36,6 +39,24 @@ pub(crate) async fn render(app: &App) -> Result<String, Error> {
     let all = app.operator(Namespace::Mailbox, "").counts(None).await?;
     gauge!(names::DLQ_DEPTH, "topic" => "").set(number(all.dead));
     Ok(app.metrics.render())
+}
+
+/// How long and how many, by topic; those without settings of their own under the empty name.
+fn retention(settings: &MailboxSettings) {
+    let own = settings.topics.iter().map(|(name, own)| (name.as_str(), own));
+    for (topic, own) in own.chain([("", &settings.topic)]) {
+        let held = settings.visibility_default.saturating_mul(MAILBOX_EXTEND_FACTOR);
+        let waiting = u64::from(settings.shards) * u64::from(settings.shard_capacity);
+        for (stage, keep, messages) in [
+            ("ready", own.ready_keep, waiting),
+            ("inflight", held, settings.global_in_flight),
+            ("dlq", own.dlq_keep, u64::from(own.dlq_messages_max)),
+        ] {
+            let labels = [("topic", topic.to_owned()), ("stage", stage.to_owned())];
+            gauge!(names::RETENTION_SECONDS, &labels).set(keep.as_secs_f64());
+            gauge!(names::RETENTION_MESSAGES, &labels).set(number(messages));
+        }
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge need not be exact beyond 2^53")]

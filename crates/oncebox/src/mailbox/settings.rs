@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use oncebox_core::limits::{DURATION_MAX, MAILBOX_ATTEMPTS_DEFAULT, PAYLOAD_BYTES_MAX};
-use oncebox_core::{Backoff, Error, Growth, Invalid, Jitter};
+use oncebox_core::limits::{
+    DURATION_MAX, MAILBOX_ATTEMPTS_DEFAULT, PAYLOAD_BYTES_MAX, RETENTION_TOPICS_MAX,
+};
+use oncebox_core::{Backoff, DeadLetters, Error, Growth, Invalid, Jitter, Retention, Topic};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -49,12 +51,24 @@ pub struct TopicSettings {
     pub ready_keep: Duration,
     /// The largest payload.
     pub payload_bytes_max: usize,
+    /// How long a dead letter is kept, from when it died.
+    pub dlq_keep: Duration,
+    /// Dead letters that are kept, at most: the newest. One that died within the last ten minutes, or whose idempotency key is still
+    /// known, stays beside them.
+    pub dlq_messages_max: u32,
+}
+
+impl TopicSettings {
+    fn retention(&self) -> Retention {
+        Retention { keep: Some(self.dlq_keep), messages_max: Some(self.dlq_messages_max) }
+    }
 }
 
 impl Default for TopicSettings {
     fn default() -> Self {
         let (replay_window, ready_keep) = (Duration::from_secs(300), DAY.saturating_mul(7));
-        Self { replay_window, ready_keep, payload_bytes_max: 1024 * 1024 }
+        let (dlq_keep, dlq_messages_max) = (DAY.saturating_mul(14), 10_000);
+        Self { replay_window, ready_keep, payload_bytes_max: 1024 * 1024, dlq_keep, dlq_messages_max }
     }
 }
 
@@ -107,12 +121,24 @@ impl MailboxSettings {
             expect(!topic.ready_keep.is_zero(), "ready_keep", "must be greater than zero");
             let payload = (1..=PAYLOAD_BYTES_MAX).contains(&topic.payload_bytes_max);
             expect(payload, "payload_bytes_max", "must be from 1 byte to 64 MiB");
+            let keep = !topic.dlq_keep.is_zero() && topic.dlq_keep <= DURATION_MAX;
+            expect(keep, "dlq_keep", "must be greater than zero, and ten years at most");
+            expect(topic.dlq_messages_max > 0, "dlq_messages_max", "must be greater than zero");
         }
+        let topics = self.topics.len() <= RETENTION_TOPICS_MAX;
+        expect(topics, "topics", "may hold 1,000 topics with settings of their own at most");
         problems
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
         self.problems().into_iter().next().map_or(Ok(()), |invalid| Err(invalid.into()))
+    }
+
+    /// What upkeep keeps dead letters by.
+    pub(super) fn dead_letters(&self) -> Result<DeadLetters, Error> {
+        let own = self.topics.iter().map(|(name, own)| Ok((Topic::new(name.as_str())?, own.retention())));
+        let topics = own.collect::<Result<_, Invalid>>()?;
+        Ok(DeadLetters { default: self.topic.retention(), topics })
     }
 
     pub(super) fn topic(&self, name: &str) -> &TopicSettings {
@@ -160,9 +186,13 @@ mod tests {
         assert_eq!(settings.topic.replay_window, Duration::from_secs(300));
         assert_eq!((settings.visibility_min.as_millis(), settings.backoff_max.as_secs()), (250, 60));
         assert_eq!(settings.topic.ready_keep.as_secs(), 7 * 24 * 3_600);
+        assert_eq!(settings.topic.dlq_keep.as_secs(), 14 * 24 * 3_600);
+        assert_eq!(settings.topic.dlq_messages_max, 10_000);
         settings.shard_capacity = 9_000;
         settings.attempts_max = 0;
         settings.topic.replay_window = Duration::from_secs(9);
+        settings.topic.dlq_keep = Duration::ZERO;
+        settings.topic.dlq_messages_max = 0;
         let problems: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
         assert_eq!(
             problems,
@@ -170,6 +200,8 @@ mod tests {
                 "global_in_flight must not be below shard_capacity",
                 "attempts_max must be greater than zero",
                 "replay_window must be at least twice visibility_default",
+                "dlq_keep must be greater than zero, and ten years at most",
+                "dlq_messages_max must be greater than zero",
             ]
         );
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use oncebox::{Message, MessageState, Worker};
+use oncebox::mailbox::{MailboxSettings, Parcel};
+use oncebox::{Message, MessageState, Namespace, Query, Worker};
 use tokio::time::sleep;
 use tracing::Level;
 
@@ -52,6 +53,37 @@ fn what_is_seen_or_dead_is_forgotten_only_where_that_is_set() {
             assert_eq!(fixture.oncebox.upkeep().run_once().await.unwrap().forgotten, 1);
         },
     );
+}
+
+/// Once a mailbox is open, upkeep keeps its dead letters as its settings say, topic by topic; before, for ever.
+/// Holds: MBX-P-9, RULE-20.
+#[test]
+fn dead_letters_are_kept_as_the_mailbox_says() {
+    on_every_store(async |fixture| {
+        let settings = MailboxSettings::default();
+        let mailbox = fixture.oncebox.mailbox(settings.clone()).unwrap();
+        let topics = ["usual", "few", "few", "few", "short"];
+        for (key, topic) in topics.iter().enumerate() {
+            mailbox.send(Parcel::new(*topic, key.to_string()).bytes("x")).await.unwrap();
+        }
+        let operator = mailbox.operator("test");
+        for message in operator.page(&Query::all(Namespace::Mailbox)).await.unwrap().messages {
+            operator.cancel(message.uid).await.unwrap();
+        }
+        let mut own = settings.clone();
+        own.topics.insert("few".to_owned(), settings.topic.clone());
+        own.topics.insert("short".to_owned(), settings.topic.clone());
+        own.topics.get_mut("few").unwrap().dlq_messages_max = 1;
+        own.topics.get_mut("short").unwrap().dlq_keep = DAY;
+        fixture.oncebox.mailbox(own).unwrap();
+        for (pass, left) in [(DAY / 2, [1, 1, 1]), (DAY / 2, [1, 1, 0]), (DAY * 13, [0, 0, 0])] {
+            fixture.advance(pass);
+            fixture.oncebox.upkeep().run_once().await.unwrap();
+            for (topic, left) in ["usual", "few", "short"].into_iter().zip(left) {
+                assert_eq!(mailbox.counts(topic, None).await.unwrap().dead, left, "{topic} {pass:?}");
+            }
+        }
+    });
 }
 
 /// Holds: IBX-101.

@@ -11,6 +11,8 @@ pub(super) enum Value {
     /// A count, or a size in bytes.
     Number(u64),
     Duration(Duration),
+    /// A duration, or none: for ever.
+    Keep(Option<Duration>),
     Text(String),
     Listen(Vec<Listen>),
 }
@@ -54,7 +56,7 @@ macro_rules! numbers {
     )+};
 }
 
-plain! { bool: Flag, Duration: Duration, String: Text, Vec<Listen>: Listen, }
+plain! { bool: Flag, Duration: Duration, Option<Duration>: Keep, String: Text, Vec<Listen>: Listen, }
 numbers!(u16, u32, u64, usize);
 
 /// An enum whose values are words of the configuration.

@@ -13,6 +13,9 @@ use super::unit;
 
 const LEVELS_BYTES_MAX: usize = 1_024;
 
+/// What keeps something for ever.
+const OFF: &str = "off";
+
 /// The kind of a setting, with the least and the most.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
@@ -20,6 +23,8 @@ pub(super) enum Kind {
     Count(u64, u64),
     Size(u64, u64),
     Duration(Duration, Duration),
+    /// A duration, or `off`.
+    Keep(Duration, Duration),
     Word(&'static [&'static str]),
     Levels,
     Store,
@@ -64,6 +69,12 @@ impl Kind {
                 within(duration, least, most, unit::duration)?;
                 Ok(Value::Duration(duration))
             }
+            Self::Keep(..) if text(raw) == Some(OFF) => Ok(Value::Keep(None)),
+            Self::Keep(least, most) => {
+                let duration = text(raw).and_then(unit::parse_duration).ok_or_else(wrong)?;
+                within(duration, least, most, unit::duration)?;
+                Ok(Value::Keep(Some(duration)))
+            }
             Self::Word(words) => {
                 let word = text(raw).filter(|text| words.contains(text)).ok_or_else(wrong)?;
                 Ok(Value::Text(word.to_owned()))
@@ -96,6 +107,7 @@ impl Kind {
             Self::Duration(..) => {
                 "a duration with its unit, as in \"250ms\", \"5s\", \"10m\", \"1h\", \"7d\"".to_owned()
             }
+            Self::Keep(..) => "\"off\", or a duration with its unit, as in \"30d\"".to_owned(),
             Self::Word(words) => {
                 let words: Vec<String> = words.iter().map(|word| unit::quoted(word)).collect();
                 words.join(" or ")
@@ -113,6 +125,7 @@ impl Kind {
             Self::Count(..) => "count",
             Self::Size(..) => "size",
             Self::Duration(..) => "duration",
+            Self::Keep(..) => "duration or `off`",
             Self::Word(_) => "word",
             Self::Levels => "levels",
             Self::Store => "URL",
@@ -127,6 +140,9 @@ impl Kind {
             Self::Count(least, most) => format!("{least} to {most}"),
             Self::Size(least, most) => format!("{} to {}", unit::size(least), unit::size(most)),
             Self::Duration(least, most) => format!("{} to {}", unit::duration(least), unit::duration(most)),
+            Self::Keep(least, most) => {
+                format!("`off`, or {} to {}", unit::duration(least), unit::duration(most))
+            }
             Self::Word(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
                 words.join(" or ")
@@ -143,7 +159,8 @@ impl Kind {
             (Self::Size(..), Value::Number(size)) => unit::size(*size),
             (_, Value::Number(number)) => number.to_string(),
             (_, Value::Flag(flag)) => flag.to_string(),
-            (_, Value::Duration(duration)) => unit::duration(*duration),
+            (_, Value::Duration(duration) | Value::Keep(Some(duration))) => unit::duration(*duration),
+            (_, Value::Keep(None)) => OFF.to_owned(),
             (Self::Store, Value::Text(url)) => store::redacted(url),
             (_, Value::Text(text)) => text.clone(),
             (_, Value::Listen(places)) => {

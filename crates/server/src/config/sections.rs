@@ -11,7 +11,6 @@ use super::listen::Listen;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const PORT: u16 = 7420;
 
 pub(super) const STORE_DEFAULT: &str = "embedded:./oncebox-data";
@@ -170,22 +169,14 @@ words! {
     }
 }
 
-/// How long what ended badly or was only seen is kept. Never for ever.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How long what ended badly or was only seen is kept, but for the mailbox; for ever if not set.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Retention {
     /// What was seen and never enqueued, from when it came.
-    pub seen: Duration,
-    /// What is Dead in the inbox, among the commands and in the ledger, from when it died.
-    pub dead: Duration,
-    /// The mailbox's dead letters, from when they died.
-    pub dlq: Duration,
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        Self { seen: DAY * 30, dead: DAY * 30, dlq: DAY * 14 }
-    }
+    pub seen: Option<Duration>,
+    /// What is Dead in the inbox and among the commands, from when it died.
+    pub dead: Option<Duration>,
 }
 
 /// The metrics.

@@ -28,7 +28,10 @@ pub(super) static SECTIONS: &[(&str, &str)] = &[
     ("mailbox", "The mailbox"),
     ("mailbox.topic", "The topics of the mailbox, unless `[mailbox.topics.NAME]` says otherwise for one"),
     ("ledger", "The ledger"),
-    ("retention", "How long what ended badly or was only seen is kept; never for ever"),
+    (
+        "retention",
+        "How long what ended badly or was only seen is kept, but for the mailbox, whose topics say it",
+    ),
     ("metrics", "The metrics"),
     ("shutdown", "How the server stops"),
 ];
@@ -144,6 +147,16 @@ pub(super) static SETTINGS: &[Setting] = &[
         "How long a message may wait; then it is a dead letter"
     ),
     setting!(mailbox.topic.payload_bytes_max, Kind::Size(1, MIB), "The largest payload"),
+    setting!(
+        mailbox.topic.dlq_keep,
+        Kind::Duration(HOUR, YEAR),
+        "How long a dead letter is kept, from when it died"
+    ),
+    setting!(
+        mailbox.topic.dlq_messages_max,
+        Kind::Count(1, 10_000_000),
+        "Dead letters that are kept, the newest; those of the last ten minutes stay beside them"
+    ),
     setting!(ledger.keep, Kind::Duration(KEEP_MIN, KEEP_MAX), "How long a processed key is kept"),
     setting!(
         ledger.unknown_key,
@@ -152,15 +165,14 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     setting!(
         retention.seen,
-        Kind::Duration(HOUR, YEAR),
-        "What was seen and never enqueued, from when it came"
+        Kind::Keep(HOUR, YEAR),
+        "What was seen and never enqueued, and keys of the ledger that were begun and never marked, from when they came; `off` keeps them for ever"
     ),
     setting!(
         retention.dead,
-        Kind::Duration(HOUR, YEAR),
-        "What is Dead in the inbox, among the commands and in the ledger, from when it died"
+        Kind::Keep(HOUR, YEAR),
+        "What is Dead in the inbox and among the commands, from when it died; `off` keeps it for ever"
     ),
-    setting!(retention.dlq, Kind::Duration(HOUR, YEAR), "The mailbox's dead letters, from when they died"),
     setting!(
         metrics.topics_max,
         Kind::Count(0, 1_000),
@@ -194,6 +206,9 @@ mod tests {
                     vec![Value::Number(least), Value::Number(most)]
                 }
                 Kind::Duration(least, most) => vec![Value::Duration(least), Value::Duration(most)],
+                Kind::Keep(least, most) => {
+                    vec![Value::Keep(Some(least)), Value::Keep(None), Value::Keep(Some(most))]
+                }
                 Kind::Word(words) => words.iter().map(|word| Value::Text((*word).to_owned())).collect(),
                 Kind::Levels | Kind::Store => vec![Value::Text("x".to_owned())],
                 Kind::Listen => vec![Value::Listen(Vec::new())],

@@ -123,3 +123,47 @@ impl IntoResponse for Refusal {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::http::header::RETRY_AFTER;
+    use oncebox::{Error, Kind};
+    use oncebox_wire::Code;
+
+    use super::{Refusal, Shape};
+
+    /// What a failure of the store is answered with.
+    /// Holds: MBX-C-10.
+    #[test]
+    fn every_kind_of_error_has_its_code_and_says_when_to_come_again() {
+        for (kind, code, status, retry_after) in [
+            (Kind::Invalid, Code::Schema, 400, None),
+            (Kind::Unsupported, Code::Unsupported, 501, None),
+            (Kind::Corrupt, Code::Corrupt, 503, None),
+            (Kind::Unavailable, Code::Unavailable, 503, Some("1")),
+            (Kind::Closed, Code::Unavailable, 503, Some("1")),
+            (Kind::Saturated, Code::Saturated, 429, Some("1")),
+        ] {
+            let refusal = Refusal::from(Error::new(kind, "why"));
+            let answer = refusal.render("", Shape::Plain);
+            let told = answer.headers().get(RETRY_AFTER).map(|after| after.to_str().unwrap());
+            assert_eq!(
+                (refusal.code, answer.status().as_u16(), told),
+                (code, status, retry_after),
+                "{kind:?}"
+            );
+        }
+    }
+
+    /// Whole seconds, never too early and never at once.
+    #[test]
+    fn the_store_decides_when_to_come_again() {
+        for (millis, seconds) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (59_500, "60")] {
+            let error = Error::saturated(Duration::from_millis(millis));
+            let answer = Refusal::from(error).render("", Shape::Plain);
+            assert_eq!(answer.headers()[RETRY_AFTER], seconds, "{millis}");
+        }
+    }
+}

@@ -22,7 +22,7 @@ fn read(file: &str) -> Result<Loaded, Problems> {
     load(&sources(file, &[], &[]))
 }
 
-/// Holds: MBX-C-12, MBX-P-9.
+/// Holds: MBX-C-12, MBX-P-9, IBX-099, RULE-20.
 #[test]
 fn nothing_said_gives_the_defaults() {
     let loaded = load(&Sources::default()).unwrap();
@@ -33,8 +33,14 @@ fn nothing_said_gives_the_defaults() {
     assert_eq!((config.profile, config.amnesia), (Profile::Macronode, false));
     assert_eq!(config.store, "embedded:./oncebox-data");
     let days = |duration: std::time::Duration| duration.as_secs() / 86_400;
-    let retention = [config.retention.seen, config.retention.dead, config.retention.dlq].map(days);
-    assert_eq!((retention, days(config.ledger.keep)), ([30, 30, 14], 7));
+    assert_eq!(
+        (config.retention.seen, config.retention.dead),
+        (None, None),
+        "the inbox forgets nothing unasked"
+    );
+    let topic = &config.mailbox.topic;
+    let kept = (days(topic.ready_keep), days(topic.dlq_keep), topic.dlq_messages_max);
+    assert_eq!((kept, days(config.ledger.keep)), ((7, 14, 10_000), 7));
     assert_eq!(loaded.warnings, [""; 0]);
 }
 

@@ -104,7 +104,9 @@ fn tell(rule: &Rule, (high, low): (&Target, &Target), draft: &Draft, problems: &
 fn amount(value: &Value) -> u64 {
     match value {
         Value::Number(number) => *number,
-        Value::Duration(duration) => u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-        Value::Flag(_) | Value::Text(_) | Value::Listen(_) => 0,
+        Value::Duration(duration) | Value::Keep(Some(duration)) => {
+            u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+        }
+        Value::Flag(_) | Value::Keep(None) | Value::Text(_) | Value::Listen(_) => 0,
     }
 }

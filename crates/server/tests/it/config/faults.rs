@@ -33,8 +33,12 @@ fn a_fault_names_the_setting_its_place_and_what_to_do() {
             "http.connections_max (oncebox.toml, line 1) is 0, the least is 1: raise it",
         ),
         (
-            "retention.dlq = '1000d'",
-            "retention.dlq (oncebox.toml, line 1) is 1000d, the most is 365d: lower it",
+            "mailbox.topics.orders.dlq_keep = '1000d'",
+            "mailbox.topics.orders.dlq_keep (oncebox.toml, line 1) is 1000d, the most is 365d: lower it",
+        ),
+        (
+            "retention.dead = 'never'",
+            "retention.dead (oncebox.toml, line 1) is the text `never`: write \"off\", or a duration with its unit, as in \"30d\"",
         ),
         ("ledger.keep = '1h'", "ledger.keep (oncebox.toml, line 1) is 1h, the least is 7d: raise it"),
         (
