@@ -78,7 +78,9 @@ pub(crate) async fn ending<F: Future>(deadline: Duration, future: F) -> F::Outpu
 /// The same where time is paused.
 #[cfg(feature = "timed")]
 async fn ending_paused<F: Future>(future: F) -> F::Output {
-    let Ok(output) = tokio::time::timeout(PAUSED_DEADLINE, ending(DEADLINE, future)).await else {
+    // Still there when it is late: dropped, it would not wait any more.
+    let mut test = std::pin::pin!(ending(DEADLINE, future));
+    let Ok(output) = tokio::time::timeout(PAUSED_DEADLINE, test.as_mut()).await else {
         panic!("the test has not ended within {PAUSED_DEADLINE:?} of its own, paused time{}", waits())
     };
     output
