@@ -204,7 +204,8 @@ pub mod runtime {
     }
 }
 
-#[cfg(all(test, feature = "timed"))]
+#[cfg(test)]
+#[cfg(feature = "timed")]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
