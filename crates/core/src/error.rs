@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::port::Bound;
+
 /// What the caller of a failed operation can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -44,6 +46,7 @@ pub struct Error {
     kind: Kind,
     message: String,
     retry_after: Option<Duration>,
+    bound: Option<Bound>,
     held_up: bool,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -51,13 +54,16 @@ pub struct Error {
 impl Error {
     /// An error of `kind`; `message` is lower case, has no full stop and says what to do next.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, held_up: false, source: None }
+        Self { kind, message: message.into(), retry_after: None, bound: None, held_up: false, source: None }
     }
 
-    /// The store is full; it expects room again after `retry_after`.
-    pub fn saturated(retry_after: Duration) -> Self {
-        let message = "the store is full and nothing was taken in: slow down, and repeat the call later";
-        Self { retry_after: Some(retry_after), ..Self::new(Kind::Saturated, message) }
+    /// The store is full by this bound; it expects room again after `retry_after`.
+    pub fn saturated(retry_after: Duration, bound: Bound) -> Self {
+        let Bound { name, used, limit, .. } = bound;
+        let message = format!(
+            "the store is full ({name}: {used} of {limit}) and nothing was taken in: slow down, and repeat the call later"
+        );
+        Self { retry_after: Some(retry_after), bound: Some(bound), ..Self::new(Kind::Saturated, message) }
     }
 
     /// Somebody else holds what the call needs, and it does not wait for that. Nothing happened that a repeat would not
@@ -91,6 +97,11 @@ impl Error {
     /// When to repeat the call, if the store said so.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// The bound that left no room, if the store said so.
+    pub fn bound(&self) -> Option<Bound> {
+        self.bound
     }
 }
 
@@ -168,6 +179,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Error, Invalid, Kind};
+    use crate::port::Bound;
 
     #[test]
     fn only_the_unavailable_and_the_full_are_worth_a_repeat() {
@@ -181,7 +193,10 @@ mod tests {
         ];
         let retryable = kinds.map(|kind| Error::new(kind, "text").is_retryable());
         assert_eq!(retryable, [true, true, false, false, false, false]);
-        assert_eq!(Error::saturated(Duration::from_secs(1)).retry_after(), Some(Duration::from_secs(1)));
+        let bound = Bound::new(Bound::KEYS, 5, 5);
+        let full = Error::saturated(Duration::from_secs(1), bound);
+        assert_eq!((full.retry_after(), full.bound()), (Some(Duration::from_secs(1)), Some(bound)));
+        assert!(full.to_string().contains("keys: 5 of 5"), "{full}");
         let mut codes = kinds.map(Kind::code).to_vec();
         codes.dedup();
         assert_eq!(codes.len(), kinds.len());

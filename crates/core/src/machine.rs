@@ -45,6 +45,7 @@ use std::time::Duration;
 use crate::id::{Fence, IdSource, Number, Owner, RequestId, Uid};
 use crate::key::Namespace;
 use crate::payload::{Payload, PayloadHandle};
+use crate::port::Bound;
 use crate::time::Timestamp;
 use arena::{Arena, Slot};
 use counts::Tally;
@@ -197,16 +198,27 @@ impl<P: PayloadHandle> Machine<P> {
             .expect("an id source does not repeat itself")
     }
 
-    /// If there is no room for one more message of `bytes`, when to come again.
-    fn full(&self, bytes: u64) -> Option<Duration> {
-        let crowded = self.tally.unfinished() >= self.capacity.messages_max
-            || self.messages.len() >= self.capacity.keys_max;
-        if crowded { Some(self.relief()) } else { self.heavy(bytes) }
+    /// How much of each bound is used: messages, keys, bytes.
+    fn bounds(&self) -> [Bound; 3] {
+        let Capacity { messages_max, keys_max, live_bytes_max } = self.capacity;
+        [
+            Bound::new(Bound::MESSAGES, self.tally.unfinished(), messages_max),
+            Bound::new(Bound::KEYS, self.messages.len(), keys_max),
+            Bound::new(Bound::LIVE_BYTES, self.tally.bytes(), live_bytes_max),
+        ]
     }
 
-    /// If there is no room for `bytes` more, when to come again.
-    fn heavy(&self, bytes: u64) -> Option<Duration> {
-        (self.tally.bytes() + bytes > self.capacity.live_bytes_max).then(|| self.relief())
+    /// If there is no room for one more message of `bytes`, when to come again and which bound is full.
+    fn full(&self, bytes: u64) -> Option<(Duration, Bound)> {
+        let [messages, keys, _] = self.bounds();
+        let full = [messages, keys].into_iter().find(|bound| bound.used >= bound.limit);
+        full.map(|bound| (self.relief(), bound)).or_else(|| self.heavy(bytes))
+    }
+
+    /// If there is no room for `bytes` more, when to come again and which bound is full.
+    fn heavy(&self, bytes: u64) -> Option<(Duration, Bound)> {
+        let [.., live_bytes] = self.bounds();
+        (live_bytes.used + bytes > live_bytes.limit).then(|| (self.relief(), live_bytes))
     }
 
     /// When there may be room again: the next moment at which something is forgotten, within reason.

@@ -83,7 +83,7 @@ impl Inbox {
 
     async fn observe_one(&self, sighting: Sighting) -> Result<bool, Error> {
         match self.observe([sighting]).await?.pop() {
-            Some(Observed::Saturated { retry_after }) => Err(Error::saturated(retry_after)),
+            Some(Observed::Saturated { retry_after, bound }) => Err(Error::saturated(retry_after, bound)),
             Some(observed) => Ok(observed.is_processed()),
             None => Ok(false),
         }
@@ -188,7 +188,7 @@ impl Inbox {
 
     async fn mark_one(&self, mark: Mark, source: &str, id: &str) -> Result<Operated, Error> {
         match self.mark(mark, &[Key::inbox(source, id)?]).await?.pop() {
-            Some(Operated::Saturated { retry_after }) => Err(Error::saturated(retry_after)),
+            Some(Operated::Saturated { retry_after, bound }) => Err(Error::saturated(retry_after, bound)),
             Some(operated) => Ok(operated),
             None => unreachable!("a store gives one outcome per item"),
         }

@@ -135,7 +135,7 @@ impl Ledger {
         let action = Action::MarkProcessed { hold: self.hold() };
         let order = Order { target: Ref::Key(ledger_key(key)?), action };
         match self.0.store.operate_one(&order).await? {
-            Operated::Saturated { retry_after } => Err(Error::saturated(retry_after)),
+            Operated::Saturated { retry_after, bound } => Err(Error::saturated(retry_after, bound)),
             _ => Ok(()),
         }
     }
@@ -161,8 +161,8 @@ impl Ledger {
             }
             Some(oncebox_core::Begun::Processed(_)) => Begun::Processed,
             Some(oncebox_core::Begun::Busy { until }) => Begun::Busy { expires_at: until },
-            Some(oncebox_core::Begun::Saturated { retry_after }) => {
-                return Err(Error::saturated(retry_after));
+            Some(oncebox_core::Begun::Saturated { retry_after, bound }) => {
+                return Err(Error::saturated(retry_after, bound));
             }
             // Nothing that has content or can die gets into this namespace through this door.
             _ => return Err(Error::new(Kind::Invalid, "the key is not one of the ledger's")),

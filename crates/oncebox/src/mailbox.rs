@@ -192,7 +192,7 @@ fn sent(accepted: Accepted) -> Result<Sent, Error> {
             Ok(Sent::Duplicate(receipt.into()))
         }
         Accepted::Conflict(receipt) => Ok(Sent::Conflict(receipt.into())),
-        Accepted::Saturated { retry_after } => Err(Error::saturated(retry_after)),
+        Accepted::Saturated { retry_after, bound } => Err(Error::saturated(retry_after, bound)),
         _ => Err(Error::new(Kind::Invalid, "the message id belongs to another message")),
     }
 }

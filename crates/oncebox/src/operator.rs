@@ -108,7 +108,7 @@ impl Operator {
 
     async fn order_one(&self, target: Ref, action: Action) -> Result<Operated, Error> {
         match self.order(self.with_errors(&[target]).await?, &action).await?.pop() {
-            Some(Operated::Saturated { retry_after }) => Err(Error::saturated(retry_after)),
+            Some(Operated::Saturated { retry_after, bound }) => Err(Error::saturated(retry_after, bound)),
             Some(operated) => Ok(operated),
             None => unreachable!("a store gives one outcome per item"),
         }

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
-    Accepted, Begin, Begun, Bell, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
-    Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Bell, Bound, Budget, Capabilities, Claim, Counts, Error, Extended, Extension,
+    Interest, Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement,
+    Sighting, Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::lock::DirectoryLock;
@@ -23,6 +23,7 @@ use crate::size;
 const SLACK_BYTES: u64 = 16 << 10;
 /// When to come again while the disk is full.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
+const DISK_FULL: Bound = Bound::new(Bound::DISK_BYTES, 0, 0);
 
 /// A durable store in a directory of its own.
 pub struct EmbeddedStore {
@@ -208,7 +209,11 @@ impl Store for EmbeddedStore {
             sightings.iter().map(|item| machine.observe(turn, item)).collect()
         };
         let outcome = self.call(sightings.len(), Weight::Intake, bytes, run, Duration::ZERO).await;
-        or_full(outcome, sightings.len(), Observed::Saturated { retry_after: DISK_FULL_RETRY })
+        or_full(
+            outcome,
+            sightings.len(),
+            Observed::Saturated { retry_after: DISK_FULL_RETRY, bound: DISK_FULL },
+        )
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -217,7 +222,11 @@ impl Store for EmbeddedStore {
             messages.iter().map(|item| machine.accept(turn, item)).collect()
         };
         let outcome = self.call(messages.len(), Weight::Intake, bytes, run, Duration::ZERO).await;
-        or_full(outcome, messages.len(), Accepted::Saturated { retry_after: DISK_FULL_RETRY })
+        or_full(
+            outcome,
+            messages.len(),
+            Accepted::Saturated { retry_after: DISK_FULL_RETRY, bound: DISK_FULL },
+        )
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
@@ -227,7 +236,7 @@ impl Store for EmbeddedStore {
             begins.iter().map(|item| machine.begin(turn, item)).collect()
         };
         let outcome = self.call(begins.len(), Weight::Intake, bytes, run, lease).await;
-        or_full(outcome, begins.len(), Begun::Saturated { retry_after: DISK_FULL_RETRY })
+        or_full(outcome, begins.len(), Begun::Saturated { retry_after: DISK_FULL_RETRY, bound: DISK_FULL })
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {

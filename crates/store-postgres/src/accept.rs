@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
-    Accepted, Divergence, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
+    Accepted, Bound, Divergence, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
 };
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
@@ -166,7 +166,9 @@ impl PostgresStore {
             let decide = |place: &usize| {
                 let message = &messages[*place];
                 if room == Room::Full && is_free(machine, turn, message) {
-                    return Accepted::Saturated { retry_after: RETRY_AFTER };
+                    let limit = message.lane_max.map_or(0, |max| u64::from(max.get()));
+                    let bound = Bound::new(Bound::LANE_MESSAGES, limit, limit);
+                    return Accepted::Saturated { retry_after: RETRY_AFTER, bound };
                 }
                 if let Some(ticket) = ticket {
                     let number = u64::try_from(ticket).unwrap_or_default() + *place as u64 + 1;

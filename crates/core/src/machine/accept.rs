@@ -9,7 +9,7 @@ use super::{Effect, Machine, Turn};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::message::{Divergence, NewMessage, State};
 use crate::payload::PayloadHandle;
-use crate::port::{Accepted, Counts, Receipt};
+use crate::port::{Accepted, Bound, Counts, Receipt};
 
 /// When to come again while a lane is full: workers empty it, nobody knows how fast.
 const LANE_RETRY: Duration = Duration::from_secs(1);
@@ -29,8 +29,8 @@ impl<P: PayloadHandle> Machine<P> {
         if let Some(other) = new.uid.and_then(|uid| self.find_uid(uid)) {
             return Accepted::UidTaken(self.receipt(other));
         }
-        if let Some(retry_after) = self.full(cost_of(new)).or_else(|| self.full_lane(new)) {
-            return Accepted::Saturated { retry_after };
+        if let Some((retry_after, bound)) = self.full(cost_of(new)).or_else(|| self.full_lane(new)) {
+            return Accepted::Saturated { retry_after, bound };
         }
         let uid = new.uid.unwrap_or_else(|| self.draw_uid(turn));
         let effect = Effect::Accepted { number: self.next_number(), message: new };
@@ -38,12 +38,13 @@ impl<P: PayloadHandle> Machine<P> {
         Accepted::New { receipt: self.receipt(slot), diverged: false }
     }
 
-    /// When to come again, if the lane has as many unfinished messages as the new one allows.
-    fn full_lane(&mut self, new: &NewMessage<P>) -> Option<Duration> {
+    /// When to come again and why, if the lane has as many unfinished messages as the new one allows.
+    fn full_lane(&mut self, new: &NewMessage<P>) -> Option<(Duration, Bound)> {
         let (limit, content) = (new.lane_max?, &new.content);
         let lane = self.lanes.find(new.key.namespace, &content.topic, content.shard)?;
         let Counts { ready, waiting, leased, .. } = self.lanes.census(lane).counts();
-        (ready + waiting + leased >= u64::from(limit.get())).then_some(LANE_RETRY)
+        let bound = Bound::new(Bound::LANE_MESSAGES, ready + waiting + leased, u64::from(limit.get()));
+        (bound.used >= bound.limit).then_some((LANE_RETRY, bound))
     }
 
     fn accept_again(&mut self, turn: &mut Turn<'_, P>, slot: Slot, new: &NewMessage<P>) -> Accepted {
@@ -60,8 +61,8 @@ impl<P: PayloadHandle> Machine<P> {
         }
         let writes = !message.has_content() || policy == Divergence::Replace;
         let more = cost_of(new).saturating_sub(message.charged.into());
-        if let (true, Some(retry_after)) = (writes && more > 0, self.heavy(more)) {
-            return Accepted::Saturated { retry_after };
+        if let (true, Some((retry_after, bound))) = (writes && more > 0, self.heavy(more)) {
+            return Accepted::Saturated { retry_after, bound };
         }
         if !message.has_content() {
             let effect = Effect::Filled { number: self.next_number(), message: new };

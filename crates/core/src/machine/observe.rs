@@ -16,8 +16,8 @@ impl<P: PayloadHandle> Machine<P> {
         self.advance(turn);
         let key_hash = self.hash_key(&sighting.key);
         let Some(slot) = self.holder(key_hash, &sighting.key) else {
-            if let Some(retry_after) = self.full(cost_of_key(&sighting.key)) {
-                return Observed::Saturated { retry_after };
+            if let Some((retry_after, bound)) = self.full(cost_of_key(&sighting.key)) {
+                return Observed::Saturated { retry_after, bound };
             }
             let hash = sighting.hash.as_ref();
             let slot = self.record(turn, key_hash, &sighting.key, sighting.hold, hash, State::Seen);
@@ -52,8 +52,8 @@ impl<P: PayloadHandle> Machine<P> {
                 slot
             }
             None => {
-                if let Some(retry_after) = self.full(cost_of_key(&begin.key)) {
-                    return Begun::Saturated { retry_after };
+                if let Some((retry_after, bound)) = self.full(cost_of_key(&begin.key)) {
+                    return Begun::Saturated { retry_after, bound };
                 }
                 self.record(turn, key_hash, &begin.key, begin.hold, None, State::Seen)
             }

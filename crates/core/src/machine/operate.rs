@@ -30,8 +30,8 @@ impl<P: PayloadHandle> Machine<P> {
         let (Ref::Key(key), Action::MarkProcessed { hold }) = (&order.target, &order.action) else {
             return Operated::Unknown;
         };
-        if let Some(retry_after) = self.full(cost_of_key(key)) {
-            return Operated::Saturated { retry_after };
+        if let Some((retry_after, bound)) = self.full(cost_of_key(key)) {
+            return Operated::Saturated { retry_after, bound };
         }
         let slot = self.record(turn, self.hash_key(key), key, *hold, None, State::Done);
         Operated::Changed(self.receipt(slot))

@@ -2,13 +2,13 @@
 
 use super::arena::Slot;
 use super::numbers::entries_after;
-use super::{Capacity, Machine, Turn};
+use super::{Machine, Turn};
 use crate::annotation::Attributes;
 use crate::id::Number;
 use crate::key::Ref;
 use crate::message::{Content, Grant, Snapshot, State};
 use crate::payload::PayloadHandle;
-use crate::port::{Bound, Counts, Cursor, Page, Query, ReadyTopics, Scope, Usage};
+use crate::port::{Counts, Cursor, Page, Query, ReadyTopics, Scope, Usage};
 use crate::text::Topic;
 use crate::time::Timestamp;
 
@@ -80,12 +80,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// Tells how much of each bound is used; see [`crate::Store::usage`]. Never lags. Messages that were evicted use nothing.
     pub fn usage(&mut self, turn: &mut Turn<'_, P>) -> Usage {
         self.advance(turn);
-        let Capacity { messages_max, keys_max, live_bytes_max } = self.capacity;
-        Usage::new(vec![
-            Bound::new(Bound::MESSAGES, self.tally.unfinished(), messages_max),
-            Bound::new(Bound::KEYS, self.messages.len(), keys_max),
-            Bound::new(Bound::LIVE_BYTES, self.tally.bytes(), live_bytes_max),
-        ])
+        Usage::new(self.bounds().to_vec())
     }
 
     /// What the byte bound counts: payloads, attributes and the fixed cost of each record.

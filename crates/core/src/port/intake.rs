@@ -7,6 +7,7 @@ use crate::hash::CallerHash;
 use crate::id::{Owner, Uid};
 use crate::key::Key;
 use crate::message::{Hold, Lease, State};
+use crate::port::Bound;
 use crate::time::{Span, Timestamp};
 
 /// What a sender is told about the message that has its key. Every field is the stored message's, not the caller's.
@@ -52,6 +53,8 @@ pub enum Observed {
     Saturated {
         /// When to try again.
         retry_after: Duration,
+        /// The bound that left no room.
+        bound: Bound,
     },
 }
 
@@ -90,6 +93,8 @@ pub enum Accepted {
     Saturated {
         /// When to try again.
         retry_after: Duration,
+        /// The bound that left no room.
+        bound: Bound,
     },
 }
 
@@ -153,5 +158,7 @@ pub enum Begun {
     Saturated {
         /// When to try again.
         retry_after: Duration,
+        /// The bound that left no room.
+        bound: Bound,
     },
 }

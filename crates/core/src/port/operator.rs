@@ -12,7 +12,7 @@ use crate::key::{Namespace, Ref};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::message::{DeadReason, Hold, Snapshot, State};
 use crate::payload::Omitted;
-use crate::port::Receipt;
+use crate::port::{Bound, Receipt};
 use crate::text::{Source, Topic};
 
 /// Whether a redriven message starts counting anew.
@@ -75,6 +75,8 @@ pub enum Operated {
     Saturated {
         /// When to try again.
         retry_after: Duration,
+        /// The bound that left no room.
+        bound: Bound,
     },
 }
 

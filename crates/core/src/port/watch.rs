@@ -41,9 +41,16 @@ impl Bound {
     pub const KEYS: &'static str = "keys";
     /// The name of the bound on payloads, texts and the fixed cost of each record together.
     pub const LIVE_BYTES: &'static str = "live_bytes";
+    /// The name of the bound on unfinished messages of one lane, which the sender names.
+    pub const LANE_MESSAGES: &'static str = "lane_messages";
+    /// The name of the bound on deliveries that are out at once, which the claimer names.
+    pub const IN_FLIGHT: &'static str = "in_flight";
+    /// The name of the bound that the disk sets: bytes of the files that a store keeps there. Its limit is what it has when
+    /// the disk gives no more.
+    pub const DISK_BYTES: &'static str = "disk_bytes";
 
     /// A bound and how much of it is used.
-    pub fn new(name: &'static str, used: u64, limit: u64) -> Self {
+    pub const fn new(name: &'static str, used: u64, limit: u64) -> Self {
         Self { name, used, limit }
     }
 

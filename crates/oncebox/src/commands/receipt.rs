@@ -43,7 +43,7 @@ impl Receipt {
                 (Outcome::AlreadyAccepted, receipt)
             }
             Accepted::Conflict(receipt) => (Outcome::Conflict, receipt),
-            Accepted::Saturated { retry_after } => return Err(Error::saturated(retry_after)),
+            Accepted::Saturated { retry_after, bound } => return Err(Error::saturated(retry_after, bound)),
             _ => {
                 let text = "the command id belongs to another command: give each its own, or none";
                 return Err(Error::new(Kind::Invalid, text));

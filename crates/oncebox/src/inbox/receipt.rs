@@ -41,7 +41,7 @@ impl Receipt {
             Accepted::Duplicate { receipt, .. } => (Outcome::Duplicate, receipt),
             Accepted::Replaced(receipt) => (Outcome::Replaced, receipt),
             Accepted::Conflict(receipt) => (Outcome::Conflict, receipt),
-            Accepted::Saturated { retry_after } => return Err(Error::saturated(retry_after)),
+            Accepted::Saturated { retry_after, bound } => return Err(Error::saturated(retry_after, bound)),
             // The inbox lets the store draw uids.
             _ => return Err(Invalid::new("uid", "belongs to another message").into()),
         };

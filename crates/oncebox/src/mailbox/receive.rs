@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{
-    Batch, Claim, Error, Fingerprint, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope, Settled,
+    Batch, Bound, Claim, Error, Fingerprint, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope, Settled,
     Settlement, Span, Topic, Topics,
 };
 use tokio::time::{Instant, timeout_at};
@@ -204,8 +204,9 @@ impl Mailbox {
     /// Whether something could be taken if less were in flight.
     async fn check_in_flight(&self) -> Result<(), Error> {
         let counts = self.shared.store.counts(&Scope::all(Namespace::Mailbox)).await?;
-        if counts.ready > 0 && counts.leased >= self.settings().global_in_flight {
-            return Err(Error::saturated(IN_FLIGHT_RETRY));
+        let bound = Bound::new(Bound::IN_FLIGHT, counts.leased, self.settings().global_in_flight);
+        if counts.ready > 0 && bound.used >= bound.limit {
+            return Err(Error::saturated(IN_FLIGHT_RETRY, bound));
         }
         Ok(())
     }

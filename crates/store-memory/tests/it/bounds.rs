@@ -39,8 +39,9 @@ fn a_full_store_says_so_and_takes_in_again_when_work_is_done() -> TestResult {
         let Fixture { store, .. } = bounded(|capacity| capacity.messages_max = 2);
         store.accept(&[message("1", "a"), message("2", "b")]).await?;
         let full = store.accept_one(&message("3", "c")).await?;
-        let Accepted::Saturated { retry_after } = full else { panic!("{full:?}") };
+        let Accepted::Saturated { retry_after, bound } = full else { panic!("{full:?}") };
         assert!(retry_after >= Duration::from_secs(1) && retry_after <= Duration::from_secs(60));
+        assert_eq!(bound, Bound::new(Bound::MESSAGES, 2, 2));
         // What is known is still answered.
         assert!(matches!(
             store.accept_one(&message("1", "a")).await?,
@@ -72,7 +73,8 @@ fn a_held_key_is_never_forgotten_for_room() -> TestResult {
         let mark = Order { target: key.into(), action: Action::MarkProcessed { hold } };
         time.advance(Duration::from_millis(3_599_999)).await;
         store.upkeep(Budget::new(1_000)).await?;
-        assert!(matches!(store.accept_one(&message("2", "b")).await?, Accepted::Saturated { .. }));
+        let full = store.accept_one(&message("2", "b")).await?;
+        assert!(matches!(full, Accepted::Saturated { bound, .. } if bound.name == Bound::KEYS), "{full:?}");
         assert!(matches!(
             store.observe(std::slice::from_ref(&sighting)).await?[0],
             Observed::Saturated { .. }
@@ -96,7 +98,7 @@ fn bytes_are_bounded_also_when_content_is_replaced() -> TestResult {
         store.accept_one(&message("1", vec![b'x'; 5_000])).await?;
         assert!(matches!(
             store.accept_one(&message("2", vec![b'x'; 4_000])).await?,
-            Accepted::Saturated { .. }
+            Accepted::Saturated { bound, .. } if bound.name == Bound::LIVE_BYTES
         ));
         assert!(matches!(
             store.accept_one(&message("1", vec![b'y'; 9_900])).await?,

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use oncebox_core::{
-    Accepted, Action, Attributes, Counts, Divergence, Fingerprint, Namespace, Scope, Seal, Shard, State,
-    StoreExt, Trace,
+    Accepted, Action, Attributes, Bound, Counts, Divergence, Fingerprint, Namespace, Scope, Seal, Shard, State, StoreExt, Trace,
 };
 
 use super::kit::{Draft, claim, days, hash, key, key_in, message, message_for, seconds, sighting};
@@ -221,7 +220,10 @@ pub async fn a_full_lane_takes_in_nothing_new(fixture: Fixture) -> TestResult {
     fixture.accept_all(&["1", "2"].map(limited)).await?;
     let delivery = fixture.take().await?;
     let full = fixture.store.accept_one(&limited("3")).await?;
-    assert!(matches!(full, Accepted::Saturated { retry_after } if !retry_after.is_zero()), "{full:?}");
+    assert!(
+        matches!(full, Accepted::Saturated { retry_after, bound } if !retry_after.is_zero() && bound.name == Bound::LANE_MESSAGES),
+        "{full:?}"
+    );
     let again = fixture.store.accept_one(&limited("1")).await?;
     assert!(matches!(again, Accepted::Duplicate { .. }), "{again:?}");
     let mut other_shard = limited("4");

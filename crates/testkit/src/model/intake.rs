@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Begin, Begun, CallerHash, Divergence, Fingerprint, NewMessage, Observed, Policy, Sighting,
-    Snapshot, State,
+    Accepted, Begin, Begun, Bound, CallerHash, Divergence, Fingerprint, NewMessage, Observed, Policy,
+    Sighting, Snapshot, State,
 };
 
 use super::leases::Wish;
 use super::{Facts, Illegal, Model};
+
+/// Named where the store should have been full and was not.
+pub(super) const NO_BOUND: Bound = Bound::new(Bound::LANE_MESSAGES, 0, 0);
 
 impl Model {
     /// What `observe` has to answer.
@@ -78,11 +81,11 @@ impl Model {
             return Ok(Accepted::UidTaken(self.receipt(other)));
         }
         if self.is_lane_full(message) {
-            // When to come again is up to the store.
-            let Accepted::Saturated { retry_after } = *told else {
-                return Ok(Accepted::Saturated { retry_after: Duration::ZERO });
-            };
-            return Ok(Accepted::Saturated { retry_after });
+            // When to come again, and how it counts, is up to the store.
+            return Ok(match told {
+                Accepted::Saturated { bound, .. } if bound.name == Bound::LANE_MESSAGES => told.clone(),
+                _ => Accepted::Saturated { retry_after: Duration::ZERO, bound: NO_BOUND },
+            });
         }
         let index = self.add(uid, &message.key, message.policy);
         self.fill(index, message);

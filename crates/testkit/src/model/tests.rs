@@ -9,9 +9,10 @@ use oncebox_core::{
     Timestamp, Topic, Uid,
 };
 
+use super::intake::NO_BOUND;
 use super::{Illegal, Model};
 
-const FULL: Accepted = Accepted::Saturated { retry_after: Duration::ZERO };
+const FULL: Accepted = Accepted::Saturated { retry_after: Duration::ZERO, bound: NO_BOUND };
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(1_000 + millis)

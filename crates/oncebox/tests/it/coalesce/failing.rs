@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use oncebox::layers::coalesce::Options;
-use oncebox_core::{Accepted, Error, Kind, Store};
+use oncebox_core::{Accepted, Bound, Error, Kind, Store};
 
 use super::inner::Reply;
 use super::items::message;
@@ -34,7 +34,7 @@ async fn waiting_three() -> (World, [Call<Vec<Accepted>>; 3]) {
 async fn a_group_of_unknown_outcome_has_failed_for_everybody_and_is_not_repeated() {
     for error in [
         Error::new(Kind::Unavailable, "no answer").with_source("the line is cut"),
-        Error::saturated(Duration::from_secs(7)),
+        Error::saturated(Duration::from_secs(7), Bound::new(Bound::KEYS, 1, 1)),
         Error::new(Kind::Corrupt, "a page is torn"),
         Error::new(Kind::Closed, "closed meanwhile"),
     ] {
