@@ -66,10 +66,6 @@ enum StoredEffect {
         outcome: Settled,
         error: Option<LastError>,
     },
-    Lapsed {
-        exhausted: bool,
-    },
-    Expired,
     Marked {
         state: State,
     },
@@ -112,8 +108,6 @@ impl Stored {
             StoredEffect::Settled { kind, outcome, error } => {
                 Effect::Settled { kind: *kind, outcome: *outcome, error: error.as_ref() }
             }
-            StoredEffect::Lapsed { exhausted } => Effect::Lapsed { exhausted: *exhausted },
-            StoredEffect::Expired => Effect::Expired,
             StoredEffect::Marked { state } => Effect::Marked { state: *state },
             StoredEffect::Killed { reason, error } => {
                 Effect::Killed { reason: *reason, error: error.as_ref() }
@@ -127,7 +121,7 @@ impl Stored {
     }
 }
 
-/// Appends one effect.
+/// Appends one effect; nothing for what time alone has brought, which a replay finds out by itself.
 pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
     let Record { at, uid, effect } = record;
     let mut start = |tag: u8| {
@@ -184,26 +178,22 @@ pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
             writer.settled(outcome);
             writer.option(error, Writer::last_error);
         }
-        Effect::Lapsed { exhausted } => {
-            start(10);
-            writer.flag(exhausted);
-        }
-        Effect::Expired => start(11),
+        Effect::Lapsed { .. } | Effect::Expired => {}
         Effect::Marked { state } => {
-            start(12);
+            start(10);
             writer.state(state);
         }
         Effect::Killed { reason, error } => {
-            start(13);
+            start(11);
             writer.dead_reason(reason);
             writer.option(error, Writer::last_error);
         }
         Effect::Redriven { number, attempts } => {
-            start(14);
+            start(12);
             writer.u64(number.0);
             writer.flag(attempts == AttemptCount::Reset);
         }
-        Effect::Dropped => start(15),
+        Effect::Dropped => start(13),
     }
 }
 
@@ -237,17 +227,15 @@ pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Stored, Damaged> {
             outcome: reader.settled()?,
             error: reader.option(Reader::last_error)?,
         },
-        10 => StoredEffect::Lapsed { exhausted: reader.flag()? },
-        11 => StoredEffect::Expired,
-        12 => StoredEffect::Marked { state: reader.state()? },
-        13 => {
+        10 => StoredEffect::Marked { state: reader.state()? },
+        11 => {
             StoredEffect::Killed { reason: reader.dead_reason()?, error: reader.option(Reader::last_error)? }
         }
-        14 => StoredEffect::Redriven {
+        12 => StoredEffect::Redriven {
             number: reader.number()?,
             attempts: if reader.flag()? { AttemptCount::Reset } else { AttemptCount::Keep },
         },
-        15 => StoredEffect::Dropped,
+        13 => StoredEffect::Dropped,
         _ => return Err(Damaged("an effect of an unknown kind")),
     };
     Ok(Stored { at, uid, effect })
@@ -260,8 +248,13 @@ pub(crate) struct Boot {
     pub(crate) id: String,
     /// No lease was granted or extended for longer than this.
     pub(crate) longest_lease: Duration,
-    /// What may be leased somewhere without our knowing is held back until then.
+    /// What may be leased somewhere without our knowing is held back until then; `EPOCH` if nothing is.
     pub(crate) held_until: Timestamp,
+    /// Set in what an opening writes first: the newest moment that had been recorded before it. A copy of that, written
+    /// later, has none.
+    pub(crate) opened_after: Option<Timestamp>,
+    /// Which opening of the store wrote it.
+    pub(crate) epoch: u64,
     /// The store was closed, and everything is durable.
     pub(crate) closed: bool,
     /// Higher than every number that was given out: those of forgotten messages must not come again.
@@ -283,6 +276,8 @@ pub(crate) fn encode_boot(writer: &mut Writer, boot: &Boot) {
     writer.text(&boot.id);
     writer.timestamp(Timestamp::EPOCH.after(boot.longest_lease));
     writer.timestamp(boot.held_until);
+    writer.option(boot.opened_after.as_ref(), |writer, at| writer.timestamp(*at));
+    writer.u64(boot.epoch);
     writer.flag(boot.closed);
     writer.u64(boot.number_next);
 }
@@ -297,6 +292,8 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
         id: reader.text()?.to_owned(),
         longest_lease: reader.u64().map(Duration::from_millis)?,
         held_until: reader.timestamp()?,
+        opened_after: reader.option(Reader::timestamp)?,
+        epoch: reader.u64()?,
         closed: reader.flag()?,
         number_next: reader.u64()?,
     }))

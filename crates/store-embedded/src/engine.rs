@@ -16,21 +16,25 @@ pub(crate) struct Group {
     pub(crate) homes: Vec<Uid>,
     /// Store time of the newest effect.
     pub(crate) time: Timestamp,
+    /// Time alone has changed something. That is not written, it follows from the time of the group, which must be.
+    pub(crate) timed: bool,
 }
 
 impl Group {
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.0.is_empty()
+        self.bytes.0.is_empty() && !self.timed
     }
 
     pub(crate) fn clear(&mut self) {
         self.bytes.0.clear();
         self.homes.clear();
+        self.timed = false;
     }
 }
 
 impl Journal for Group {
     fn record(&mut self, record: Record<'_>) {
+        self.timed |= record.effect.is_of_time();
         if let Effect::Accepted { .. } | Effect::Recorded { .. } | Effect::Restored(_) = record.effect {
             self.homes.push(record.uid);
         }
@@ -46,6 +50,18 @@ pub(crate) struct Engine {
     boot: Boot,
 }
 
+/// An opening of the store.
+pub(crate) struct Opening {
+    /// How many there were, with this one.
+    pub(crate) epoch: u64,
+    /// Fences are given out from this one on.
+    pub(crate) fence_floor: Fence,
+    /// The newest moment that was recorded.
+    pub(crate) recorded: Timestamp,
+    /// The run of the operating system.
+    pub(crate) boot_id: String,
+}
+
 impl Engine {
     /// Bits of a fence that count within one opening; the opening's own number stands above them.
     pub(crate) const FENCE_BITS: u32 = 40;
@@ -55,25 +71,37 @@ impl Engine {
         Fence::new(epoch.checked_mul(1 << Self::FENCE_BITS)?).ok()
     }
 
-    /// An engine on what was recovered, with fences from `fence_floor` on.
+    /// An engine on what was recovered, in which everything has happened that time has brought.
     pub(crate) fn new(
         recovering: Recovering,
-        fence_floor: Fence,
+        opening: Opening,
         clock: Arc<dyn Clock>,
         ids: Box<dyn IdSource>,
-        id: String,
     ) -> Self {
         let Recovering { mut machine, boot: before } = recovering;
+        let Opening { epoch, fence_floor, recorded, boot_id: id } = opening;
         // A clock that is behind what was recorded must not make the time of a lease shorter.
-        let now = clock.now().max(machine.now());
+        let now = clock.now().max(machine.now()).max(recorded);
         // Leases survive the end of the process, but not that of the machine.
         let lost_leases = !before.closed && before.id != id && before.longest_lease > Duration::ZERO;
         let held_until = if lost_leases { now.after(before.longest_lease) } else { before.held_until };
-        machine.resume(Resume { now, number_floor: Number(before.number_next), fence_floor, held_until });
-        let number_next = machine.next_number().0;
-        let boot = Boot { id, longest_lease: before.longest_lease, held_until, closed: false, number_next };
+        let held_until = if held_until > now { held_until } else { Timestamp::EPOCH };
+        let number_floor = Number(before.number_next);
+        machine.pass_time_again(recorded);
+        machine.resume(Resume { now, number_floor, fence_floor, held_until });
+        let boot = Boot {
+            id,
+            longest_lease: before.longest_lease,
+            held_until,
+            opened_after: Some(recorded),
+            epoch,
+            closed: false,
+            number_next: machine.next_number().0,
+        };
         let mut engine = Self { machine, group: Group::default(), clock, ids, boot };
         engine.write_boot();
+        engine.boot.opened_after = None;
+        while !engine.catch_up(u32::MAX) {}
         engine
     }
 
@@ -90,6 +118,11 @@ impl Engine {
         self.group.time = now;
         let mut turn = Turn { now, ids: self.ids.as_mut(), journal: &mut self.group };
         call(&mut self.machine, &mut turn)
+    }
+
+    /// Lets a bounded number of events happen that time has brought. Answers whether that was all.
+    pub(crate) fn catch_up(&mut self, events_max: u32) -> bool {
+        self.run(|machine, turn| machine.catch_up(turn, events_max))
     }
 
     /// Notes a lease that is about to be granted. Answers whether that must be durable before it is.
@@ -156,9 +189,23 @@ impl Recovering {
                     homes.extend(stored.brings());
                     self.machine.replay(stored.record());
                 }
-                Entry::Boot(boot) => self.boot = boot,
+                Entry::Boot(boot) => {
+                    boot.replay(&mut self.machine);
+                    self.boot = boot;
+                }
             }
         }
         Ok(homes)
+    }
+}
+
+impl Boot {
+    /// Does again what an opening did to the leases that it found: none ends before what it was held back for.
+    pub(crate) fn replay(&self, machine: &mut Machine) {
+        let Some(recorded) = self.opened_after else { return };
+        machine.pass_time_again(recorded);
+        if self.held_until > Timestamp::EPOCH {
+            machine.hold_back(self.held_until);
+        }
     }
 }

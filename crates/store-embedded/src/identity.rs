@@ -9,7 +9,7 @@ use crate::recovery::failed;
 use crate::segment::{read_all, segment_number};
 
 pub(crate) const NAME: &str = "store";
-const MAGIC: &[u8; 8] = b"ONCEBOX\x01";
+const MAGIC: &[u8; 8] = b"ONCEBOX\x02";
 const BYTES: usize = 8 + 16 + 16;
 
 /// The id of the store in a directory, made when the directory is empty.

@@ -10,7 +10,7 @@ use oncebox_core::{Bell, Error, Invalid, Kind, Timestamp};
 use oncebox_system::{SystemClock, SystemRng, uptime};
 
 use crate::disk::{Disk, RealDisk};
-use crate::engine::{Engine, Group, Recovering};
+use crate::engine::{Engine, Group, Opening, Recovering};
 use crate::gathering::Gathering;
 use crate::identity::{boot_id, store_id};
 use crate::journal::Journal;
@@ -47,8 +47,8 @@ impl EmbeddedStore {
         let store = store_id(&*disk)?;
         let mut recovering = Recovering::new(options.capacity);
         let found = recover(&*disk, &store, &mut |group| recovering.replay(group))?;
-        let epoch = found.epoch + 1;
-        let fences = Engine::fence_floor(epoch).ok_or_else(|| {
+        let epoch = found.epoch.max(recovering.boot.epoch) + 1;
+        let fence_floor = Engine::fence_floor(epoch).ok_or_else(|| {
             Error::new(
                 Kind::Unsupported,
                 "the store was opened 16 million times: move what it holds to a new one",
@@ -56,8 +56,9 @@ impl EmbeddedStore {
         })?;
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::start(found.time)));
         check_clock(clock.now(), found.time, options.accept_clock)?;
-        let boot = options.boot_id.clone().unwrap_or_else(boot_id);
-        let engine = Engine::new(recovering, fences, clock, Box::new(SystemRng::default()), boot);
+        let boot_id = options.boot_id.clone().unwrap_or_else(boot_id);
+        let opening = Opening { epoch, fence_floor, recorded: found.time, boot_id };
+        let engine = Engine::new(recovering, opening, clock, Box::new(SystemRng::default()));
 
         let mut journal = Journal::new(store, epoch, found.lsn_next, found.generation_next);
         let mut preparer =

@@ -1,6 +1,8 @@
 //! The port on engine and journal: callers apply under the lock, then wait for the journal.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use oncebox_core::{
     Sighting, Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
 };
 
+use tokio::sync::oneshot::Receiver;
+
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
 use crate::recovery::Cut;
@@ -21,6 +25,11 @@ use crate::size;
 
 /// Room that settlements leave for what time brings.
 const SLACK_BYTES: u64 = 16 << 10;
+/// Events that time has brought and that one hold of the lock works off, at most.
+const EVENTS_MAX: u32 = 4_096;
+/// Messages that one upkeep forgets, at most, and what each of them takes of the journal.
+const FORGOTTEN_MAX: u32 = 10_000;
+const FORGOTTEN_BYTES: u64 = 32;
 /// When to come again while the disk is full.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 const DISK_FULL: Bound = Bound::new(Bound::DISK_BYTES, 0, 0);
@@ -50,6 +59,8 @@ enum Weight {
     Intake,
     /// Ends or changes something; may use the reserve.
     Solid,
+    /// As `Solid`, and works off what time has brought by itself.
+    Upkeep,
     /// Grants or extends leases: written before the answer, on disk soon after.
     Light,
 }
@@ -89,24 +100,20 @@ impl EmbeddedStore {
         let needed =
             bytes + bytes / 32 + SLACK_BYTES + if weight == Weight::Intake { self.reserve_bytes } else { 0 };
         let (answer, goal) = loop {
-            let unblocked = {
+            let pause = {
                 let mut state = self.shared.lock();
                 self.check_open(&state)?;
-                let room = state.room >= needed;
-                if room && state.engine.group.bytes.0.len() < GROUP_BYTES_MAX {
-                    break self.apply(&mut state, weight, run, lease);
+                let current = weight == Weight::Upkeep || self.catch_up(&mut state);
+                match current.then(|| self.obstacle(&mut state, needed)).transpose()? {
+                    Some(None) => break self.apply(&mut state, weight, run, lease),
+                    Some(unblocked) => unblocked,
+                    None => None,
                 }
-                if !room {
-                    state.room_wanted = state.room_wanted.max(needed);
-                    state.prepared = true;
-                    self.shared.call_syncer(&mut state);
-                    if std::mem::take(&mut state.disk_full) {
-                        return Err(Refused::Full);
-                    }
-                }
-                self.shared.block()
             };
-            let _ = unblocked.await;
+            match pause {
+                Some(unblocked) => drop(unblocked.await),
+                None => yield_now().await,
+            }
         };
         self.shared.wait(goal).await.map_err(Refused::Failed)?;
         Ok(answer)
@@ -119,6 +126,34 @@ impl EmbeddedStore {
         self.shared.failure().map_or(Ok(()), |failure| Err(Refused::Failed(failure)))
     }
 
+    /// What keeps a call from running now, if anything does: to be waited for.
+    fn obstacle(&self, state: &mut State, needed: u64) -> Result<Option<Receiver<()>>, Refused> {
+        let room = state.room >= needed;
+        if room && state.engine.group.bytes.0.len() < GROUP_BYTES_MAX {
+            return Ok(None);
+        }
+        if !room {
+            state.room_wanted = state.room_wanted.max(needed);
+            state.prepared = true;
+            self.shared.call_syncer(state);
+            if std::mem::take(&mut state.disk_full) {
+                return Err(Refused::Full);
+            }
+        }
+        Ok(Some(self.shared.block()))
+    }
+
+    /// Works off a piece of what time has brought. Answers whether that was all.
+    fn catch_up(&self, state: &mut State) -> bool {
+        let before = state.engine.group.timed;
+        let all = state.engine.catch_up(EVENTS_MAX);
+        if state.engine.group.timed && !before {
+            state.solid = state.group_number;
+            self.shared.call_syncer(state);
+        }
+        all
+    }
+
     fn apply<T>(
         &self,
         state: &mut State,
@@ -126,16 +161,17 @@ impl EmbeddedStore {
         run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T,
         lease: Duration,
     ) -> (T, Goal) {
-        let before = state.engine.group.bytes.0.len();
+        let (before, timed) = (state.engine.group.bytes.0.len(), state.engine.group.timed);
         let raised = state.engine.note_lease(lease);
         let answer = state.engine.run(run);
         state.engine.machine.take_woken(|namespace, topic| self.bell.ring(namespace, topic));
         let written = state.engine.group.bytes.0.len() - before;
         state.room = state.room.saturating_sub(written as u64 + written as u64 / 64);
-        if written > 0 && (weight != Weight::Light || raised) {
+        let timed = state.engine.group.timed && !timed;
+        if timed || (written > 0 && (weight != Weight::Light || raised)) {
             state.solid = state.group_number;
         }
-        if written > 0 {
+        if written > 0 || timed {
             state.calls += 1;
             state.comeback.call();
             self.shared.call_syncer(state);
@@ -145,7 +181,7 @@ impl EmbeddedStore {
         let goal = Goal {
             written: state.group_number - u64::from(nothing_new),
             durable: state.solid,
-            wrote: written > 0,
+            wrote: written > 0 || timed,
         };
         (answer, goal)
     }
@@ -158,6 +194,19 @@ impl EmbeddedStore {
     ) -> Result<T, Error> {
         self.call(items, Weight::Solid, bytes, run, Duration::ZERO).await.map_err(refused)
     }
+}
+
+/// Lets others have a turn.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A refusal where no outcome says it.
@@ -291,8 +340,14 @@ impl Store for EmbeddedStore {
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
-        let bytes = u64::from(budget.items_max).min(100_000) * 32;
-        self.solid(1, bytes, |machine, turn| machine.upkeep(turn, budget)).await
+        // As much as half of the room allows: a full disk makes the pieces smaller.
+        let room = self.shared.lock().room.saturating_sub(SLACK_BYTES) / 2 / FORGOTTEN_BYTES;
+        let room = u32::try_from(room).unwrap_or(u32::MAX).clamp(1, FORGOTTEN_MAX);
+        let items_max = budget.items_max.min(room);
+        let bytes = u64::from(items_max) * FORGOTTEN_BYTES;
+        let run =
+            |machine: &mut Machine, turn: &mut Turn<'_>| machine.upkeep(turn, Budget { items_max, ..budget });
+        self.call(1, Weight::Upkeep, bytes, run, Duration::ZERO).await.map_err(refused)
     }
 
     async fn close(&self) -> Result<(), Error> {

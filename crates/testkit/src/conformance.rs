@@ -15,6 +15,7 @@ pub mod expiry;
 pub mod holds;
 pub mod intake;
 pub mod leases;
+pub mod mass_expiry;
 pub mod namespaces;
 pub mod order;
 pub mod orders;

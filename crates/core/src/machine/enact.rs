@@ -253,7 +253,7 @@ impl<P: PayloadHandle> Machine<P> {
         }
     }
 
-    fn revive(&mut self, slot: Slot) {
+    pub(super) fn revive(&mut self, slot: Slot) {
         let message = &mut self.messages[slot];
         message.moment = message.retry_at();
         message.state = State::Processing;

@@ -85,7 +85,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// Deliveries that are out now were given out before the restart, and bound how far their mailbox lanes run ahead of
     /// them.
     pub fn resume(&mut self, resume: Resume) {
-        // What the journal told has been told before.
+        // What time had brought by what was replayed has been told before.
         self.ended = Ended::default();
         // What time has brought in between still happens at its own instant.
         let pending = self.timers.next().unwrap_or(Timestamp::NEVER);
@@ -105,8 +105,9 @@ impl<P: PayloadHandle> Machine<P> {
         }
     }
 
-    /// Gives out nothing that is here before `until`, and lets no current lease end before it.
-    fn hold_back(&mut self, until: Timestamp) {
+    /// Gives out nothing that is here before `until`, and lets no current lease end before it. Part of [`Machine::resume`],
+    /// and of the replay of an earlier one.
+    pub fn hold_back(&mut self, until: Timestamp) {
         self.held_back = (self.next_number(), until);
         let slots: Vec<_> = self.messages.iter().map(|(slot, _)| slot).collect();
         for slot in slots {

@@ -80,12 +80,12 @@ pub enum Effect<'a, P = Payload> {
         /// The error to keep.
         error: Option<&'a LastError>,
     },
-    /// A lease that ended by itself.
+    /// A lease that ended by itself. Need not be kept: a replay finds out by itself, see [`Effect::is_of_time`].
     Lapsed {
         /// That was the last attempt.
         exhausted: bool,
     },
-    /// Its expiry passed.
+    /// Its expiry passed. Need not be kept, as above.
     Expired,
     /// An operator made it Processing or Done.
     Marked {
@@ -108,6 +108,14 @@ pub enum Effect<'a, P = Payload> {
     },
     /// It is gone: forgotten or erased.
     Dropped,
+}
+
+impl<P> Effect<'_, P> {
+    /// Whether time alone has brought it. It follows from what was recorded before and from the time of what is recorded
+    /// next, so a journal need not keep it, and [`crate::machine::Machine::replay`] passes over it.
+    pub fn is_of_time(&self) -> bool {
+        matches!(self, Self::Lapsed { .. } | Self::Expired)
+    }
 }
 
 impl<P> Clone for Effect<'_, P> {

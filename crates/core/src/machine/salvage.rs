@@ -3,7 +3,7 @@
 use super::arena::Slot;
 use super::{Effect, Machine, Record};
 use crate::id::{Number, Uid};
-use crate::message::{GrantEnd, State};
+use crate::message::{DeadReason, GrantEnd, State};
 use crate::payload::PayloadHandle;
 use crate::port::Settled;
 
@@ -14,8 +14,11 @@ impl<P: PayloadHandle> Machine<P> {
     ///
     /// Answers whether it had an effect: not if its message is not here, or a lease that it speaks of.
     pub fn salvage(&mut self, record: Record<'_, P>) -> bool {
+        self.pass_time_again(record.at);
+        if record.effect.is_of_time() {
+            return true;
+        }
         self.lanes.replaying = true;
-        self.now = self.now.max(record.at);
         self.make_way(record);
         let enacted = self.salvage_quietly(record);
         self.lanes.replaying = false;
@@ -53,7 +56,9 @@ impl<P: PayloadHandle> Machine<P> {
             self.remove(other);
         }
         match record.effect {
+            Effect::Settled { .. } => self.undo_time(record.uid),
             Effect::Granted { .. } => {
+                self.undo_time(record.uid);
                 let Some(slot) = self.find_uid(record.uid) else { return };
                 self.lose_lease(Some(slot));
                 let message = &self.messages[slot];
@@ -69,6 +74,16 @@ impl<P: PayloadHandle> Machine<P> {
                 self.lose_lease(flying);
             }
             _ => {}
+        }
+    }
+
+    /// Takes back a death that time seemed to bring: what prevented it, an extension or newer content, is lost.
+    fn undo_time(&mut self, uid: Uid) {
+        let Some(slot) = self.find_uid(uid) else { return };
+        let message = &self.messages[slot];
+        if matches!(message.dead, Some(DeadReason::Exhausted | DeadReason::Expired)) && message.has_content()
+        {
+            self.replace(slot, Self::revive);
         }
     }
 

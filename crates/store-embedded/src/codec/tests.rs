@@ -15,7 +15,7 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use super::{Boot, Entry, Reader, Writer, decode_entry, encode, encode_boot};
 use crate::fuzzing;
 
-const KINDS: usize = 15;
+const KINDS: usize = 13;
 
 /// Makes values of drawn bytes; zeros when there are none left.
 struct Draw(std::vec::IntoIter<u8>);
@@ -214,11 +214,9 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
         },
         7 => Effect::Extended { until },
         8 => Effect::Settled { kind: draw.verdict(), outcome: draw.settled(), error },
-        9 => Effect::Lapsed { exhausted: draw.flag() },
-        10 => Effect::Expired,
-        11 => Effect::Marked { state },
-        12 => Effect::Killed { reason: draw.reason(), error },
-        13 => {
+        9 => Effect::Marked { state },
+        10 => Effect::Killed { reason: draw.reason(), error },
+        11 => {
             let attempts = draw.choice(&[AttemptCount::Reset, AttemptCount::Keep]);
             Effect::Redriven { number, attempts }
         }
@@ -250,7 +248,9 @@ proptest! {
     fn what_the_next_opening_must_know_comes_back(id in ".{0,40}", lease: u32, held: u64, closed: bool) {
         let longest_lease = Duration::from_millis(lease.into());
         let held_until = Timestamp::from_millis(held);
-        let boot = Boot { id, longest_lease, held_until, closed, number_next: held / 2 };
+        let opened_after = closed.then_some(Timestamp::from_millis(held / 3));
+        let (number_next, epoch) = (held / 2, held / 5);
+        let boot = Boot { id, longest_lease, held_until, opened_after, epoch, closed, number_next };
         let mut writer = Writer::default();
         encode_boot(&mut writer, &boot);
         let entry = decode_entry(&mut Reader(&writer.0)).unwrap();

@@ -53,9 +53,11 @@ impl Salvaged {
                 self.effects_lost += u64::from(!self.machine.salvage(record));
             }
             Entry::Boot(boot) => {
+                boot.replay(&mut self.machine);
+                self.epoch = self.epoch.max(boot.epoch);
                 let longest_lease = boot.longest_lease.max(self.boot.longest_lease);
                 let number_next = boot.number_next.max(self.boot.number_next);
-                self.boot = Boot { longest_lease, number_next, ..boot };
+                self.boot = Boot { longest_lease, number_next, opened_after: None, ..boot };
             }
         }
     }

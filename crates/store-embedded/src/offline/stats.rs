@@ -82,7 +82,7 @@ pub fn stats(path: &Path) -> Result<Stats, Error> {
         lsns: frames.first().zip(frames.last()).map(|(first, last)| (first.header.lsn, last.header.lsn)),
         groups: groups.whole,
         frame_bytes: frames.iter().map(|spot| spot.bytes as u64).sum(),
-        messages: counts(&mut recovering),
+        messages: counts(&mut recovering, Timestamp::from_millis(time)),
         time: Timestamp::from_millis(time),
         closed: recovering.boot.closed,
         torn: reading.torn,
@@ -113,8 +113,7 @@ fn totals(reading: &Reading, counts: impl Fn(usize, bool) -> bool) -> SegmentTot
     totals
 }
 
-fn counts(recovering: &mut Recovering) -> Vec<(Namespace, Counts)> {
-    let now = recovering.machine.now();
+fn counts(recovering: &mut Recovering, now: Timestamp) -> Vec<(Namespace, Counts)> {
     let (mut ids, mut group) = (SystemRng::default(), Group::default());
     let mut turn = Turn { now, ids: &mut ids, journal: &mut group };
     let count = |namespace| {

@@ -13,6 +13,8 @@ mod faults;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
+mod mass;
+#[cfg(test)]
 mod offline;
 #[cfg(test)]
 mod reclaim;

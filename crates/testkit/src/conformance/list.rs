@@ -165,6 +165,9 @@ macro_rules! conformance {
                 only_a_current_lease_is_extended
                 a_mailbox_delivery_is_held_for_ten_leases_at_most
                 an_inbox_delivery_is_held_as_long_as_it_takes
+            [mass_expiry]
+                everything_expires_at_once
+                every_lease_ends_at_once
             [namespaces]
                 the_faces_have_their_own_keys
                 a_command_key_belongs_to_its_tenant
