@@ -5,7 +5,8 @@ use oncebox_system::SystemRng;
 
 use crate::disk::Disk;
 use crate::frame::StoreId;
-use crate::recovery::failed;
+use crate::manifest::{FILE_BYTES, Newest};
+use crate::recovery::{failed, missing};
 use crate::segment::{read_all, segment_number};
 
 pub(crate) const NAME: &str = "store";
@@ -19,6 +20,9 @@ pub(crate) fn store_id(disk: &dyn Disk) -> Result<StoreId, Error> {
     // The id is durable before the first segment is made, so without segments nothing was ever answered. An id that is
     // there all the same is left over from an opening that failed, and may not be on disk.
     if !names.iter().any(|name| segment_number(name).is_some()) {
+        if let Some(Newest { number, .. }) = newest(disk, &names)? {
+            return Err(missing(Some(number), None));
+        }
         return make(disk, there).map_err(|error| failed("writing the store's id", error));
     }
     recorded(disk, &names)?.ok_or_else(|| {
@@ -37,6 +41,13 @@ pub(crate) fn recorded(disk: &dyn Disk, names: &[String]) -> Result<Option<Store
     Ok(decode(&read.map_err(|error| failed("reading the store's id", error))?))
 }
 
+/// What the file `store` says about the newest segment, if that file is whole.
+pub(crate) fn newest(disk: &dyn Disk, names: &[String]) -> Result<Option<Newest>, Error> {
+    let Some(id) = recorded(disk, names)? else { return Ok(None) };
+    let read = disk.open(NAME).and_then(|file| read_all(&*file));
+    Ok(Newest::decode(&read.map_err(|error| failed("reading the store's id", error))?, &id))
+}
+
 fn make(disk: &dyn Disk, left_over: bool) -> std::io::Result<StoreId> {
     let mut rng = SystemRng::default();
     let mut id = [0; 16];
@@ -49,6 +60,7 @@ fn make(disk: &dyn Disk, left_over: bool) -> std::io::Result<StoreId> {
 pub(crate) fn write(disk: &dyn Disk, id: StoreId, left_over: bool) -> std::io::Result<StoreId> {
     let mut bytes = [MAGIC.as_slice(), &id].concat();
     bytes.extend_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
+    bytes.resize(FILE_BYTES, 0);
     let file = if left_over { disk.open(NAME)? } else { disk.create(NAME)? };
     file.write_at(0, &bytes)?;
     file.sync()?;

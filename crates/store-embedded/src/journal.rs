@@ -8,7 +8,8 @@ use oncebox_core::{Timestamp, Uid};
 
 use crate::disk::DiskFile;
 use crate::frame::{self, ALIGNMENT, BODY_BYTES_MAX, HEADER_BYTES, Header, StoreId};
-use crate::segment::{DATA_OFFSET, Segment, SegmentHeader};
+use crate::manifest::{Manifest, Newest};
+use crate::segment::{DATA_OFFSET, Segment, SegmentHeader, segment_number};
 
 /// The least that is worth beginning a frame for: with less room the next segment is taken.
 const FRAME_BYTES_MIN: u64 = (HEADER_BYTES + 56) as u64;
@@ -39,6 +40,8 @@ pub(crate) struct Journal {
     pub(crate) lsn_next: u64,
     pub(crate) durable_lsn: u64,
     pub(crate) generation_next: u64,
+    /// Where the newest segment is named; none while a repair writes a journal that does not count yet.
+    pub(crate) manifest: Option<Manifest>,
     buffer: Vec<u8>,
     dirty: bool,
 }
@@ -55,6 +58,7 @@ impl Journal {
             lsn_next,
             durable_lsn: lsn_next - 1,
             generation_next,
+            manifest: None,
             buffer: Vec::new(),
             dirty: false,
         }
@@ -123,9 +127,17 @@ impl Journal {
         let blank = self.blanks.pop_front();
         let Blank { name, file, size } = blank.ok_or_else(|| io::Error::other("no segment is prepared"))?;
         let (generation, first_lsn) = (self.generation_next, self.lsn_next);
-        let header = SegmentHeader { generation, first_lsn, epoch: self.epoch, size };
+        let (previous, previous_number) = self.live.back().map_or((0, 0), Segment::named);
+        let header =
+            SegmentHeader { generation, first_lsn, epoch: self.epoch, size, previous, previous_number };
         self.dirty = true;
         file.write_at(0, &header.encode(&self.store))?;
+        if let Some(manifest) = &mut self.manifest {
+            file.sync()?;
+            self.dirty = false;
+            let number = segment_number(&name).unwrap_or_default();
+            manifest.note(Newest { generation, number, epoch: self.epoch })?;
+        }
         self.generation_next += 1;
         self.filled.extend(self.live.back().map(|full| Arc::clone(&full.file)));
         self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, homes: Vec::new() });

@@ -37,6 +37,7 @@ mod gathering;
 mod identity;
 mod journal;
 mod lock;
+mod manifest;
 mod offline;
 mod open;
 mod options;

@@ -15,9 +15,11 @@ use crate::gathering::Gathering;
 use crate::identity::{boot_id, store_id};
 use crate::journal::Journal;
 use crate::lock::DirectoryLock;
+use crate::manifest::Manifest;
 use crate::options::Options;
 use crate::preparer::{Preparer, prepare};
 use crate::recovery::{failed, recover};
+use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::store::EmbeddedStore;
 use crate::syncer::{BLANKS, Syncer};
@@ -58,7 +60,7 @@ impl EmbeddedStore {
         check_clock(clock.now(), found.time, options.accept_clock)?;
         let boot_id = options.boot_id.clone().unwrap_or_else(boot_id);
         let opening = Opening { epoch, fence_floor, recorded: found.time, boot_id };
-        let engine = Engine::new(recovering, opening, clock, Box::new(SystemRng::default()));
+        let mut engine = Engine::new(recovering, opening, clock, Box::new(SystemRng::default()));
 
         let mut journal = Journal::new(store, epoch, found.lsn_next, found.generation_next);
         let mut preparer =
@@ -68,13 +70,21 @@ impl EmbeddedStore {
             last.harden(&store).map_err(|error| failed("syncing the journal", error))?;
         }
         journal.live = found.live;
+        let manifest = Manifest::open(&*preparer.disk, store);
+        journal.manifest = Some(manifest.map_err(|error| failed("opening the file `store`", error))?);
+        // The file `store` names it as the newest until the next one is begun.
+        let emptied = found.empty_newest.map(Segment::into_blank);
         let mut unneeded = found.unneeded;
         let blanks = preparer.find(&mut unneeded, BLANKS);
         journal.blanks = blanks.map_err(|error| failed("preparing the journal", error))?;
         journal.rotate().map_err(|error| failed("writing the journal", error))?;
-        for unneeded in unneeded {
+        for unneeded in unneeded.into_iter().chain(emptied) {
             journal.retire(unneeded);
         }
+        // In every mode: fences of this opening must never come again, whatever is lost after it.
+        let group = std::mem::take(&mut engine.group);
+        let written = journal.append(&group.bytes.0, &group.homes, group.time).and_then(|()| journal.sync());
+        written.map_err(|error| failed("writing the journal", error))?;
         let shared = Arc::new(Shared::new(engine, journal.room()));
         let threads = start(journal, preparer, &shared, options)?;
         Ok(Self {

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use crate::disk::{Disk, DiskFile};
 use crate::journal::Blank;
+use crate::segment::segment_name;
 use crate::shared::Shared;
 
 /// Work for the preparer.
@@ -58,7 +59,7 @@ pub(crate) struct Preparer {
 impl Preparer {
     /// Makes a new blank segment. What is left over from a failure is removed.
     pub(crate) fn make(&mut self) -> io::Result<Blank> {
-        let name = format!("{:08}.seg", self.name_next);
+        let name = segment_name(self.name_next);
         self.name_next += 1;
         let made = self.disk.create(&name).and_then(|file| {
             let blank =

@@ -8,8 +8,12 @@ use oncebox_core::{Error, Kind, Timestamp, Uid};
 
 use crate::disk::Disk;
 use crate::frame::{Header, StoreId};
+use crate::identity;
 use crate::journal::Blank;
-use crate::segment::{DATA_OFFSET, Frames, Segment, SegmentHeader, every_frame, read_all, segment_number};
+use crate::manifest::Newest;
+use crate::segment::{
+    DATA_OFFSET, Frames, Segment, SegmentHeader, every_frame, read_all, segment_name, segment_number,
+};
 
 /// What was found.
 pub(crate) struct Recovered {
@@ -17,6 +21,8 @@ pub(crate) struct Recovered {
     pub(crate) live: VecDeque<Segment>,
     /// Files that nobody needs: older segments, and what a crash left behind.
     pub(crate) unneeded: Vec<Blank>,
+    /// The newest segment if nothing is in it.
+    pub(crate) empty_newest: Option<Segment>,
     pub(crate) lsn_next: u64,
     pub(crate) generation_next: u64,
     pub(crate) epoch: u64,
@@ -42,7 +48,15 @@ pub(crate) fn failed(what: &str, error: io::Error) -> Error {
 }
 
 fn corrupt(text: &str) -> Error {
-    Error::new(Kind::Corrupt, format!("{text}; keep a copy of the directory, then repair it"))
+    let advice = "look for it in a copy, or run `oncebox store verify` and `oncebox store repair --copy-to`";
+    Error::new(Kind::Corrupt, format!("{text}: {advice}"))
+}
+
+/// A segment that is needed is not there: its file's number and its generation, as far as something tells them.
+pub(crate) fn missing(number: Option<u64>, generation: Option<u64>) -> Error {
+    let file = number.map_or("a segment".to_owned(), |number| format!("segment {}", segment_name(number)));
+    let generation = generation.map_or(String::new(), |generation| format!(" of generation {generation}"));
+    corrupt(&format!("{file}{generation} is missing from the journal"))
 }
 
 /// Replays one whole group; answers with the messages that it brought in.
@@ -53,15 +67,24 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
     let (segments, blanks, name_next) = list(disk, store)?;
     let epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or(0);
     let generation_next = segments.iter().map(|segment| segment.header.generation).max().unwrap_or(0) + 1;
+    let newest = newest_of(disk)?;
+    if let Some(Newest { number, generation, .. }) =
+        newest.filter(|newest| newest.generation >= generation_next)
+    {
+        // Only its header may be gone: then the file is there, and its frames tell.
+        return Err(lost_newest(&blanks, store, number, generation)?);
+    }
+    if newest.is_none() && generation_next > 2 {
+        return Err(corrupt("the file `store` does not tell the newest segment any more"));
+    }
+    let epoch = epoch.max(newest.map_or(0, |newest| newest.epoch));
     let (mut live, mut unneeded) = chain(segments);
     unneeded.extend(blanks);
     let oldest = oldest_needed(&live, store)?;
     while live.front().is_some_and(|segment| segment.header.generation < oldest) {
         unneeded.extend(live.pop_front().map(Segment::into_blank));
     }
-    if live.front().is_some_and(|segment| segment.header.generation > oldest && oldest > 0) {
-        return Err(corrupt(&format!("the segment of generation {oldest} is missing from the journal")));
-    }
+    check_chain(&live, oldest)?;
     let mut walk =
         Walk { store, group: Vec::new(), in_group: false, group_home: 0, lsn: 1, time: 0, cut: None };
     if let Some(first) = live.front() {
@@ -71,8 +94,7 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
         walk.segment(&mut live, index, replay)?;
     }
     // The next segment begins where this one does, so this one owns nothing: no frame may name it as the oldest.
-    unneeded
-        .extend(live.pop_back_if(|segment| segment.header.first_lsn == walk.lsn).map(Segment::into_blank));
+    let empty_newest = live.pop_back_if(|segment| segment.header.first_lsn == walk.lsn);
     let lost = unneeded.iter().map(|blank| answered_within(blank, store, generation_next, walk.lsn));
     if let Some(name) = lost.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next() {
         return Err(corrupt(&format!("segment {name} has lost its header, and held what was answered")));
@@ -81,6 +103,7 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
     Ok(Recovered {
         live,
         unneeded,
+        empty_newest,
         lsn_next: walk.lsn,
         generation_next,
         epoch,
@@ -88,6 +111,40 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
         time,
         cut: walk.cut,
     })
+}
+
+/// What the file `store` says about the newest segment.
+fn newest_of(disk: &dyn Disk) -> Result<Option<Newest>, Error> {
+    let names = disk.names().map_err(|error| failed("listing the directory", error))?;
+    identity::newest(disk, &names)
+}
+
+/// The newest segment is not there, or has lost its header.
+fn lost_newest(blanks: &[Blank], store: &StoreId, number: u64, generation: u64) -> Result<Error, Error> {
+    let name = segment_name(number);
+    if let Some(blank) = blanks.iter().find(|blank| blank.name == name) {
+        let bytes = read_all(&*blank.file).map_err(|error| failed("reading a segment", error))?;
+        if every_frame(&bytes, store).any(|header| header.generation == generation) {
+            return Ok(corrupt(&format!("segment {name} has lost its header")));
+        }
+    }
+    Ok(missing(Some(number), Some(generation)))
+}
+
+/// Every segment that is needed is there, from the oldest on: each names the one before it.
+fn check_chain(live: &VecDeque<Segment>, oldest: u64) -> Result<(), Error> {
+    let headers = || live.iter().map(|segment| segment.header);
+    if let Some(SegmentHeader { previous, previous_number, .. }) =
+        headers().next().filter(|first| oldest > 0 && first.generation > oldest)
+    {
+        return Err(missing((previous == oldest).then_some(previous_number), Some(oldest)));
+    }
+    for (before, SegmentHeader { previous, previous_number, .. }) in headers().zip(headers().skip(1)) {
+        if previous != before.generation {
+            return Err(missing(Some(previous_number), Some(previous)));
+        }
+    }
+    Ok(())
 }
 
 /// All segment files: those with a header, those without, and the next free name.

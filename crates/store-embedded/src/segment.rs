@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"ONCEBOX\x02";
 const CHECKSUM_BYTES: usize = 16;
 
 /// The first bytes of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SegmentHeader {
     pub(crate) generation: u64,
     /// The number of its first frame.
@@ -26,13 +26,18 @@ pub(crate) struct SegmentHeader {
     pub(crate) epoch: u64,
     /// Bytes of the file: a shorter one has lost its end.
     pub(crate) size: u64,
+    /// The generation of the segment before it; zero if it is the first.
+    pub(crate) previous: u64,
+    /// The number in the name of that segment's file.
+    pub(crate) previous_number: u64,
 }
 
 impl SegmentHeader {
     pub(crate) fn encode(&self, store: &StoreId) -> Vec<u8> {
         let mut writer = Writer(MAGIC.to_vec());
         writer.0.extend_from_slice(store);
-        for word in [self.generation, self.first_lsn, self.epoch, self.size] {
+        let Self { generation, first_lsn, epoch, size, previous, previous_number } = *self;
+        for word in [generation, first_lsn, epoch, size, previous, previous_number] {
             writer.u64(word);
         }
         let checksum = blake3::hash(&writer.0);
@@ -42,7 +47,7 @@ impl SegmentHeader {
 
     /// The header of a segment and the store that it belongs to, if the bytes are one.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(StoreId, Self)> {
-        let length = MAGIC.len() + size_of::<StoreId>() + 4 * 8;
+        let length = MAGIC.len() + size_of::<StoreId>() + 6 * 8;
         let (checked, checksum) = bytes.get(..length + CHECKSUM_BYTES)?.split_at(length);
         if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
             return None;
@@ -54,6 +59,8 @@ impl SegmentHeader {
             first_lsn: reader.u64().ok()?,
             epoch: reader.u64().ok()?,
             size: reader.u64().ok()?,
+            previous: reader.u64().ok()?,
+            previous_number: reader.u64().ok()?,
         };
         Some((*store, header))
     }
@@ -74,6 +81,11 @@ impl Segment {
     /// Its file, of which nothing is needed any more.
     pub(crate) fn into_blank(self) -> Blank {
         Blank { name: self.name, file: self.file, size: self.header.size }
+    }
+
+    /// What the header of the next segment calls it.
+    pub(crate) fn named(&self) -> (u64, u64) {
+        (self.header.generation, segment_number(&self.name).unwrap_or_default())
     }
 
     pub(crate) fn room(&self) -> u64 {
@@ -106,6 +118,11 @@ impl Segment {
         self.file.write_at(start as u64, &bytes[start..end])?;
         self.file.sync()
     }
+}
+
+/// The name of the segment's file with a number.
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("{number:08}.seg")
 }
 
 /// The number in the name of a segment's file; none if it is another file.

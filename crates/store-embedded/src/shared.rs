@@ -82,7 +82,7 @@ impl Shared {
         let state = State {
             engine,
             group_number: 1,
-            solid: 1,
+            solid: 0,
             room,
             room_wanted: 0,
             prepared: false,

@@ -39,6 +39,8 @@ pub enum Finding {
     Missing {
         /// Which one: segments are counted in the order in which they were begun.
         generation: u64,
+        /// Its file, if something tells.
+        file: Option<String>,
     },
     /// A group of effects is whole and yet cannot be understood.
     Undecodable {
@@ -70,7 +72,12 @@ impl fmt::Display for Finding {
                 write!(f, "{file}: damaged at offset {offset}, frames {first_lsn} to {last} cannot be read")
             }
             Self::Short { file, bytes } => write!(f, "{file}: the last {bytes} bytes are gone"),
-            Self::Missing { generation } => write!(f, "the segment of generation {generation} is missing"),
+            Self::Missing { generation, file: Some(file) } => {
+                write!(f, "{file}: the file is missing, a segment of generation {generation}")
+            }
+            Self::Missing { generation, file: None } => {
+                write!(f, "the segment of generation {generation} is missing")
+            }
             Self::Undecodable { file, offset, lsn, why } => {
                 write!(f, "{file}: the group at offset {offset}, frame {lsn}, cannot be understood: {why}")
             }

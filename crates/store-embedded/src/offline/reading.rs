@@ -7,15 +7,17 @@ use super::survey::{Head, SegmentFile, Spot, Survey, read};
 use crate::codec::Damaged;
 use crate::disk::Disk;
 use crate::frame::HEADER_BYTES;
+use crate::manifest::Newest;
 use crate::recovery::Cut;
-use crate::segment::{DATA_OFFSET, SegmentHeader};
+use crate::segment::{DATA_OFFSET, SegmentHeader, segment_name};
 
 /// Frames that should be there and are not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gap {
     /// None if nobody can tell.
     pub(super) first_lsn: Option<u64>,
-    pub(super) last_lsn: u64,
+    /// None if nobody can tell: everything behind the first one.
+    pub(super) last_lsn: Option<u64>,
     /// What lies in their place.
     pub(super) bytes: u64,
 }
@@ -26,6 +28,8 @@ struct Owner {
     file: usize,
     generation: u64,
     first_lsn: u64,
+    /// The generation of the segment before it and the number of its file, if the header tells.
+    previous: Option<(u64, u64)>,
 }
 
 pub(super) struct Reading {
@@ -70,8 +74,10 @@ impl Reading {
         self.oldest = oldest;
         owners.retain(|owner| owner.generation >= oldest);
         if let Some(first) = owners.first().filter(|first| oldest > 0 && first.generation > oldest) {
-            self.damage.add(Finding::Missing { generation: oldest });
-            self.gaps.push(Gap { first_lsn: None, last_lsn: first.first_lsn - 1, bytes: 0 });
+            let previous = first.previous.filter(|(generation, _)| *generation == oldest);
+            let file = previous.map(|(_, number)| segment_name(number));
+            self.damage.add(Finding::Missing { generation: oldest, file });
+            self.gaps.push(Gap { first_lsn: None, last_lsn: Some(first.first_lsn - 1), bytes: 0 });
         }
         for (index, owner) in owners.iter().enumerate() {
             let file = &self.survey.files[owner.file];
@@ -83,7 +89,7 @@ impl Reading {
             if bytes > 0 {
                 self.damage.add(Finding::Short { file: file.name.clone(), bytes });
                 let last_lsn = file.frames.last().map_or(owner.first_lsn, |spot| spot.header.lsn);
-                self.gaps.push(Gap { first_lsn: None, last_lsn, bytes });
+                self.gaps.push(Gap { first_lsn: None, last_lsn: Some(last_lsn), bytes });
             }
             let share = share(file, owner, owners.get(index + 1));
             for hole in &share.holes {
@@ -93,6 +99,18 @@ impl Reading {
             self.torn = share.cut.or(self.torn.take());
         }
         self.live = owners.iter().map(|owner| owner.file).collect();
+        self.check_newest();
+    }
+
+    /// The file `store` names the newest segment: nothing else would tell that it is gone.
+    fn check_newest(&mut self) {
+        let known =
+            self.survey.files.iter().enumerate().filter_map(owner).map(|owner| owner.generation).max();
+        let newest = self.survey.newest.filter(|newest| newest.generation > known.unwrap_or(0));
+        let Some(Newest { generation, number, .. }) = newest else { return };
+        self.damage.add(Finding::Missing { generation, file: Some(segment_name(number)) });
+        let last = self.frames.last().map_or(0, |spot| spot.header.lsn);
+        self.gaps.push(Gap { first_lsn: Some(last + 1), last_lsn: None, bytes: 0 });
     }
 
     /// The segments that own a part of the journal, oldest first: see recovery. A segment whose header is damaged is taken
@@ -103,7 +121,8 @@ impl Reading {
         let mut owners: Vec<Owner> = Vec::new();
         for (index, owner) in all.into_iter().enumerate() {
             let file = &self.survey.files[owner.file];
-            let answered = file.frames.iter().any(|spot| spot.header.durable_lsn >= owner.first_lsn);
+            let named = self.survey.newest.is_some_and(|newest| newest.generation >= owner.generation);
+            let answered = named || file.frames.iter().any(|spot| spot.header.durable_lsn >= owner.first_lsn);
             // Any later segment, whatever became of it, was begun when this one was durable.
             if file.head == Head::Missing && index == 0 && !answered {
                 self.torn = Some(Cut { segment: file.name.clone(), offset: 0 });
@@ -130,15 +149,16 @@ impl Reading {
         let bytes = hole.end.unwrap_or(file.used).saturating_sub(hole.offset) as u64;
         let frames = hole.next_lsn - hole.first_lsn;
         if frames > 0 {
-            let (first_lsn, last_lsn) = (Some(hole.first_lsn), hole.next_lsn - 1);
+            let (first_lsn, last_lsn) = (Some(hole.first_lsn), Some(hole.next_lsn - 1));
             self.gaps.push(Gap { first_lsn, last_lsn, bytes });
         }
-        let following = owner.generation + 1;
-        let known = |owner: Owner| owner.generation == following;
-        let gone = next.is_some_and(|next| next.generation > following)
-            && !self.survey.files.iter().enumerate().filter_map(self::owner).any(known);
-        self.damage.add(if hole.end.is_none() && bytes == 0 && gone {
-            Finding::Missing { generation: following }
+        let known = |generation: u64| {
+            let mut owners = self.survey.files.iter().enumerate().filter_map(self::owner);
+            owners.any(|owner| owner.generation == generation)
+        };
+        let gone = next.and_then(|next| next.previous).filter(|(generation, _)| !known(*generation));
+        self.damage.add(if let (None, 0, Some((generation, number))) = (hole.end, bytes, gone) {
+            Finding::Missing { generation, file: Some(segment_name(number)) }
         } else {
             let (file, offset) = (file.name.clone(), hole.offset as u64);
             Finding::Frames { file, offset, first_lsn: hole.first_lsn, frames }
@@ -185,7 +205,7 @@ impl Reading {
                 self.damage.add(Finding::Undecodable { file, offset: offset as u64, lsn: header.lsn, why });
                 groups.undecodable.push(Gap {
                     first_lsn: Some(header.lsn),
-                    last_lsn: spot.header.lsn,
+                    last_lsn: Some(spot.header.lsn),
                     bytes: (body.len() + open.len() * HEADER_BYTES) as u64,
                 });
             }
@@ -228,8 +248,9 @@ struct Share {
 /// What a segment is by its header or, if that is damaged, by its frames.
 fn owner((index, file): (usize, &SegmentFile)) -> Option<Owner> {
     match file.head {
-        Head::Ours(SegmentHeader { generation, first_lsn, .. }) => {
-            Some(Owner { file: index, generation, first_lsn })
+        Head::Ours(SegmentHeader { generation, first_lsn, previous, previous_number, .. }) => {
+            let previous = (previous > 0).then_some((previous, previous_number));
+            Some(Owner { file: index, generation, first_lsn, previous })
         }
         Head::OfAnotherStore => None,
         Head::Missing => {
@@ -237,7 +258,7 @@ fn owner((index, file): (usize, &SegmentFile)) -> Option<Owner> {
             // If it is not at the beginning, at least one frame is missing before it.
             let missing = u64::from(first.offset as u64 > DATA_OFFSET);
             let first_lsn = first.header.lsn.saturating_sub(missing).max(1);
-            Some(Owner { file: index, generation: first.header.generation, first_lsn })
+            Some(Owner { file: index, generation: first.header.generation, first_lsn, previous: None })
         }
     }
 }

@@ -8,13 +8,15 @@ use oncebox_core::Error;
 use super::finding::Finding;
 use super::reading::Reading;
 use super::report::{Repaired, Report};
-use super::rewrite::rewrite;
+use super::rewrite::{note_newest, rewrite};
 use super::salvage::Salvaged;
+use super::survey::Head;
 use super::{ReadOnly, copy, verify};
 use crate::disk::{Disk, RealDisk};
 use crate::identity;
 use crate::lock::QuietLock;
 use crate::recovery::failed;
+use crate::segment::SegmentHeader;
 
 /// Makes a damaged store open again. First copies the whole directory to `copy_to`, which must not exist. A store that is
 /// sound, or whose torn end the next opening cuts, is left alone.
@@ -55,6 +57,7 @@ pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
     if !reading.survey.identified {
         let left_over = path.join(identity::NAME).exists();
         let written = identity::write(&disk, reading.survey.store, left_over);
+        let written = written.and_then(|store| note_newest(&disk, store, newest_header(&reading)));
         written.map_err(|error| failed("writing the store's id", error))?;
     }
     if report.found.unlisted > 0 || report.found.findings.iter().any(is_of_journal) {
@@ -66,6 +69,15 @@ pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
         remove_foreign(&disk, &report.found.findings).map_err(|error| failed("removing a file", error))?;
     }
     Ok(Repaired::Done(report))
+}
+
+/// The header of the newest segment that can be read, and its file's name.
+fn newest_header(reading: &Reading) -> Option<(SegmentHeader, &str)> {
+    let headers = reading.survey.files.iter().filter_map(|file| match file.head {
+        Head::Ours(header) => Some((header, file.name.as_str())),
+        Head::OfAnotherStore | Head::Missing => None,
+    });
+    headers.max_by_key(|(header, _)| header.generation)
 }
 
 /// Whether the journal itself is damaged, not only something beside it.

@@ -26,8 +26,8 @@ pub enum Repaired {
 pub struct Loss {
     /// The first frame; none if nobody can tell how far back the loss reaches.
     pub first_lsn: Option<u64>,
-    /// The last frame.
-    pub last_lsn: u64,
+    /// The last frame; none if nobody can tell how far the loss reaches.
+    pub last_lsn: Option<u64>,
     /// Store time of what can be read before it; none if there is nothing.
     pub after: Option<Timestamp>,
     /// Store time of what can be read behind it; none if there is nothing.
@@ -83,8 +83,8 @@ impl Report {
 
     pub(super) fn count(&mut self, reading: &Reading, groups: &Groups) {
         let mut gaps: Vec<&Gap> = reading.gaps.iter().chain(&groups.undecodable).collect();
-        gaps.sort_by_key(|gap| gap.last_lsn);
-        let frames = gaps.iter().filter_map(|gap| Some(gap.last_lsn + 1 - gap.first_lsn?));
+        gaps.sort_by_key(|gap| gap.last_lsn.unwrap_or(u64::MAX));
+        let frames = gaps.iter().filter_map(|gap| Some(gap.last_lsn? + 1 - gap.first_lsn?));
         self.frames_lost = frames.sum::<u64>() + groups.frames_unused;
         self.bytes_lost = gaps.iter().map(|gap| gap.bytes).sum();
         self.groups_lost = groups.broken + groups.undecodable.len() as u64;
@@ -95,7 +95,7 @@ impl Report {
 
 fn loss(reading: &Reading, gap: &Gap) -> Loss {
     let first = gap.first_lsn.unwrap_or(0);
-    let behind = reading.frames.partition_point(|spot| spot.header.lsn <= gap.last_lsn);
+    let behind = reading.frames.partition_point(|spot| spot.header.lsn <= gap.last_lsn.unwrap_or(u64::MAX));
     let before = reading.frames.partition_point(|spot| spot.header.lsn < first);
     let time =
         |index: usize| reading.frames.get(index).map(|spot| Timestamp::from_millis(spot.header.time_ms));
@@ -109,9 +109,10 @@ fn loss(reading: &Reading, gap: &Gap) -> Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.first_lsn {
-            Some(first) => write!(f, "frames {first} to {}", self.last_lsn)?,
-            None => write!(f, "frames up to {}", self.last_lsn)?,
+        match (self.first_lsn, self.last_lsn) {
+            (Some(first), Some(last)) => write!(f, "frames {first} to {last}")?,
+            (None, Some(last)) => write!(f, "frames up to {last}")?,
+            (first, None) => write!(f, "frames from {} on, nobody can tell how many", first.unwrap_or(1))?,
         }
         let moment = |at: Option<Timestamp>| at.map_or("unknown".to_owned(), |at| at.to_string());
         write!(f, ", written between {} and {} (store time)", moment(self.after), moment(self.before))

@@ -12,9 +12,11 @@ use super::survey::Head;
 use crate::codec::{self, Boot};
 use crate::disk::{Disk, DiskFile};
 use crate::engine::Group;
+use crate::frame::StoreId;
 use crate::journal::{Blank, Journal};
+use crate::manifest::{Manifest, Newest};
 use crate::preparer::Preparer;
-use crate::segment::{Segment, SegmentHeader};
+use crate::segment::{Segment, SegmentHeader, segment_number};
 
 /// Bytes of a group after which the next one is begun.
 const GROUP_BYTES: usize = 32 << 10;
@@ -103,6 +105,8 @@ pub(super) fn rewrite(
     for (_, file) in fresh.files.iter().take(fresh.journal.live.len()).rev() {
         file.release()?;
     }
+    let newest = fresh.journal.live.back().map(|segment| (segment.header, segment.name.as_str()));
+    note_newest(&*fresh.preparer.disk, reading.survey.store, newest)?;
     // From here on what was there before is not needed; opening would remove what stays.
     for file in &reading.survey.files {
         fresh.preparer.disk.remove(&file.name)?;
@@ -111,10 +115,23 @@ pub(super) fn rewrite(
     Ok(messages)
 }
 
+/// Has the file `store` name the newest segment.
+pub(super) fn note_newest(
+    disk: &dyn Disk,
+    store: StoreId,
+    newest: Option<(SegmentHeader, &str)>,
+) -> io::Result<()> {
+    let Some((SegmentHeader { generation, epoch, .. }, name)) = newest else { return Ok(()) };
+    let number = segment_number(name).unwrap_or_default();
+    Manifest::open(disk, store)?.note(Newest { generation, number, epoch })
+}
+
 /// A journal behind everything that left a trace.
 fn journal(reading: &Reading, epoch: u64) -> Journal {
     let files = &reading.survey.files;
-    let (mut epoch, mut lsn, mut generation) = (epoch, 0, 0);
+    let newest = reading.survey.newest;
+    let (mut epoch, mut lsn) = (epoch.max(newest.map_or(0, |newest| newest.epoch)), 0);
+    let mut generation = newest.map_or(0, |newest| newest.generation);
     for file in files {
         if let Head::Ours(header) = file.head {
             epoch = epoch.max(header.epoch);
@@ -164,7 +181,7 @@ impl Fresh {
     fn stand_in(&mut self, oldest: u64) -> io::Result<Segment> {
         self.prepare(0)?;
         let (name, file) = self.files.first().expect("a segment was prepared");
-        let header = SegmentHeader { generation: oldest, first_lsn: 0, epoch: 0, size: 0 };
+        let header = SegmentHeader { generation: oldest, ..SegmentHeader::default() };
         let (name, file) = (name.clone(), Arc::clone(file) as Arc<dyn DiskFile>);
         Ok(Segment { name, file, header, end: 0, homes: Vec::new() })
     }

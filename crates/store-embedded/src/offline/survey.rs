@@ -5,6 +5,7 @@ use oncebox_core::{Error, Kind};
 use crate::disk::Disk;
 use crate::frame::{self, ALIGNMENT, Header, StoreId};
 use crate::identity;
+use crate::manifest::Newest;
 use crate::recovery::failed;
 use crate::segment::{DATA_OFFSET, SegmentHeader, read_all, segment_number};
 
@@ -47,8 +48,10 @@ pub(super) struct SegmentFile {
 
 pub(super) struct Survey {
     pub(super) store: StoreId,
-    /// Whether the file `store` says so.
+    /// Whether the file `store` says so, and is whole.
     pub(super) identified: bool,
+    /// The newest segment that was begun, as far as the file `store` tells.
+    pub(super) newest: Option<Newest>,
     pub(super) files: Vec<SegmentFile>,
     /// A number that no file's name has.
     pub(super) name_next: u64,
@@ -66,6 +69,10 @@ impl Survey {
         }
         let heads = names.iter().map(|name| head(disk, name)).collect::<Result<Vec<_>, _>>()?;
         let (store, identified) = identify(recorded, &heads, names.is_empty())?;
+        let newest = if there { identity::newest(disk, &[identity::NAME.to_owned()])? } else { None };
+        // It names a segment since the second one was begun, at the latest.
+        let generations = heads.iter().flatten().map(|(_, header)| header.generation);
+        let identified = identified && (newest.is_some() || generations.max().unwrap_or(0) <= 1);
         let mut files = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {
             let head = match heads[index] {
@@ -79,7 +86,8 @@ impl Survey {
             files.push(SegmentFile { name: name.clone(), size: bytes.len() as u64, head, frames, used });
         }
         let name_next = names.iter().filter_map(|name| segment_number(name)).max().unwrap_or(0) + 1;
-        Ok(Self { store, identified, files, name_next })
+        let name_next = name_next.max(newest.map_or(0, |newest| newest.number.saturating_add(1)));
+        Ok(Self { store, identified, newest, files, name_next })
     }
 }
 

@@ -1,6 +1,7 @@
 //! A crash at every moment of many histories, and damage to what they left. `ONCEBOX_CRASH_POINTS` asks for more,
 //! `ONCEBOX_CRASH_SEED` for other histories.
 
+mod fences;
 mod history;
 mod judge;
 mod tape;

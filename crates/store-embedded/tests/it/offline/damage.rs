@@ -4,7 +4,7 @@ use oncebox_core::Kind;
 use oncebox_store_embedded::{Damage, Finding, Verified, stats, verify};
 use oncebox_testkit::{SplitMix, TestResult};
 
-use super::{Directory, files, filled, frames};
+use super::{Directory, accept, close, files, filled, frames};
 
 /// What verify finds; it must not change a byte, and opening must refuse.
 fn damage(directory: &Directory) -> Damage {
@@ -55,18 +55,49 @@ fn a_damaged_header_is_found_wherever_it_is() -> TestResult {
     Ok(())
 }
 
+/// The first, one in the middle or the last: what was answered is gone with it, and its file is named.
 #[test]
 fn a_missing_segment_is_named() -> TestResult {
     let directory = filled()?;
+    let store = directory.open()?;
+    accept(&store, 100..110)?;
+    close(store)?;
     let all = files(&directory.store());
     let segments = directory.segments();
-    for (index, name) in segments.iter().enumerate().take(segments.len() - 1) {
+    assert!(segments.len() >= 3, "{segments:?}");
+    for (index, name) in segments.iter().enumerate() {
         directory.put(&all);
         std::fs::remove_file(directory.path(name))?;
-        let generation = 1 + index as u64;
-        assert_eq!(damage(&directory).findings, [Finding::Missing { generation }]);
-        refused(&directory);
+        let (generation, file) = (1 + index as u64, Some(name.clone()));
+        assert_eq!(damage(&directory).findings, [Finding::Missing { generation, file }]);
+        let error = directory.open().unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(error.to_string().contains("oncebox store repair"), "{error}");
     }
+    Ok(())
+}
+
+/// A store that lost the only segment with anything in it is not an empty store.
+#[test]
+fn a_store_without_its_segments_is_not_an_empty_one() -> TestResult {
+    let directory = Directory::new();
+    let store = directory.open()?;
+    accept(&store, 0..5)?;
+    close(store)?;
+    let name = directory.segments().pop().ok_or("a segment")?;
+    std::fs::remove_file(directory.path(&name))?;
+    let missing = [Finding::Missing { generation: 1, file: Some(name.clone()) }];
+    assert_eq!(damage(&directory).findings, missing);
+    refused(&directory);
+    // Not even the blank ones are left.
+    for file in files(&directory.store()).into_keys().filter(|file| file != "store") {
+        std::fs::remove_file(directory.path(&file))?;
+    }
+    assert_eq!(damage(&directory).findings, missing);
+    let error = directory.open().unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert!(error.to_string().contains(&name), "{error}");
     Ok(())
 }
 

@@ -51,6 +51,28 @@ fn what_can_be_read_before_and_behind_damage_is_kept() -> TestResult {
     })
 }
 
+/// Whichever segment is gone, repair goes on from what is left, and what is left is whole.
+#[test]
+fn repair_goes_on_from_a_missing_segment() -> TestResult {
+    let directory = filled()?;
+    let all = files(&directory.store());
+    for name in directory.segments() {
+        let _ = std::fs::remove_dir_all(directory.copy());
+        directory.put(&all);
+        std::fs::remove_file(directory.path(&name))?;
+        let report = repaired(&directory);
+        assert!(report.is_lossy() && report.rewritten, "{report}");
+        let store = directory.open()?;
+        let there = known(&store)?;
+        assert_eq!(report.messages_kept, Some(there.len() as u64));
+        assert!(there.len() < 100 && there.len() >= 20, "{name}: {there:?}");
+        accept(&store, 200..201)?;
+        close(store)?;
+        assert_eq!(verify(&directory.store())?, Verified::Sound);
+    }
+    Ok(())
+}
+
 /// The grant is lost, the settlement behind it counts.
 #[test]
 fn a_settlement_counts_although_its_lease_was_lost() -> TestResult {
@@ -127,9 +149,12 @@ fn the_store_file_is_restored_from_the_segments() -> TestResult {
     let report = repaired(&directory);
     assert_eq!(report.found.findings, [Finding::Identity]);
     assert!(!report.rewritten && !report.is_lossy());
-    let mut after = files(&directory.store());
-    after.insert("lock".to_owned(), before["lock"].clone());
-    assert_eq!(after, before);
+    let after = files(&directory.store());
+    for (name, bytes) in &before {
+        // Of the file `store`, the id; who opened it last and how often it named a segment is another matter.
+        let compared = if name == "store" { 40 } else { bytes.len() };
+        assert!(name == "lock" || after[name][..compared] == bytes[..compared], "{name} has changed");
+    }
     directory.flip("store", 3);
     repair(&directory.store(), &directory.root.join("second"))?;
     assert_eq!(known(&directory.open()?)?.len(), 100);
