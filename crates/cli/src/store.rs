@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use oncebox::embedded::{self, Repaired, Report, Stats, Verified};
+use oncebox::embedded::{self, Cut, Repaired, Report, Stats, Verified};
 use serde_json::{Value, json};
 
 use crate::output::Output;
@@ -76,10 +76,19 @@ fn lines(told: &impl ToString) -> Vec<String> {
     vec![told.to_string()]
 }
 
+fn cut_json(cut: &Cut) -> Value {
+    let Cut { segment, offset, bytes, frames, lsn, durable_lsn, .. } = cut;
+    json!({ "segment": segment, "offset": offset, "bytes": bytes, "frames": frames, "lsn": lsn, "durable_lsn": durable_lsn })
+}
+
 fn verified_json(verified: &Verified) -> Value {
     match verified {
         Verified::Sound => json!({ "status": "sound" }),
-        Verified::Torn(cut) => json!({ "status": "torn", "segment": cut.segment, "offset": cut.offset }),
+        Verified::Torn(cut) => {
+            let mut torn = cut_json(cut);
+            torn["status"] = json!("torn");
+            torn
+        }
         Verified::Damaged(damage) => {
             let findings: Vec<_> = damage.findings.iter().map(ToString::to_string).collect();
             json!({ "status": "damaged", "findings": findings, "unlisted": damage.unlisted })
@@ -134,7 +143,7 @@ fn stats_json(stats: &Stats) -> Value {
         "frame_bytes": stats.frame_bytes,
         "messages": Value::Object(counts.collect()),
         "time": stats.time.to_string(),
-        "torn": stats.torn.as_ref().map(|cut| json!({ "segment": cut.segment, "offset": cut.offset })),
+        "torn": stats.torn.as_ref().map(cut_json),
     })
 }
 

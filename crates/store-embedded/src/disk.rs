@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A directory of files.
@@ -21,6 +21,10 @@ pub trait Disk: Send + Sync {
 
     /// Makes created and removed names survive a power cut.
     fn sync_names(&self) -> io::Result<()>;
+
+    /// Fails if this is no longer the directory that was opened, or the file is no longer in it: what is written then is lost
+    /// with the last handle on it.
+    fn check(&self, name: &str) -> io::Result<()>;
 }
 
 /// An open file.
@@ -45,6 +49,8 @@ pub trait DiskFile: Send + Sync {
 #[derive(Debug)]
 pub struct RealDisk {
     path: PathBuf,
+    /// Device and inode of the directory when it was opened.
+    identity: (u64, u64),
 }
 
 impl RealDisk {
@@ -55,8 +61,14 @@ impl RealDisk {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?;
         }
-        Ok(Self { path: path.to_owned() })
+        Ok(Self { path: path.to_owned(), identity: identity(path)? })
     }
+}
+
+/// Which directory a path leads to.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 impl Disk for RealDisk {
@@ -80,6 +92,23 @@ impl Disk for RealDisk {
 
     fn sync_names(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
+    }
+
+    fn check(&self, name: &str) -> io::Result<()> {
+        let gone = |what: &str| {
+            let path = self.path.display();
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{what} of {path} was deleted or replaced under the open store"),
+            )
+        };
+        match identity(&self.path) {
+            Ok(found) if found == self.identity => {}
+            Ok(_) => return Err(gone("the directory")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(gone("the directory")),
+            Err(error) => return Err(error),
+        }
+        if std::fs::exists(self.path.join(name))? { Ok(()) } else { Err(gone(name)) }
     }
 }
 

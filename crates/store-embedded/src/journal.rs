@@ -14,6 +14,11 @@ use crate::segment::{DATA_OFFSET, Segment, SegmentHeader, segment_number};
 /// The least that is worth beginning a frame for: with less room the next segment is taken.
 const FRAME_BYTES_MIN: u64 = (HEADER_BYTES + 56) as u64;
 
+/// Kept back in every journal, so that the next opening has room for what it writes even if the disk is full.
+pub(crate) const OPENING_BYTES: u64 = 8 << 10;
+/// What an opening writes, generously.
+const OPENING_BYTES_MIN: u64 = 512;
+
 /// A segment's file, full of zeros and durable: whatever is written into it needs no room that the disk may not have.
 pub(crate) struct Blank {
     pub(crate) name: String,
@@ -74,7 +79,31 @@ impl Journal {
         let current = self.live.back().map_or(0, Segment::room);
         let blanks: u64 = self.blanks.iter().map(|blank| blank.size - DATA_OFFSET).sum();
         // At the end of each segment a little may stay unused.
-        (current + blanks).saturating_sub((self.blanks.len() as u64 + 1) * FRAME_BYTES_MIN)
+        (current + blanks).saturating_sub((self.blanks.len() as u64 + 1) * FRAME_BYTES_MIN + OPENING_BYTES)
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        let live: u64 = self.live.iter().map(|segment| segment.header.size).sum();
+        let blanks: u64 = self.blanks.iter().map(|blank| blank.size).sum();
+        live + blanks + self.retired.iter().map(|retired| retired.blank.size).sum::<u64>()
+    }
+
+    /// Goes on behind the last frame of the newest segment, for want of a file to begin another one in. What a crash left
+    /// behind that frame is wiped first, durably, so that it can never be taken for what follows. Answers whether there is
+    /// room.
+    pub(crate) fn go_on(&mut self, empty_newest: Option<Segment>) -> io::Result<bool> {
+        self.live.extend(empty_newest);
+        let Some(newest) = self.live.back().filter(|newest| newest.room() >= OPENING_BYTES_MIN) else {
+            return Ok(false);
+        };
+        newest.harden(&self.store)?;
+        newest.wipe_rest()?;
+        let (generation, number) = newest.named();
+        if let Some(manifest) = &mut self.manifest {
+            manifest.note(Newest { generation, number, epoch: newest.header.epoch })?;
+        }
+        Ok(true)
     }
 
     /// Appends one group; `homes` are the messages that it brings in whole. It is durable after the next sync.
@@ -176,5 +205,66 @@ impl Journal {
         let durable = self.durable_lsn;
         let ripe = |retired: &mut Retired| retired.after_lsn.is_some_and(|lsn| lsn <= durable);
         self.retired.extract_if(.., ripe).map(|retired| retired.blank).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use oncebox_core::Timestamp;
+
+    use super::{Blank, Journal};
+    use crate::disk::DiskFile;
+
+    /// A file that takes everything and keeps nothing.
+    struct Sink;
+
+    impl DiskFile for Sink {
+        fn size(&self) -> io::Result<u64> {
+            Ok(1 << 16)
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn let_go(&self) {}
+    }
+
+    fn blank(number: u64) -> Blank {
+        Blank { name: crate::segment::segment_name(number), file: Arc::new(Sink), size: 1 << 16 }
+    }
+
+    /// A crash must find either the segment or a durable frame that says that nobody needs it.
+    #[test]
+    fn a_retired_segment_is_wiped_only_when_a_frame_that_says_so_is_durable() {
+        let mut journal = Journal::new([1; 16], 1, 1, 1);
+        journal.blanks.extend([blank(1), blank(2)]);
+        journal.rotate().unwrap();
+        journal.append(b"x", &[], Timestamp::EPOCH).unwrap();
+        journal.sync().unwrap();
+        journal.rotate().unwrap();
+        journal.append(b"y", &[], Timestamp::EPOCH).unwrap();
+        journal.retire_oldest();
+        let names = |journal: &mut Journal| {
+            journal.take_wipeable().into_iter().map(|blank| blank.name).collect::<Vec<_>>()
+        };
+        journal.sync().unwrap();
+        assert_eq!(names(&mut journal), Vec::<String>::new(), "no frame says so");
+        assert!(journal.wants_a_group());
+        journal.append(b"", &[], Timestamp::EPOCH).unwrap();
+        assert_eq!(names(&mut journal), Vec::<String>::new(), "the frame that says so is not durable");
+        journal.sync().unwrap();
+        assert_eq!(names(&mut journal), ["00000001.seg"]);
     }
 }

@@ -48,6 +48,7 @@ mod shared;
 mod size;
 mod store;
 mod syncer;
+mod trouble;
 
 pub use offline::{
     Damage, Finding, Loss, Repaired, Report, SegmentTotals, Stats, Verified, repair, stats, verify,

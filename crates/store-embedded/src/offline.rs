@@ -66,4 +66,8 @@ impl Disk for ReadOnly {
     fn sync_names(&self) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
+
+    fn check(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -18,11 +18,12 @@ use crate::lock::DirectoryLock;
 use crate::manifest::Manifest;
 use crate::options::Options;
 use crate::preparer::{Preparer, prepare};
-use crate::recovery::{failed, recover};
+use crate::recovery::{Cut, failed, recover};
 use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::store::EmbeddedStore;
 use crate::syncer::{BLANKS, Syncer};
+use crate::trouble::Trouble;
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.
@@ -72,20 +73,21 @@ impl EmbeddedStore {
         journal.live = found.live;
         let manifest = Manifest::open(&*preparer.disk, store);
         journal.manifest = Some(manifest.map_err(|error| failed("opening the file `store`", error))?);
-        // The file `store` names it as the newest until the next one is begun.
-        let emptied = found.empty_newest.map(Segment::into_blank);
         let mut unneeded = found.unneeded;
         let blanks = preparer.find(&mut unneeded, BLANKS);
-        journal.blanks = blanks.map_err(|error| failed("preparing the journal", error))?;
-        journal.rotate().map_err(|error| failed("writing the journal", error))?;
-        for unneeded in unneeded.into_iter().chain(emptied) {
+        let (blanks, refusal) = blanks.map_err(|error| failed("preparing the journal", error))?;
+        journal.blanks = blanks;
+        let trouble = refusal.as_ref().map(Trouble::of);
+        begin(&mut journal, found.empty_newest, refusal)?;
+        for unneeded in unneeded {
             journal.retire(unneeded);
         }
         // In every mode: fences of this opening must never come again, whatever is lost after it.
         let group = std::mem::take(&mut engine.group);
         let written = journal.append(&group.bytes.0, &group.homes, group.time).and_then(|()| journal.sync());
         written.map_err(|error| failed("writing the journal", error))?;
-        let shared = Arc::new(Shared::new(engine, journal.room()));
+        log_opening(found.cut.as_ref(), trouble.as_ref());
+        let shared = Arc::new(Shared::new(engine, &journal, trouble));
         let threads = start(journal, preparer, &shared, options)?;
         Ok(Self {
             shared,
@@ -96,6 +98,36 @@ impl EmbeddedStore {
             threads: Mutex::new(threads),
             lock: Mutex::new(lock),
         })
+    }
+}
+
+/// Begins a segment or, if there is no file for one, goes on in the newest.
+fn begin(
+    journal: &mut Journal,
+    empty_newest: Option<Segment>,
+    refusal: Option<std::io::Error>,
+) -> Result<(), Error> {
+    match refusal {
+        Some(refusal) if journal.blanks.is_empty() => {
+            let on = journal.go_on(empty_newest).map_err(|error| failed("writing the journal", error))?;
+            if on { Ok(()) } else { Err(failed("preparing the journal", refusal)) }
+        }
+        _ => {
+            journal.rotate().map_err(|error| failed("writing the journal", error))?;
+            // Until now the file `store` named it as the newest.
+            empty_newest.into_iter().for_each(|empty| journal.retire(empty.into_blank()));
+            Ok(())
+        }
+    }
+}
+
+/// One line for each thing that somebody has to know about an opening.
+fn log_opening(cut: Option<&Cut>, trouble: Option<&Trouble>) {
+    if let Some(cut) = cut {
+        tracing::warn!(segment = %cut.segment, offset = cut.offset, bytes = cut.bytes, frames = cut.frames, "{cut}");
+    }
+    if let Some(Trouble { text, .. }) = trouble {
+        tracing::warn!("the journal cannot grow, nothing new is taken in: {text}");
     }
 }
 
@@ -131,7 +163,8 @@ fn start(
         coming: 0,
         reclaiming: None,
         stalled: false,
-        refused_at: None,
+        refused_at: shared.lock().trouble.is_some().then(uptime),
+        disk: Arc::clone(&preparer.disk),
         segment_bytes: options.segment_bytes,
         spare: Group::default(),
         appended_at: uptime(),

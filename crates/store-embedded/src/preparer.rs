@@ -49,6 +49,9 @@ pub(crate) fn prepare(
     }
 }
 
+/// Blank segments, and why there are no more.
+pub(crate) type Found = (VecDeque<Blank>, Option<io::Error>);
+
 /// Makes, wipes and removes the files of segments; everything here may be slow, and nothing else waits for it.
 pub(crate) struct Preparer {
     pub(crate) disk: Arc<dyn Disk>,
@@ -72,8 +75,9 @@ impl Preparer {
         })
     }
 
-    /// Blank segments, out of files that nobody needs if there are any: a store opens on a full disk, too.
-    pub(crate) fn find(&mut self, unneeded: &mut Vec<Blank>, count: usize) -> io::Result<VecDeque<Blank>> {
+    /// Blank segments, out of files that nobody needs if there are any, and why there are fewer than asked for: a store opens
+    /// on a full disk, too.
+    pub(crate) fn find(&mut self, unneeded: &mut Vec<Blank>, count: usize) -> io::Result<Found> {
         let fits = |blank: &mut Blank| blank.size == self.segment_bytes;
         let found: Vec<_> = unneeded.extract_if(.., fits).collect();
         let mut found = found.into_iter();
@@ -82,9 +86,12 @@ impl Preparer {
         // Whoever made a file may have ended before its name was on disk.
         self.disk.sync_names()?;
         while blanks.len() < count {
-            blanks.push_back(self.make()?);
+            match self.make() {
+                Ok(blank) => blanks.push_back(blank),
+                Err(error) => return Ok((blanks, Some(error))),
+            }
         }
-        Ok(blanks)
+        Ok((blanks, None))
     }
 
     /// Overwrites a segment with zeros, durably.

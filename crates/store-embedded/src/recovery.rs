@@ -1,6 +1,7 @@
 //! Recovery: which segments make up the journal, where it ends, and whether anything is missing from it.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -33,13 +34,35 @@ pub(crate) struct Recovered {
     pub(crate) cut: Option<Cut>,
 }
 
-/// The end of a journal whose last frames were not whole.
+/// The end of a journal whose last frames are not whole. Frames up to `durable_lsn` were answered and are there. Whether what
+/// is cut had been answered is not known: a write that a crash interrupted and damage to the last one that was answered
+/// look the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cut {
     /// The segment's file.
     pub segment: String,
     /// The offset there.
     pub offset: u64,
+    /// From there to the last byte that is not zero.
+    pub bytes: u64,
+    /// Frames that are cut although they are whole: their group is not, or one before them is missing.
+    pub frames: u64,
+    /// The number of the first frame that cannot be read.
+    pub lsn: u64,
+    /// Every frame up to this one was on disk for certain.
+    pub durable_lsn: u64,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { segment, offset, bytes, frames, lsn, durable_lsn } = self;
+        write!(
+            f,
+            "{segment} cannot be read from offset {offset}, frame {lsn}, on: {bytes} bytes with {frames} whole frames are cut \
+             off; frames up to {durable_lsn} were answered and are there, whether what is cut was answered is not known"
+        )
+    }
 }
 
 pub(crate) fn failed(what: &str, error: io::Error) -> Error {
@@ -85,8 +108,16 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
         unneeded.extend(live.pop_front().map(Segment::into_blank));
     }
     check_chain(&live, oldest)?;
-    let mut walk =
-        Walk { store, group: Vec::new(), in_group: false, group_home: 0, lsn: 1, time: 0, cut: None };
+    let mut walk = Walk {
+        store,
+        group: Vec::new(),
+        group_frames: 0,
+        group_home: 0,
+        lsn: 1,
+        durable_lsn: 0,
+        time: 0,
+        cut: None,
+    };
     if let Some(first) = live.front() {
         walk.lsn = first.header.first_lsn;
     }
@@ -95,10 +126,6 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
     }
     // The next segment begins where this one does, so this one owns nothing: no frame may name it as the oldest.
     let empty_newest = live.pop_back_if(|segment| segment.header.first_lsn == walk.lsn);
-    let lost = unneeded.iter().map(|blank| answered_within(blank, store, generation_next, walk.lsn));
-    if let Some(name) = lost.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next() {
-        return Err(corrupt(&format!("segment {name} has lost its header, and held what was answered")));
-    }
     let time = Timestamp::from_millis(walk.time);
     Ok(Recovered {
         live,
@@ -209,30 +236,19 @@ fn oldest_needed(live: &VecDeque<Segment>, store: &StoreId) -> Result<u64, Error
     Ok(0)
 }
 
-/// The file's name if it holds frames of a segment newer than all others, and one of them says that the journal was
-/// durable to `lsn`, where it ends now.
-fn answered_within(
-    file: &Blank,
-    store: &StoreId,
-    generation_next: u64,
-    lsn: u64,
-) -> Result<Option<String>, Error> {
-    let bytes = read_all(&*file.file).map_err(|error| failed("reading a segment", error))?;
-    let mut frames = every_frame(&bytes, store);
-    let answered = frames.any(|header| header.generation >= generation_next && header.durable_lsn >= lsn);
-    Ok(answered.then(|| file.name.clone()))
-}
-
 /// The journal being read from front to back.
 struct Walk<'a> {
     store: &'a StoreId,
     /// What has been read of a group that is not complete.
     group: Vec<u8>,
-    in_group: bool,
+    /// Its frames; zero outside of a group.
+    group_frames: u64,
     /// The segment in which that group began.
     group_home: usize,
     /// The next frame's.
     lsn: u64,
+    /// Every frame up to this one was on disk for certain.
+    durable_lsn: u64,
     time: u64,
     cut: Option<Cut>,
 }
@@ -246,10 +262,12 @@ impl Walk<'_> {
     ) -> Result<(), Error> {
         let bytes = live[index].read().map_err(|error| failed("reading a segment", error))?;
         let next_lsn = live.get(index + 1).map(|segment| segment.header.first_lsn);
-        let SegmentHeader { generation, size, .. } = live[index].header;
+        let SegmentHeader { generation, first_lsn, size, .. } = live[index].header;
         if (bytes.len() as u64) < size {
             return Err(corrupt(&format!("segment {} has lost its end", live[index].name)));
         }
+        // A segment is begun only when everything before it is durable.
+        self.durable_lsn = self.durable_lsn.max(first_lsn.saturating_sub(1));
         let mut frames = Frames::new(&bytes, self.store, generation);
         while next_lsn.is_none_or(|next| self.lsn < next) {
             let before = frames.offset;
@@ -260,18 +278,19 @@ impl Walk<'_> {
             };
             self.lsn += 1;
             self.time = self.time.max(found.header.time_ms);
+            self.durable_lsn = self.durable_lsn.max(found.header.durable_lsn);
             if found.header.first {
                 self.group.clear();
-                self.in_group = true;
+                self.group_frames = 0;
                 self.group_home = index;
-            }
-            // A group whose beginning lies before the oldest segment was written again, as far as it is needed.
-            if !self.in_group {
+            } else if self.group_frames == 0 {
+                // A group whose beginning lies before the oldest segment was written again, as far as it is needed.
                 continue;
             }
+            self.group_frames += 1;
             self.group.extend_from_slice(found.body);
             if found.header.last {
-                self.in_group = false;
+                self.group_frames = 0;
                 let homes = replay(&self.group)?;
                 live[self.group_home].homes.extend(homes);
             }
@@ -282,17 +301,23 @@ impl Walk<'_> {
 
     /// There is no whole frame where the next should be: the end of the journal, or damage.
     fn end(&mut self, segment: &Segment, next_lsn: Option<u64>, frames: &Frames<'_>) -> Result<(), Error> {
-        let place = Cut { segment: segment.name.clone(), offset: frames.offset as u64 };
         // A segment is begun only when everything before it is durable, and a frame says what was durable before it.
         let answered = next_lsn.is_some() || frames.search().any(|header| header.durable_lsn >= self.lsn);
         if answered {
-            let Cut { segment, offset } = place;
+            let (segment, offset) = (&segment.name, frames.offset);
             return Err(corrupt(&format!(
                 "segment {segment} is damaged at offset {offset}, before what was answered"
             )));
         }
-        let torn = frames.search().next().is_some() || frames.has_bytes();
-        self.cut = torn.then_some(place);
+        let cut = Cut {
+            segment: segment.name.clone(),
+            offset: frames.offset as u64,
+            bytes: frames.bytes_left(),
+            frames: frames.search().count() as u64 + self.group_frames,
+            lsn: self.lsn,
+            durable_lsn: self.durable_lsn,
+        };
+        self.cut = (cut.bytes > 0 || cut.frames > 0).then_some(cut);
         Ok(())
     }
 }

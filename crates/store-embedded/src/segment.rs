@@ -97,6 +97,18 @@ impl Segment {
         read_all(&*self.file)
     }
 
+    /// Overwrites everything behind the last frame with zeros, durably.
+    pub(crate) fn wipe_rest(&self) -> io::Result<()> {
+        let bytes = self.read()?;
+        let end = usize::try_from(self.end).unwrap_or(usize::MAX).min(bytes.len());
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if used > end {
+            self.file.write_at(self.end, &vec![0; used - end])?;
+            self.file.sync()?;
+        }
+        Ok(())
+    }
+
     /// Writes again what no frame here calls durable, and syncs it.
     ///
     /// That it can be read proves nothing: after a sync that failed, the operating system may keep what it could not write
@@ -169,9 +181,10 @@ impl<'a> Frames<'a> {
         every_frame(rest, self.store).filter(|header| header.generation == self.generation)
     }
 
-    /// Whether anything but zeros stands at or after the present place.
-    pub(crate) fn has_bytes(&self) -> bool {
-        self.bytes.get(self.offset..).is_some_and(|bytes| bytes.iter().any(|byte| *byte != 0))
+    /// Bytes from the present place to the last that is not zero.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        let rest = self.bytes.get(self.offset..).unwrap_or_default();
+        rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
     }
 
     fn at(&self, offset: usize) -> Option<Found<'a>> {

@@ -7,6 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Group};
 use crate::gathering::Comeback;
+use crate::journal::Journal;
+use crate::trouble::Trouble;
 
 /// Bytes of a group after which callers wait for it to be written.
 pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -47,8 +49,10 @@ pub(crate) struct State {
     pub(crate) room_wanted: u64,
     /// The preparer has finished something, or should try again.
     pub(crate) prepared: bool,
-    /// The disk refused to give room the last time.
-    pub(crate) disk_full: bool,
+    /// Why the journal cannot grow; none if it can.
+    pub(crate) trouble: Option<Trouble>,
+    /// Bytes of the journal's files.
+    pub(crate) disk_bytes: u64,
     /// The syncer sleeps until it is called.
     pub(crate) syncer_sleeps: bool,
     /// Calls that wrote into the group that is being filled.
@@ -78,15 +82,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Engine, room: u64) -> Self {
+    pub(crate) fn new(engine: Engine, journal: &Journal, trouble: Option<Trouble>) -> Self {
         let state = State {
             engine,
             group_number: 1,
             solid: 0,
-            room,
+            room: journal.room(),
             room_wanted: 0,
             prepared: false,
-            disk_full: false,
+            trouble,
+            disk_bytes: journal.bytes(),
             syncer_sleeps: false,
             calls: 0,
             comeback: Comeback::default(),

@@ -22,6 +22,7 @@ use crate::options::Durability;
 use crate::recovery::Cut;
 use crate::shared::{GROUP_BYTES_MAX, Goal, Life, Shared, State};
 use crate::size;
+use crate::trouble::Trouble;
 
 /// Room that settlements leave for what time brings.
 const SLACK_BYTES: u64 = 16 << 10;
@@ -32,7 +33,6 @@ const FORGOTTEN_MAX: u32 = 10_000;
 const FORGOTTEN_BYTES: u64 = 32;
 /// When to come again while the disk is full.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
-const DISK_FULL: Bound = Bound::new(Bound::DISK_BYTES, 0, 0);
 
 /// A durable store in a directory of its own.
 pub struct EmbeddedStore {
@@ -67,8 +67,11 @@ enum Weight {
 
 /// Why a call was not run.
 enum Refused {
-    /// There is no room, and the disk has none to give.
-    Full,
+    /// There is no room in the journal, and it cannot grow.
+    NoRoom {
+        trouble: Trouble,
+        bound: Bound,
+    },
     Failed(Error),
 }
 
@@ -136,8 +139,8 @@ impl EmbeddedStore {
             state.room_wanted = state.room_wanted.max(needed);
             state.prepared = true;
             self.shared.call_syncer(state);
-            if std::mem::take(&mut state.disk_full) {
-                return Err(Refused::Full);
+            if let Some(trouble) = state.trouble.clone() {
+                return Err(Refused::NoRoom { trouble, bound: disk_bound(state) });
             }
         }
         Ok(Some(self.shared.block()))
@@ -213,17 +216,26 @@ async fn yield_now() {
 fn refused(refused: Refused) -> Error {
     match refused {
         Refused::Failed(error) => error,
-        Refused::Full => Error::new(Kind::Unavailable, "the disk is full: make room, then try again"),
+        Refused::NoRoom { trouble, .. } => Error::new(Kind::Unavailable, trouble.text),
     }
 }
 
-/// Every item's outcome, or that there was no room for any of them.
-fn or_full<T: Clone>(outcome: Result<Vec<T>, Refused>, items: usize, full: T) -> Result<Vec<T>, Error> {
+/// Every item's outcome, or that the disk has no room for any of them.
+fn or_full<T: Clone>(
+    outcome: Result<Vec<T>, Refused>,
+    items: usize,
+    full: impl Fn(Bound) -> T,
+) -> Result<Vec<T>, Error> {
     match outcome {
         Ok(outcomes) => Ok(outcomes),
-        Err(Refused::Full) => Ok(vec![full; items]),
-        Err(Refused::Failed(error)) => Err(error),
+        Err(Refused::NoRoom { trouble, bound }) if trouble.full => Ok(vec![full(bound); items]),
+        Err(other) => Err(refused(other)),
     }
+}
+
+/// What the journal has on disk while it cannot have more.
+fn disk_bound(state: &State) -> Bound {
+    Bound::new(Bound::DISK_BYTES, state.disk_bytes, state.disk_bytes)
 }
 
 impl Drop for EmbeddedStore {
@@ -258,11 +270,7 @@ impl Store for EmbeddedStore {
             sightings.iter().map(|item| machine.observe(turn, item)).collect()
         };
         let outcome = self.call(sightings.len(), Weight::Intake, bytes, run, Duration::ZERO).await;
-        or_full(
-            outcome,
-            sightings.len(),
-            Observed::Saturated { retry_after: DISK_FULL_RETRY, bound: DISK_FULL },
-        )
+        or_full(outcome, sightings.len(), |bound| Observed::Saturated { retry_after: DISK_FULL_RETRY, bound })
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -271,11 +279,7 @@ impl Store for EmbeddedStore {
             messages.iter().map(|item| machine.accept(turn, item)).collect()
         };
         let outcome = self.call(messages.len(), Weight::Intake, bytes, run, Duration::ZERO).await;
-        or_full(
-            outcome,
-            messages.len(),
-            Accepted::Saturated { retry_after: DISK_FULL_RETRY, bound: DISK_FULL },
-        )
+        or_full(outcome, messages.len(), |bound| Accepted::Saturated { retry_after: DISK_FULL_RETRY, bound })
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
@@ -285,7 +289,7 @@ impl Store for EmbeddedStore {
             begins.iter().map(|item| machine.begin(turn, item)).collect()
         };
         let outcome = self.call(begins.len(), Weight::Intake, bytes, run, lease).await;
-        or_full(outcome, begins.len(), Begun::Saturated { retry_after: DISK_FULL_RETRY, bound: DISK_FULL })
+        or_full(outcome, begins.len(), |bound| Begun::Saturated { retry_after: DISK_FULL_RETRY, bound })
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
@@ -336,7 +340,12 @@ impl Store for EmbeddedStore {
     }
 
     async fn usage(&self) -> Result<Usage, Error> {
-        self.solid(1, 0, Machine::usage).await
+        let mut usage = self.solid(1, 0, Machine::usage).await?;
+        let state = self.shared.lock();
+        if state.trouble.is_some() {
+            usage.bounds.push(disk_bound(&state));
+        }
+        Ok(usage)
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {

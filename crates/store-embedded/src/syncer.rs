@@ -8,6 +8,7 @@ use std::time::Duration;
 use oncebox_core::Uid;
 use oncebox_system::uptime;
 
+use crate::disk::Disk;
 use crate::engine::Group;
 use crate::frame::HEADER_BYTES;
 use crate::gathering::Gathering;
@@ -15,6 +16,7 @@ use crate::journal::Journal;
 use crate::options::Durability;
 use crate::preparer::{Chore, Prepared};
 use crate::shared::{GROUP_BYTES_MAX, Life, Shared, State};
+use crate::trouble::Trouble;
 
 /// Leases are on disk after this long at most.
 const LEASE_SYNC: Duration = Duration::from_millis(50);
@@ -44,6 +46,7 @@ pub(crate) struct Syncer {
     pub(crate) journal: Journal,
     pub(crate) shared: Arc<Shared>,
     pub(crate) durability: Durability,
+    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) chores: Sender<Chore>,
     pub(crate) done: Receiver<Prepared>,
     /// Segments that are being made or wiped.
@@ -116,7 +119,9 @@ impl Syncer {
             self.journal.retire_oldest();
         }
         let idle_for = uptime().saturating_sub(self.appended_at);
-        if !group.is_empty() || self.journal.wants_a_group() || idle_for >= HEARTBEAT {
+        // A sign of life must not take the room that the next opening needs.
+        let sign_of_life = idle_for >= HEARTBEAT && self.journal.room() > 0;
+        if !group.is_empty() || self.journal.wants_a_group() || sign_of_life {
             self.journal.append(&group.bytes.0, &group.homes, group.time)?;
             self.appended_at = uptime();
         }
@@ -193,23 +198,24 @@ impl Syncer {
                     self.coming -= 1;
                     self.journal.blanks.push_back(blank);
                     self.refused_at = None;
-                    state.disk_full = false;
+                    note_trouble(state, None);
                 }
-                Ok(Err(_)) => {
+                Ok(Err(error)) => {
                     self.coming -= 1;
                     self.refused_at = Some(uptime());
-                    state.disk_full = true;
+                    note_trouble(state, Some(Trouble::of(&error)));
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
         let waiting = state.engine.group.bytes.0.len() as u64;
         state.room = self.journal.room().saturating_sub(waiting + waiting / 64 + HEADER_BYTES as u64);
+        state.disk_bytes = self.journal.bytes();
         state.prepared = false;
         if state.room >= state.room_wanted {
             state.room_wanted = 0;
         }
-        if state.room > before || state.disk_full {
+        if state.room > before || state.trouble.is_some() {
             self.shared.unblock();
         }
     }
@@ -247,10 +253,14 @@ impl Syncer {
         let overdue =
             self.unsynced_since.is_some_and(|since| uptime().saturating_sub(since) >= self.patience());
         let durable = if answer_when_written || !unsynced { number } else { durable_before };
+        if unsynced {
+            self.check_ours()?;
+        }
         self.shared.advance(number, durable);
         if unsynced && (waited_for || overdue) {
             let start = uptime();
             self.journal.sync()?;
+            self.check_ours()?;
             self.unsynced_since = None;
             let end = uptime();
             let (calls, comeback) = {
@@ -266,6 +276,11 @@ impl Syncer {
             };
         }
         Ok(())
+    }
+
+    /// What is written into a directory that was deleted or replaced, or into a deleted segment, must not be answered.
+    fn check_ours(&self) -> io::Result<()> {
+        self.journal.live.back().map_or(Ok(()), |segment| self.disk.check(&segment.name))
     }
 
     /// Hands files that nobody needs to the preparer, and has as many segments prepared as there should be.
@@ -312,4 +327,18 @@ impl Syncer {
         self.shared.advance(number + 1, number + 1);
         Ok(())
     }
+}
+
+/// Notes whether the journal can grow; one line in the log for each change.
+fn note_trouble(state: &mut State, trouble: Option<Trouble>) {
+    if state.trouble == trouble {
+        return;
+    }
+    match &trouble {
+        Some(Trouble { text, .. }) => {
+            tracing::warn!("the journal cannot grow, nothing new is taken in: {text}");
+        }
+        None => tracing::info!("the journal can grow again"),
+    }
+    state.trouble = trouble;
 }

@@ -38,6 +38,10 @@ impl Disk for SlowDisk {
     fn sync_names(&self) -> io::Result<()> {
         self.0.sync_names()
     }
+
+    fn check(&self, name: &str) -> io::Result<()> {
+        self.0.check(name)
+    }
 }
 
 struct SlowFile(Box<dyn DiskFile>);

@@ -125,7 +125,10 @@ impl Reading {
             let answered = named || file.frames.iter().any(|spot| spot.header.durable_lsn >= owner.first_lsn);
             // Any later segment, whatever became of it, was begun when this one was durable.
             if file.head == Head::Missing && index == 0 && !answered {
-                self.torn = Some(Cut { segment: file.name.clone(), offset: 0 });
+                let (segment, lsn) = (file.name.clone(), owner.first_lsn);
+                let (bytes, frames) = (file.used as u64, file.frames.len() as u64);
+                self.torn =
+                    Some(Cut { segment, offset: 0, bytes, frames, lsn, durable_lsn: lsn.saturating_sub(1) });
             } else if owners.last().is_none_or(|newer| owner.first_lsn < newer.first_lsn) {
                 owners.push(owner);
             }
@@ -267,7 +270,16 @@ fn share(file: &SegmentFile, owner: &Owner, next: Option<&Owner>) -> Share {
     let mut share = Share { frames: Vec::new(), holes: Vec::new(), cut: None };
     let mut lsn = owner.first_lsn;
     let mut offset = usize::try_from(DATA_OFFSET).unwrap_or_default();
-    let place = |offset: usize| Some(Cut { segment: file.name.clone(), offset: offset as u64 });
+    let vouched = file.frames.iter().map(|spot| spot.header.durable_lsn).max().unwrap_or(0);
+    let durable_lsn = vouched.max(owner.first_lsn.saturating_sub(1));
+    let place = |offset: usize, lsn: u64, whole: &[Spot]| {
+        // A group that has begun and does not end goes with what is cut.
+        let open = whole.iter().rev().take_while(|spot| !spot.header.last).count();
+        let behind = file.frames.iter().filter(|spot| spot.offset >= offset).count();
+        let bytes = file.used.saturating_sub(offset) as u64;
+        let frames = (open + behind) as u64;
+        Some(Cut { segment: file.name.clone(), offset: offset as u64, bytes, frames, lsn, durable_lsn })
+    };
     for (index, spot) in file.frames.iter().enumerate() {
         if next.is_some_and(|next| spot.header.lsn >= next.first_lsn) {
             break;
@@ -279,7 +291,7 @@ fn share(file: &SegmentFile, owner: &Owner, next: Option<&Owner>) -> Share {
             // In the newest segment only a frame that says so shows that what is missing was answered.
             let answered = file.frames[index..].iter().any(|spot| spot.header.durable_lsn >= lsn);
             if next.is_none() && !answered {
-                share.cut = place(offset);
+                share.cut = place(offset, lsn, &share.frames);
                 return share;
             }
             let end = Some(spot.offset);
@@ -293,7 +305,7 @@ fn share(file: &SegmentFile, owner: &Owner, next: Option<&Owner>) -> Share {
         Some(next) if lsn < next.first_lsn => {
             share.holes.push(Hole { offset, end: None, first_lsn: lsn, next_lsn: next.first_lsn });
         }
-        None if file.used > offset => share.cut = place(offset),
+        None if file.used > offset => share.cut = place(offset, lsn, &share.frames),
         _ => {}
     }
     share

@@ -14,7 +14,7 @@ use super::survey::Head;
 use super::{ReadOnly, copy, verify};
 use crate::disk::{Disk, RealDisk};
 use crate::identity;
-use crate::lock::QuietLock;
+use crate::lock::DirectoryLock;
 use crate::recovery::failed;
 use crate::segment::SegmentHeader;
 
@@ -39,15 +39,13 @@ use crate::segment::SegmentHeader;
 /// store, or `copy_to` exists or lies inside the store, `Corrupt` if nothing tells the store's id.
 pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
     let read_only = ReadOnly::open(path)?;
-    let lock = QuietLock::take(path)?;
+    let lock = DirectoryLock::take_quietly(path)?;
     let reading = verify::read(&read_only)?;
     if reading.damage.is_empty() {
-        lock.confirm()?;
         return Ok(Repaired::Nothing(verify::verdict(reading)));
     }
     copy::copy(path, copy_to)?;
-    let _lock = lock.sign(path)?;
-    // Nobody was kept away before there was a lock to take: look again.
+    lock.sign(path);
     let mut reading = Reading::of(&read_only)?;
     let (salvaged, groups) = Salvaged::from(&mut reading, &read_only)?;
     let mut report = Report::new(reading.damage.clone(), copy_to.to_owned());

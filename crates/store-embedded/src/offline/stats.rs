@@ -12,7 +12,7 @@ use super::reading::Reading;
 use super::survey::Head;
 use crate::codec::Damaged;
 use crate::engine::{Group, Recovering};
-use crate::lock::QuietLock;
+use crate::lock::DirectoryLock;
 use crate::recovery::Cut;
 
 /// How many segments there are, and their size.
@@ -51,7 +51,7 @@ pub struct Stats {
     pub time: Timestamp,
     /// Whether the store was closed, and not left by a crash.
     pub closed: bool,
-    /// Where the next opening will cut an unanswered write.
+    /// Where the next opening will cut the end of the journal.
     pub torn: Option<Cut>,
 }
 
@@ -61,7 +61,7 @@ pub struct Stats {
 /// As `verify`; `Corrupt` also if the store is damaged, for then nobody can tell what is in it.
 pub fn stats(path: &Path) -> Result<Stats, Error> {
     let disk = ReadOnly::open(path)?;
-    let lock = QuietLock::take(path)?;
+    let _lock = DirectoryLock::take_quietly(path)?;
     let mut reading = Reading::of(&disk)?;
     // What is damaged may not fit together; it is not replayed.
     refuse_damage(&reading)?;
@@ -70,12 +70,11 @@ pub fn stats(path: &Path) -> Result<Stats, Error> {
         recovering.replay(group).map(drop).map_err(|_| Damaged("an entry that cannot be read"))
     })?;
     refuse_damage(&reading)?;
-    lock.confirm()?;
     let frames = &reading.frames;
     let time = frames.iter().map(|spot| spot.header.time_ms).max().unwrap_or(0);
     Ok(Stats {
         id: u128::from_be_bytes(reading.survey.store),
-        epoch: epoch(&reading),
+        epoch: epoch(&reading).max(recovering.boot.epoch),
         live: totals(&reading, |index, _| reading.live.contains(&index)),
         unneeded: totals(&reading, |index, blank| !reading.live.contains(&index) && !blank),
         blank: totals(&reading, |index, blank| !reading.live.contains(&index) && blank),
@@ -132,8 +131,8 @@ impl fmt::Display for Stats {
         }
         let (first, last) = self.lsns.unwrap_or((0, 0));
         writeln!(f, "frames {first} to {last}: {} groups, {} bytes", self.groups, self.frame_bytes)?;
-        if let Some(Cut { segment, offset }) = &self.torn {
-            writeln!(f, "the next opening cuts an unanswered write in {segment} at offset {offset}")?;
+        if let Some(cut) = &self.torn {
+            writeln!(f, "the next opening cuts the end of the journal: {cut}")?;
         }
         for (namespace, counts) in &self.messages {
             let Counts { seen, ready, waiting, leased, done, dead, .. } = counts;

@@ -10,7 +10,7 @@ use super::finding::Damage;
 use super::reading::Reading;
 use crate::codec::{self, Damaged, Reader};
 use crate::disk::Disk;
-use crate::lock::QuietLock;
+use crate::lock::DirectoryLock;
 use crate::recovery::Cut;
 
 /// What `verify` found.
@@ -19,8 +19,8 @@ use crate::recovery::Cut;
 pub enum Verified {
     /// Everything that was answered is there.
     Sound,
-    /// Everything that was answered is there. Behind it lies a write that a crash interrupted and that nobody was answered:
-    /// the next opening cuts it off here.
+    /// The journal's end cannot be read: a write that a crash interrupted or damage to the last one, which may have been
+    /// answered. The next opening cuts it off here; everything before it is there.
     Torn(Cut),
     /// Something that was answered cannot be read: the store does not open. `repair` makes it open again.
     Damaged(Damage),
@@ -30,9 +30,7 @@ impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sound => f.write_str("sound"),
-            Self::Torn(Cut { segment, offset }) => {
-                write!(f, "sound; the next opening cuts an unanswered write in {segment} at offset {offset}")
-            }
+            Self::Torn(cut) => write!(f, "sound up to its end; the next opening cuts the rest: {cut}"),
             Self::Damaged(damage) => write!(f, "damaged; keep a copy, then repair:\n{damage}"),
         }
     }
@@ -48,9 +46,8 @@ impl fmt::Display for Verified {
 /// store, `Corrupt` if nothing tells the store's id, without which no frame can be read.
 pub fn verify(path: &Path) -> Result<Verified, Error> {
     let disk = ReadOnly::open(path)?;
-    let lock = QuietLock::take(path)?;
+    let _lock = DirectoryLock::take_quietly(path)?;
     let reading = read(&disk)?;
-    lock.confirm()?;
     Ok(verdict(reading))
 }
 

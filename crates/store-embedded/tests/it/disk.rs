@@ -29,6 +29,8 @@ pub(crate) struct SimDisk {
     names: Arc<Mutex<Names>>,
     /// Held while something is written, and by whoever copies everything: a copy shows one moment.
     moment: Arc<RwLock<()>>,
+    /// Held while something is synced.
+    syncs: Arc<RwLock<()>>,
     /// Whether files may not grow any more.
     full: Arc<AtomicBool>,
     /// How often a file was let go that was durable, and that was not.
@@ -50,6 +52,11 @@ impl SimDisk {
     /// Nothing is written or synced before this is dropped: whoever tries waits.
     pub(crate) fn stall(&self) -> RwLockWriteGuard<'_, ()> {
         self.moment.write().unwrap()
+    }
+
+    /// Nothing is synced before this is dropped; what is written goes on.
+    pub(crate) fn stall_syncs(&self) -> RwLockWriteGuard<'_, ()> {
+        self.syncs.write().unwrap()
     }
 
     fn lock(&self) -> MutexGuard<'_, Names> {
@@ -77,9 +84,32 @@ impl SimDisk {
         ends.max_by_key(|(_, end)| *end).unwrap()
     }
 
+    /// The segment that was begun last, and where something other than zeros stands last in it.
+    pub(crate) fn newest_segment(&self) -> (String, usize) {
+        let names = self.lock();
+        let bytes = |file: &File| file.lock().unwrap().seen.clone();
+        let segments = names.seen.iter().filter(|(name, _)| *name != "store");
+        let segments = segments.map(|(name, file)| (name.clone(), bytes(file)));
+        let (name, bytes) = segments
+            .max_by_key(|(_, bytes)| bytes[24..32].iter().rev().copied().collect::<Vec<_>>())
+            .unwrap();
+        (name, bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0))
+    }
+
     /// Flips a bit of a byte.
     pub(crate) fn flip(&self, name: &str, offset: usize) {
         self.lock().seen[name].lock().unwrap().seen[offset] ^= 4;
+    }
+
+    /// Whether a file is gone, or says that it is of another generation than the first.
+    pub(crate) fn was_wiped(&self, name: &str) -> bool {
+        let names = self.lock();
+        names.seen.get(name).is_none_or(|file| file.lock().unwrap().seen[24..32] != 1_u64.to_le_bytes())
+    }
+
+    /// The names of all files.
+    pub(crate) fn files(&self) -> Vec<String> {
+        self.lock().seen.keys().cloned().collect()
     }
 
     /// How many bytes all files have.
@@ -140,6 +170,11 @@ impl Disk for SimDisk {
         names.synced = names.seen.clone();
         Ok(())
     }
+
+    fn check(&self, name: &str) -> io::Result<()> {
+        let there = self.lock().seen.contains_key(name);
+        if there { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
 }
 
 impl DiskFile for SimFile {
@@ -171,6 +206,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        let _syncs = self.disk.syncs.read().unwrap();
         let _moment = self.disk.moment.read().unwrap();
         let mut content = self.lock();
         content.synced = content.seen.clone();

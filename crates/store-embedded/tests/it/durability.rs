@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use oncebox_core::{
-    Key, Namespace, NewMessage, Payload, Query, ReadyTopics, Ref, Scope, Store, StoreExt, Topic,
+    Batch, Claim, Key, Namespace, NewMessage, Owner, Payload, Query, ReadyTopics, Ref, Scope, Span, State,
+    Store, StoreExt, Topic,
 };
 use oncebox_store_embedded::{Durability, EmbeddedStore};
 use oncebox_system::uptime;
@@ -123,6 +124,41 @@ fn what_is_older_than_the_interval_is_on_disk() {
 /// Whether a call answers without waiting for anybody.
 fn answers_at_once<T>(call: impl Future<Output = T>) -> bool {
     matches!(pin!(call).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))
+}
+
+/// An answer that wrote nothing waits for the sync of what it was read from, not only for its write.
+/// Holds: RULE-13.
+#[test]
+fn an_answer_that_wrote_nothing_waits_for_the_sync() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    let key = Key::inbox("durability", "1")?;
+    let message = NewMessage::new(key.clone(), Topic::new("topic")?, Payload::default());
+    let target = [Ref::from(key)];
+    let lease = Span::lease(LONG)?;
+    let claim = Claim::new(Namespace::Inbox, Owner::new(1)?, lease, Batch::ONE);
+    block_on(store.accept_one(&message))?;
+    let delivery = block_on(store.claim(&claim))?.remove(0);
+    {
+        let _stalled = disk.stall_syncs();
+        assert!(!answers_at_once(store.settle(&[delivery.ack()])));
+        let written = |disk: &SimDisk| {
+            let left = open_on(&disk.after_kill(), &clock);
+            block_on(left.get(&target)).unwrap()[0].as_ref().map(|found| found.state) == Some(State::Done)
+        };
+        let began = uptime();
+        while !written(&disk) {
+            assert!(uptime().saturating_sub(began) < LIMIT, "the acknowledgement was not written");
+        }
+        for _ in 0..50 {
+            assert!(!answers_at_once(store.get(&target)), "a read of what is written and not on disk");
+            assert!(!answers_at_once(store.accept_one(&message)), "a duplicate of what is not on disk");
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+    let done = block_on(store.get(&target))?.remove(0).ok_or("it is there")?;
+    assert_eq!(done.state, State::Done);
+    Ok(())
 }
 
 /// Whoever reads what is not on disk yet waits until it is.

@@ -26,6 +26,7 @@ pub(crate) enum Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mishap {
     NoSpace,
+    TooManyFiles,
     Io,
     /// Half of the bytes are written, then an error. A call that writes nothing just fails.
     ShortWrite,
@@ -149,6 +150,7 @@ impl FailingDisk {
 fn error(mishap: Mishap) -> io::Error {
     let code = match mishap {
         Mishap::NoSpace => 28,
+        Mishap::TooManyFiles => 24,
         Mishap::Io | Mishap::ShortWrite => 5,
     };
     io::Error::from_raw_os_error(code)
@@ -181,6 +183,10 @@ impl Disk for FailingDisk {
     fn sync_names(&self) -> io::Result<()> {
         self.check(Call::SyncNames)?;
         self.inner.sync_names()
+    }
+
+    fn check(&self, name: &str) -> io::Result<()> {
+        self.inner.check(name)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use oncebox_core::Store;
 use oncebox_store_embedded::EmbeddedStore;
+use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, block_on};
 
 use crate::disk::SimDisk;
@@ -15,8 +16,8 @@ use crate::{open_on, options};
 
 /// Runs at the same time: some wait for the store to ask a full disk again.
 const WORKERS: usize = 6;
-/// How often intake is tried again when there is room again.
-const TRIES: usize = 20;
+/// How long intake may be refused after the disk has room again.
+const LIMIT: Duration = Duration::from_secs(60);
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -123,11 +124,13 @@ impl Run {
     /// Intake was refused for want of room: when the disk gives room again, the same store takes in again.
     fn recover(&mut self, store: &EmbeddedStore) -> bool {
         self.disk.lift();
-        for _ in 0..TRIES {
+        let began = uptime();
+        // The disk is asked again every second; until then every caller is refused at once.
+        while uptime().saturating_sub(began) < LIMIT {
             match self.ledger.accept(store, 10) {
                 Course::Answered => return true,
                 Course::Unknown => return false,
-                Course::Refused | Course::Idle => {}
+                Course::Refused | Course::Idle => std::thread::park_timeout(Duration::from_millis(50)),
             }
         }
         panic!("nothing is taken in although there is room again");

@@ -11,11 +11,15 @@ mod failing;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod full;
+#[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod mass;
 #[cfg(test)]
 mod offline;
+#[cfg(test)]
+mod ownership;
 #[cfg(test)]
 mod reclaim;
 #[cfg(test)]

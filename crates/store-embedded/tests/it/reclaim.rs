@@ -124,3 +124,40 @@ fn a_blank_file_is_used_only_when_its_name_is_on_disk() -> TestResult {
     assert_eq!(block_on(again.claim(&claim()))?.len(), 1);
     Ok(())
 }
+
+/// The longest lease ever granted is known after a power cut, also when the segment in which that was noted is long gone.
+/// Holds: RULE-05.
+#[test]
+fn what_an_opening_must_know_outlives_its_segment() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let open = |disk: &SimDisk, boot: &str| {
+        let mut options = crate::options(&clock);
+        options.boot_id = Some(boot.to_owned());
+        oncebox_store_embedded::EmbeddedStore::open_on(Arc::new(disk.clone()), &options)
+    };
+    let store = open(&disk, "first")?;
+    let first = disk.files();
+    block_on(async {
+        // The first claim is the longest; the churn claims for a second.
+        let mut short = claim();
+        short.lease = Span::lease(Duration::from_secs(1))?;
+        for round in 0..100 {
+            store.accept_one(&message(round)).await?;
+            let claim = if round == 0 { claim() } else { short.clone() };
+            let acks: Vec<_> = store.claim(&claim).await?.iter().map(Delivery::ack).collect();
+            store.settle(&acks).await?;
+            clock.advance(Duration::from_secs(3_600));
+            store.upkeep(Budget::new(1_000)).await?;
+        }
+        store.accept_one(&message(1_000)).await?;
+        assert_eq!(store.claim(&short).await?.len(), 1);
+        TestResult::Ok(())
+    })?;
+    assert!(first.iter().any(|name| name != "store" && disk.was_wiped(name)), "nothing was reclaimed");
+    let left = open(&disk.after_power_cut(), "second")?;
+    clock.advance(Duration::from_secs(29));
+    assert_eq!(block_on(left.claim(&claim()))?, [], "somebody may hold it for 30 s");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(block_on(left.claim(&claim()))?.len(), 1);
+    Ok(())
+}

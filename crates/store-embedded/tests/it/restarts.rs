@@ -8,10 +8,14 @@ use oncebox_core::{
     Span, Store, StoreExt, Topic, Topics,
 };
 use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use crate::disk::SimDisk;
 use crate::open_on;
+
+/// How long a test waits for a disk that is asked again every second.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn message(id: usize) -> NewMessage {
     let key = Key::inbox("restarts", id.to_string()).unwrap();
@@ -153,7 +157,7 @@ fn damage_before_what_was_answered_is_corrupt() -> TestResult {
     })
 }
 
-/// What a crash left of a write that nobody was answered is cut, and says so.
+/// What cannot be read at the end is cut, and the opening tells how much, and that nobody knows whether it was answered.
 #[test]
 fn a_torn_end_is_cut() -> TestResult {
     block_on(async {
@@ -165,7 +169,11 @@ fn a_torn_end_is_cut() -> TestResult {
         let (left, (segment, end)) = (disk.after_kill(), disk.written_segment());
         left.flip(&segment, end - 10);
         let again = open_on(&left, &clock);
-        assert_eq!(again.cut().map(|cut| cut.segment.clone()), Some(segment));
+        let cut = again.cut().ok_or("something was cut")?;
+        assert_eq!((&cut.segment, cut.offset + cut.bytes), (&segment, end as u64 + 1));
+        // The frame before it was on disk when it was written: that much is known.
+        assert_eq!((cut.frames, cut.lsn), (0, cut.durable_lsn + 2), "{cut}");
+        assert!(cut.to_string().contains("whether what is cut was answered is not known"), "{cut}");
         assert!(matches!(again.accept_one(&message(18)).await?, Accepted::Duplicate { .. }));
         assert!(matches!(again.accept_one(&message(19)).await?, Accepted::New { .. }));
         Ok(())
@@ -215,13 +223,63 @@ fn a_full_disk_stops_intake_but_not_work() -> TestResult {
             done += acks.len();
         }
         disk.set_full(false);
-        for _ in 0..100 {
+        let began = uptime();
+        while uptime().saturating_sub(began) < LIMIT {
             if let Accepted::New { .. } = store.accept_one(&message(accepted)).await? {
                 return Ok(());
             }
+            std::thread::park_timeout(Duration::from_millis(10));
         }
         Err("nothing is taken in although there is room again".into())
     })
+}
+
+/// A store that was closed once is not taken for closed after its next opening.
+/// Holds: RULE-05.
+#[test]
+fn a_lease_that_a_power_cut_may_have_lost_is_waited_for_also_after_an_earlier_close() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let open = |disk: &SimDisk, boot: &str| {
+        let mut options = crate::options(&clock);
+        options.boot_id = Some(boot.to_owned());
+        EmbeddedStore::open_on(Arc::new(disk.clone()), &options)
+    };
+    let store = open(&disk, "first")?;
+    block_on(store.accept_one(&message(1)))?;
+    block_on(store.close())?;
+    drop(store);
+    let store = open(&disk, "first")?;
+    let granted = block_on(store.claim(&claim(1)))?.remove(0);
+    let left = open(&disk.after_power_cut(), "second")?;
+    assert_eq!(block_on(left.claim(&claim(1)))?, [], "somebody may still hold it");
+    clock.advance(granted.lease.until.since(granted.last_seen_at));
+    assert_eq!(block_on(left.claim(&claim(1)))?.len(), 1);
+    Ok(())
+}
+
+/// What upkeep told before a restart it does not tell again.
+/// Holds: RULE-05.
+#[test]
+fn deaths_are_told_once_whatever_restarts_come_between() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    let mut expiring = message(1);
+    expiring.content.expires = Some(oncebox_core::Clock::now(&*clock).after(Duration::from_secs(1)));
+    let mut failing = message(2);
+    failing.policy.attempts_max = std::num::NonZeroU32::new(1);
+    failing.content.topic = Topic::new("other")?;
+    block_on(store.accept(&[expiring, failing]))?;
+    let other = Claim { topics: Topics::only([Topic::new("other")?])?, ..claim(1) };
+    assert_eq!(block_on(store.claim(&other))?.len(), 1);
+    clock.advance(Duration::from_secs(3_600));
+    let told = block_on(store.upkeep(Budget::new(100)))?;
+    assert_eq!((told.expired, told.lapsed, told.died.len()), (1, 1, 2));
+    for left in [disk.after_kill(), disk.after_power_cut()] {
+        let again = open_on(&left, &clock);
+        let told = block_on(again.upkeep(Budget::new(100)))?;
+        assert_eq!((told.expired, told.lapsed, told.died), (0, 0, Vec::new()));
+    }
+    Ok(())
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use oncebox_core::machine::Capacity;
 use oncebox_core::{
-    Accepted, Action, Batch, Begin, Begun, Bound, Budget, Claim, Hold, Key, Namespace, NewMessage, Observed,
-    Operated, Order, Owner, Payload, Policy, Sighting, Span, Store, StoreExt, Topic,
+    Accepted, Action, Batch, Begin, Begun, Bound, Budget, CallerHash, Claim, Hold, Key, Namespace,
+    NewMessage, Observed, Operated, Order, Owner, Payload, Policy, Sighting, Span, Store, StoreExt, Topic,
 };
 use oncebox_store_memory::{Options, Payloads};
 use oncebox_testkit::{Fixture, TestResult, block_on};
@@ -207,6 +207,29 @@ fn amnesia_wipes_a_payload_once_it_is_done() -> TestResult {
         store.settle(&[delivery.ack()]).await?;
         drop(delivery);
         assert!(!secret_in_memory(), "once it is done nothing is left");
+        Ok(())
+    })
+}
+
+/// A caller's hash that comes with a later sighting is charged as one that comes with the first.
+/// Holds: RULE-19.
+#[test]
+fn a_late_hash_is_charged() -> TestResult {
+    block_on(async {
+        let used = async |hashes: &[bool]| {
+            let Fixture { store, .. } = bounded(|_| ());
+            for hashed in hashes {
+                let hash = hashed.then(|| CallerHash::new("sha256", &[7; 32])).transpose()?;
+                let sighting = Sighting { key: message("1", "").key, hash, hold: Policy::INBOX.hold };
+                store.observe(&[sighting]).await?;
+            }
+            let usage = store.usage().await?;
+            let bound = usage.bounds.into_iter().find(|bound| bound.name == Bound::LIVE_BYTES);
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(bound.ok_or("bytes are bounded")?.used)
+        };
+        let (bare, first, late) = (used(&[false]).await?, used(&[true]).await?, used(&[false, true]).await?);
+        assert_eq!(late, first);
+        assert!(first >= bare + 32, "{first} and {bare}");
         Ok(())
     })
 }

@@ -1,0 +1,102 @@
+//! A directory has one opener, whatever is deleted in it, and nothing is answered that went into deleted files.
+
+use std::path::{Path, PathBuf};
+
+use oncebox_core::{Accepted, Error, Key, Kind, NewMessage, Payload, StoreExt, Topic};
+use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
+use oncebox_testkit::{TestResult, block_on};
+
+/// A directory of its own, removed at the end.
+struct Root(PathBuf);
+
+impl Root {
+    fn new(name: &str) -> Self {
+        let root = std::env::temp_dir().join(format!("oncebox-ownership-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        Self(root)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(path: &Path, durability: Durability) -> Result<EmbeddedStore, Error> {
+    let mut options = Options::default();
+    options.segment_bytes = 64 << 10;
+    options.durability = durability;
+    EmbeddedStore::open(path, &options)
+}
+
+fn send(store: &EmbeddedStore, id: usize) -> Result<Accepted, Error> {
+    let key = Key::inbox("source", id.to_string()).unwrap();
+    let message = NewMessage::new(key, Topic::new("topic").unwrap(), Payload::new("x").unwrap());
+    block_on(store.accept_one(&message))
+}
+
+/// Holds: RULE-13.
+#[test]
+fn deleting_the_lock_file_lets_nobody_in() -> TestResult {
+    let root = Root::new("lock");
+    let store = open(&root.data(), Durability::Sync)?;
+    std::fs::remove_file(root.data().join("lock"))?;
+    let error = open(&root.data(), Durability::Sync).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("in use by process"), "{error}");
+    assert!(matches!(send(&store, 1)?, Accepted::New { .. }));
+    drop(store);
+    assert!(matches!(send(&open(&root.data(), Durability::Sync)?, 1)?, Accepted::Duplicate { .. }));
+    Ok(())
+}
+
+/// Takes something away from under an open store in every mode: no call after that is answered.
+fn taken_away(name: &str, take: impl Fn(&Path)) -> TestResult {
+    for (index, durability) in [Durability::Sync, Durability::Os].into_iter().enumerate() {
+        let root = Root::new(&format!("{name}-{index}"));
+        let store = open(&root.data(), durability)?;
+        assert!(matches!(send(&store, 1)?, Accepted::New { .. }));
+        take(&root.data());
+        for id in 2..5 {
+            let error = send(&store, id).unwrap_err();
+            assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            assert!(error.to_string().contains("deleted or replaced"), "{error}");
+        }
+    }
+    Ok(())
+}
+
+/// Holds: RULE-13.
+#[test]
+fn nothing_is_answered_into_a_deleted_directory() -> TestResult {
+    taken_away("deleted", |data| std::fs::remove_dir_all(data).unwrap())
+}
+
+/// Another store may be there by then; it has nothing to do with this one.
+/// Holds: RULE-13.
+#[test]
+fn nothing_is_answered_into_a_replaced_directory() -> TestResult {
+    taken_away("replaced", |data| {
+        std::fs::rename(data, data.with_extension("moved")).unwrap();
+        let other = open(data, Durability::Sync).unwrap();
+        assert!(matches!(send(&other, 1).unwrap(), Accepted::New { .. }));
+    })
+}
+
+/// Holds: RULE-13.
+#[test]
+fn nothing_is_answered_into_a_deleted_segment() -> TestResult {
+    taken_away("segment", |data| {
+        for entry in std::fs::read_dir(data).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "seg") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    })
+}
