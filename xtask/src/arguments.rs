@@ -13,11 +13,11 @@ usage: cargo xtask <command>
   test                               runs every test and doc test of the workspace, and says how long each binary took
   test [--repeat N] [--under-load] [--package P]...
                                      the same N times, with all cores kept busy by other processes, only these packages
-  ci                                 fmt, clippy, tidy, spec --check, doc, test
+  ci                                 fmt, clippy, tidy, spec --check, doc, loom, test
   tidy                               dependency directions, sizes, leftovers, words
   spec                               writes docs/reference/spec-table.md
   spec --check                       fails when that file is stale or a claim has no test
-  guards [PART]                      takes each guard out (whose name has PART) and expects a test to fail
+  guards [PART]                      takes each guard out (whose name has PART, or `loom`) and expects a test to fail
   loom                               every interleaving of RECV, ACK and SEND on the memory store
   fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times
   crash --points N [--seed S]        crashes the embedded store at N moments, and damages N journals

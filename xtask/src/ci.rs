@@ -4,7 +4,7 @@ use crate::cargo::Call;
 use crate::failure::{Failure, Result};
 use crate::stopwatch::Stopwatch;
 use crate::workspace::Workspace;
-use crate::{spec, test, tidy};
+use crate::{loom, spec, test, tidy};
 
 /// One thing that must hold before a change goes in.
 struct Step {
@@ -19,7 +19,7 @@ enum Work {
 }
 
 /// The tests come last, so that the runner's closing lines end the output.
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step { name: "fmt", work: cargo(&["fmt", "--all", "--check"]) },
     Step { name: "clippy", work: cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]) },
     Step { name: "tidy", work: Work::Own("cargo xtask tidy", tidy::run) },
@@ -31,6 +31,7 @@ const STEPS: [Step; 6] = [
             arguments: &["doc", "--workspace", "--no-deps"],
         }),
     },
+    Step { name: "loom", work: Work::Own("cargo xtask loom", loom::run) },
     Step { name: "test", work: Work::Own("cargo xtask test", test::run_all) },
 ];
 

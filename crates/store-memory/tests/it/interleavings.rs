@@ -149,6 +149,23 @@ fn a_waiting_receiver_is_woken_by_a_send() {
     });
 }
 
+/// Two receivers that wait and two messages that come one after the other: each gets one.
+/// Three threads have too many interleavings for all of them; those with up to two preemptions are tried.
+/// Holds: MBX-G-3.
+#[test]
+fn two_waiting_receivers_get_a_message_each() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let shared = Shared::new();
+        let other = shared.spawn(|shared| shared.receive_or_wait(1).uid);
+        let sender = shared.spawn(|shared| ["1", "2"].iter().for_each(|id| shared.send(&message(id))));
+        let own = shared.receive_or_wait(2).uid;
+        assert_ne!(own, other.join().unwrap());
+        sender.join().unwrap();
+    });
+}
+
 /// The ack that frees a partition wakes the receiver that waits for its next message.
 /// Holds: MBX-G-3.
 #[test]
