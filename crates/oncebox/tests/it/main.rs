@@ -18,6 +18,7 @@ mod health;
 mod idle;
 #[cfg(test)]
 mod inbox;
+#[cfg(test)]
 mod integrity;
 #[cfg(test)]
 mod leases;

@@ -119,7 +119,7 @@ async fn two_databases_are_told_apart_in_every_line_without_being_named_by_hand(
 async fn a_given_database_has_the_name_of_an_opened_one() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
     let opened = Oncebox::open(&format!("{}?ensure=yes", database.url())).await.unwrap();
-    let pool = sqlx::PgPool::connect(&database.url()).await.unwrap();
+    let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let store = oncebox::postgres::PostgresStore::new(pool, &oncebox::postgres::Options::default());
     let given = Oncebox::builder().on_postgres(Arc::new(store)).unwrap();
     assert_eq!(given.name(), opened.name());
