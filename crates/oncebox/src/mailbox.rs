@@ -2,6 +2,7 @@
 
 mod envelope;
 mod handle;
+mod log;
 mod msg_id;
 mod parcel;
 mod receive;
@@ -108,7 +109,9 @@ impl Mailbox {
             Ok(message) => message,
             Err(refused) => return Ok(refused),
         };
-        sent(self.shared.store.accept_one(&message).await?)
+        let accepted = self.shared.store.accept_one(&message).await?;
+        log::sent(&self.shared.name, &message, &accepted);
+        sent(accepted)
     }
 
     /// Takes many in, in order, with one outcome each: one that is wrong does not keep the others out.
@@ -127,7 +130,11 @@ impl Mailbox {
             Err(error) => Some(Err(error)),
         });
         let prepared: Vec<_> = prepared.collect();
-        let mut accepted = self.shared.store.accept(&messages).await?.into_iter();
+        let accepted = self.shared.store.accept(&messages).await?;
+        for (message, accepted) in messages.iter().zip(&accepted) {
+            log::sent(&self.shared.name, message, accepted);
+        }
+        let mut accepted = accepted.into_iter();
         let outcomes = prepared.into_iter().map(|refused| {
             refused.unwrap_or_else(|| match accepted.next() {
                 Some(accepted) => sent(accepted),

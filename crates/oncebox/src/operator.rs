@@ -135,7 +135,7 @@ impl Operator {
         let operated = self.shared.store.operate(&orders.collect::<Vec<_>>()).await?;
         for (operated, last_error) in operated.iter().zip(errors) {
             if let Operated::Changed(receipt) = operated {
-                Event::of(action).tell(self, receipt.uid, last_error.as_ref());
+                Event::of(action).tell(self, receipt, last_error.as_ref());
             }
         }
         Ok(operated)

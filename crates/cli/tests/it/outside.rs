@@ -9,6 +9,7 @@ mod talk;
 mod amnesia;
 mod bounds;
 mod bytes;
+mod correlation;
 mod delivery;
 mod gate;
 mod ledger;

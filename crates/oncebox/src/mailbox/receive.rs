@@ -11,7 +11,7 @@ use oncebox_core::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{Envelope, Mailbox, MsgId};
+use super::{Envelope, Mailbox, MsgId, log};
 
 /// While it waits for messages, the store is asked at least so often: wake-ups are hints.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -194,7 +194,10 @@ impl Mailbox {
         let mut received = Received::default();
         for delivery in worked.deliveries.iter().flatten() {
             match Envelope::open(delivery) {
-                Some(envelope) => received.envelopes.push(envelope),
+                Some(envelope) => {
+                    log::delivered(&self.shared.name, delivery);
+                    received.envelopes.push(envelope);
+                }
                 None => received.damaged.push(self.quarantine(delivery).await?),
             }
         }

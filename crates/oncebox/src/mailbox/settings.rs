@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use oncebox_core::limits::{
-    DURATION_MAX, MAILBOX_ATTEMPTS_DEFAULT, PAYLOAD_BYTES_MAX, RETENTION_TOPICS_MAX,
-};
+use oncebox_core::limits::{DURATION_MAX, MAILBOX_ATTEMPTS_DEFAULT, PAYLOAD_BYTES_MAX, RETENTION_TOPICS_MAX};
 use oncebox_core::{Backoff, DeadLetters, Error, Growth, Invalid, Jitter, Retention, Topic};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

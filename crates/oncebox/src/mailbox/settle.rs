@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use oncebox_core::{
     Backoff, Error, Extended, Kind, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt,
-    Timestamp, Verdict,
+    Timestamp, Trace, Verdict,
 };
 use tracing::debug;
 
 use super::handle::Handle;
-use super::{Mailbox, Receive, Received};
+use super::{Mailbox, Receive, Received, log};
 use crate::lease_token::LeaseToken;
 
 /// What is to become of a delivery.
@@ -63,7 +63,8 @@ pub enum Outcome {
 
 /// What a settlement asks of the store.
 enum Step {
-    Settle(Settlement),
+    /// With the trace of the message, if it had to be looked up.
+    Settle(Settlement, Option<Trace>),
     Extend(LeaseToken, Span),
     Refused(Outcome),
 }
@@ -153,6 +154,7 @@ impl Mailbox {
     fn step(&self, settle: Settle, found: Option<Snapshot>, backoff: &Backoff) -> Result<Step, Error> {
         let found = found.filter(|found| found.key.namespace == Namespace::Mailbox);
         let deliveries = found.as_ref().map_or(0, |found| found.deliveries);
+        let trace = found.as_ref().map(|found| found.trace.clone());
         let token = match (settle.delivery, found.and_then(|found| found.grant)) {
             (Handle::Receipt(token), _) => token,
             (Handle::Message(_), _) if deliveries > 1 => return Ok(Step::Refused(Outcome::ReceiptRequired)),
@@ -162,10 +164,10 @@ impl Mailbox {
             (Handle::Message(_), None) => return Ok(Step::Refused(Outcome::LeaseLost)),
         };
         Ok(match settle.wish {
-            Wish::Ack => Step::Settle(token.settle(Verdict::Ack)),
+            Wish::Ack => Step::Settle(token.settle(Verdict::Ack), trace),
             Wish::Nack { reason } => {
                 let delay = self.shared.delay(backoff, deliveries);
-                Step::Settle(token.settle(Verdict::Abandon { delay, error: reason }))
+                Step::Settle(token.settle(Verdict::Abandon { delay, error: reason }), trace)
             }
             Wish::Extend(visibility) => {
                 Step::Extend(token, Span::new("visibility", self.settings().visibility(Some(visibility))?)?)
@@ -178,11 +180,15 @@ impl Mailbox {
         let (mut settled, mut extended) = (settled.into_iter(), extended.into_iter());
         let outcomes = steps.into_iter().map(|step| match step {
             Step::Refused(outcome) => outcome,
-            Step::Settle(_) => match settled.next() {
-                Some(Settled::LeaseLost) | None => Outcome::LeaseLost,
-                Some(Settled::Dead { .. }) => Outcome::Dead,
-                Some(_) => Outcome::Ok,
-            },
+            Step::Settle(_, trace) => {
+                let settled = settled.next().unwrap_or(Settled::LeaseLost);
+                log::settled(&self.shared.name, trace.as_ref(), settled);
+                match settled {
+                    Settled::LeaseLost => Outcome::LeaseLost,
+                    Settled::Dead { .. } => Outcome::Dead,
+                    _ => Outcome::Ok,
+                }
+            }
             Step::Extend(..) => match extended.next() {
                 Some(Extended::Until(until)) => Outcome::Until(until),
                 _ => Outcome::LeaseLost,
@@ -205,7 +211,7 @@ impl Step {
     fn extension(&self) -> Option<oncebox_core::Extension> {
         match self {
             Self::Extend(token, visibility) => Some(token.extend(*visibility)),
-            Self::Settle(_) | Self::Refused(_) => None,
+            Self::Settle(..) | Self::Refused(_) => None,
         }
     }
 }
@@ -215,7 +221,7 @@ fn refuse_what_is_settled(steps: &mut [Step]) {
     let mut settled = HashSet::new();
     for step in steps {
         match step {
-            Step::Settle(Settlement { uid, owner, fence, .. }) => {
+            Step::Settle(Settlement { uid, owner, fence, .. }, _) => {
                 settled.insert(LeaseToken { uid: *uid, owner: *owner, fence: *fence });
             }
             Step::Extend(token, _) if settled.contains(token) => *step = Step::Refused(Outcome::LeaseLost),
@@ -226,7 +232,7 @@ fn refuse_what_is_settled(steps: &mut [Step]) {
 
 fn settlements(steps: &[Step]) -> Vec<Settlement> {
     let settlement = |step: &Step| match step {
-        Step::Settle(settlement) => Some(settlement.clone()),
+        Step::Settle(settlement, _) => Some(settlement.clone()),
         Step::Extend(..) | Step::Refused(_) => None,
     };
     steps.iter().filter_map(settlement).collect()

@@ -1,6 +1,6 @@
 //! The audit log: one event per changed message.
 
-use oncebox_core::{Action, LastError, Uid};
+use oncebox_core::{Action, LastError, Receipt};
 use tracing::info;
 
 use super::Operator;
@@ -19,9 +19,10 @@ impl Event {
         })
     }
 
-    pub(super) fn tell(self, operator: &Operator, uid: Uid, last_error: Option<&LastError>) {
+    pub(super) fn tell(self, operator: &Operator, receipt: &Receipt, last_error: Option<&LastError>) {
         let Operator { shared, namespace, actor, reason } = operator;
+        let (uid, corr_id) = (receipt.uid, receipt.trace.correlation().unwrap_or_default());
         let last_error = last_error.map(LastError::as_str).unwrap_or_default();
-        info!(target: "oncebox::audit", event = %format_args!("{namespace}.message.{}", self.0), store = %shared.name, %uid, %actor, %reason, last_error);
+        info!(target: "oncebox::audit", event = %format_args!("{namespace}.message.{}", self.0), store = %shared.name, %uid, corr_id, %actor, %reason, last_error);
     }
 }
