@@ -22,7 +22,7 @@ impl DirectoryLock {
     /// Takes the lock, and leaves this process's id for whoever comes second.
     pub(crate) fn take(path: &Path) -> Result<Self, Error> {
         let lock = Self::take_quietly(path)?;
-        lock.sign(path);
+        Self::sign(path);
         Ok(lock)
     }
 
@@ -37,7 +37,7 @@ impl DirectoryLock {
     }
 
     /// Leaves this process's id in the directory. It is only a hint: a full disk must not keep the store from opening.
-    pub(crate) fn sign(&self, path: &Path) {
+    pub(crate) fn sign(path: &Path) {
         let _ = std::fs::write(path.join(HOLDER), format!("{}\n", std::process::id()));
     }
 }

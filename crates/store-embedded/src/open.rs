@@ -115,7 +115,9 @@ fn begin(
         _ => {
             journal.rotate().map_err(|error| failed("writing the journal", error))?;
             // Until now the file `store` named it as the newest.
-            empty_newest.into_iter().for_each(|empty| journal.retire(empty.into_blank()));
+            if let Some(empty) = empty_newest {
+                journal.retire(empty.into_blank());
+            }
             Ok(())
         }
     }

@@ -37,7 +37,7 @@ enum Name {
 
 #[derive(Default)]
 pub(super) struct Shelves {
-    shelves: [Shelf; 4],
+    by_name: [Shelf; 4],
     letters: Letters,
     /// Dead, by number: operators list it often, and it is rare among millions.
     pub(super) dead_numbers: BTreeMap<Number, Slot>,
@@ -45,12 +45,12 @@ pub(super) struct Shelves {
 
 impl Shelves {
     fn get(&mut self, name: Name) -> &mut Shelf {
-        &mut self.shelves[name as usize]
+        &mut self.by_name[name as usize]
     }
 
     /// When the next Done message may be forgotten.
     pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
-        self.shelves[Name::Done as usize].bound.first().map(|((at, _), _)| at)
+        self.by_name[Name::Done as usize].bound.first().map(|((at, _), _)| at)
     }
 }
 
@@ -144,7 +144,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// Moves messages that need no longer be kept to where the retention finds them.
     fn unbind(&mut self, name: Name, items_max: u32) {
         for _ in 0..items_max {
-            let Shelves { shelves, letters, .. } = &mut self.shelves;
+            let Shelves { by_name: shelves, letters, .. } = &mut self.shelves;
             let kept = &mut shelves[name as usize];
             let first = kept.bound.first().filter(|((until, _), _)| *until <= self.now);
             let Some((key, slot)) = first else { return };

@@ -45,7 +45,7 @@ pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
         return Ok(Repaired::Nothing(verify::verdict(reading)));
     }
     copy::copy(path, copy_to)?;
-    lock.sign(path);
+    DirectoryLock::sign(path);
     let mut reading = Reading::of(&read_only)?;
     let (salvaged, groups) = Salvaged::from(&mut reading, &read_only)?;
     let mut report = Report::new(reading.damage.clone(), copy_to.to_owned());

@@ -58,7 +58,7 @@ pub(crate) fn check_error(error: &Error) {
     let text = error.to_string();
     assert_eq!(error.kind(), Kind::Unavailable, "{text}");
     assert!(!text.contains("invariant"), "{text}");
-    assert!(text.contains("open the store again") || text.contains("make room, then try again"), "{text}");
+    assert!(text.contains("open the store again") || text.contains("then try again"), "{text}");
 }
 
 impl Ledger {
@@ -68,7 +68,7 @@ impl Ledger {
             return Course::Answered;
         };
         check_error(&error);
-        if error.to_string().contains("make room") {
+        if error.to_string().contains("then try again") {
             return Course::Refused;
         }
         assert_eq!(self.unknown, [], "a store that has failed is not asked again");

@@ -130,10 +130,10 @@ fn what_is_given_back_comes_again_after_a_while() {
 /// Replays R-T6.
 /// Holds: MBX-I-4, MBX-C-4, MBX-P-5.
 #[test]
-fn five_failures_make_a_dead_letter_until_it_is_reprocessed() {
+fn sixteen_failures_make_a_dead_letter_until_it_is_reprocessed() {
     on_every_store(&["mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"], |server| {
         let id = server.sent("t", "k");
-        server.fail("t", 5);
+        server.fail("t", 16);
         assert_eq!(server.recv("t"), NOTHING);
         let page = server.get("/v1/dlq?topic=t").ok();
         let letter = &page["messages"][0];
@@ -141,7 +141,7 @@ fn five_failures_make_a_dead_letter_until_it_is_reprocessed() {
             (text(letter, "msg_id"), text(letter, "state"), text(letter, "reason")),
             (&*id, "dead", "exhausted")
         );
-        assert_eq!((text(letter, "last_error"), &letter["attempts"]), ("it is poison", &json!(5)));
+        assert_eq!((text(letter, "last_error"), &letter["attempts"]), ("it is poison", &json!(16)));
         let series = r#"dlq_total{topic="t",reason="exhausted"}"#;
         let counted = server.eventually(|| server.metric(series));
         assert_eq!(counted, "1");

@@ -71,7 +71,7 @@ pub(super) struct World {
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
     Observe(Sighting),
-    Accept(NewMessage),
+    Accept(Box<NewMessage>),
     Begin(Begin),
     Settle(Uid, Lease, Verdict),
     Claim(Claim),
@@ -118,7 +118,7 @@ impl World {
                 hash: hash(&mut dice),
                 hold: hold(&mut dice),
             }),
-            1..=4 => Operation::Accept(self.message(&mut dice)),
+            1..=4 => Operation::Accept(Box::new(self.message(&mut dice))),
             5 => Operation::Begin(Begin {
                 key: key(&mut dice),
                 owner: owner(&mut dice),
