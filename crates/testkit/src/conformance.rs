@@ -22,6 +22,7 @@ pub mod orders;
 pub mod partitions;
 pub mod reading;
 pub mod repeats;
+pub mod scale;
 pub mod settlements;
 pub mod sightings;
 pub mod upkeep;

@@ -8,6 +8,7 @@ mod fixture;
 
 pub mod conformance;
 pub mod faulty;
+pub mod handles;
 pub mod model;
 pub mod random;
 #[cfg(feature = "servers")]

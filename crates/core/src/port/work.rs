@@ -15,7 +15,7 @@ use crate::text::Topic;
 use crate::time::{Span, Timestamp};
 
 /// The topics that a worker takes: all, or 1 to [`CLAIM_TOPICS_MAX`] of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Topics(Option<Arc<[Topic]>>);
 
 impl Topics {

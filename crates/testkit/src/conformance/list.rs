@@ -179,6 +179,7 @@ macro_rules! conformance {
                 every_lane_keeps_its_own_order
                 lanes_take_turns
                 named_topics_take_turns
+                shards_of_a_topic_take_turns
                 a_released_message_keeps_its_place
                 an_abandoned_message_keeps_its_place
                 a_lapsed_message_keeps_its_place
@@ -243,6 +244,10 @@ macro_rules! conformance {
                 another_request_is_another_claim
                 a_lost_lease_stays_lost
                 a_repeated_claim_leaves_out_what_was_replaced
+            [scale]
+                thousands_of_topics_are_all_served
+                a_backlog_in_one_topic_starves_no_other
+                megabytes_in_bulk_come_back_whole
             [settlements]
                 an_ack_makes_a_message_done
                 a_done_message_keeps_its_content_only_if_asked

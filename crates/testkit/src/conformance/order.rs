@@ -75,6 +75,31 @@ pub async fn named_topics_take_turns(fixture: Fixture) -> TestResult {
     Err("the quiet topic had no turn while the busy one had 25".into())
 }
 
+/// A shard full of work does not starve another one of its topic, whichever of them is the first.
+/// Holds: RULE-11, MBX-I-14.
+pub async fn shards_of_a_topic_take_turns(fixture: Fixture) -> TestResult {
+    for number in 0..50 {
+        fixture.accept(&message(&number.to_string()).topic("mail").shard(1)).await?;
+    }
+    for (id, shard) in [("first", 0), ("last", 2)] {
+        fixture.accept(&message(id).topic("mail").shard(shard)).await?;
+    }
+    for claim in [claim(1), claim_of(&["mail"], 1)] {
+        let mut served = Vec::new();
+        for _ in 0..12 {
+            let delivery = fixture.take_by(&claim).await?;
+            served.push(delivery.content.shard);
+            if delivery.content.shard != Shard(1) {
+                fixture.settle(delivery.release()).await?;
+            }
+        }
+        for shard in [0, 1, 2].map(Shard) {
+            assert!(served.contains(&shard), "of twelve turns {shard:?} had none: {served:?}");
+        }
+    }
+    Ok(())
+}
+
 /// A released message comes again in its old place.
 /// Holds: RULE-11.
 pub async fn a_released_message_keeps_its_place(fixture: Fixture) -> TestResult {
