@@ -10,16 +10,17 @@ create function {schema}.work_1(
   given_now bigint,                 -- null: the server's time
   -- Acknowledged: each uid once, in order. Careful: what somebody else has locked is left alone; else it is waited for, which costs less if nobody has.
   uids uuid[], owners uuid[], fences bigint[], careful boolean,
-  -- Claimed from the lanes of a namespace: not below these numbers, unless a partition becomes free; of each lane and in all so many at most.
-  space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint,
+  -- Claimed from the lanes of a namespace: not below these numbers, unless a partition becomes free; of each lane and in all so many at most; with no
+  -- more payload bytes than this, but for the first message of a claim that has had none. A bound on bytes is for a single claim; null: none.
+  space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint, bytes_max bigint,
   -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one, nor limits of attempts.
   claim_owners uuid[], requests uuid[], limits integer[], leases bigint[], starts bigint[], had bigint[],
   -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
   look boolean, since bigint)
 returns table (
   -- In one row, and of no meaning in others but for the time: acknowledged uids; whether partitions became free; whether time has brought something;
-  -- claims that have leases already, so that nothing was claimed; the fences that were granted.
-  now bigint, acked uuid[], freed boolean, pending boolean, repeated bigint[], granted bigint[],
+  -- claims that have leases already, so that nothing was claimed; the fences that were granted; lanes whose next message has too many bytes.
+  now bigint, acked uuid[], freed boolean, pending boolean, repeated bigint[], granted bigint[], unfit integer[],
   -- What was dealt: from which lane, as which in all; without a fence of its number, somebody else was faster.
   lane integer, place integer,
   {delivery_table})
@@ -37,6 +38,9 @@ declare
   known bigint[];
   -- What was found in the lanes: where it lies, what it is, of which partition and lane.
   tids tid[]; found_uids uuid[]; partitions text[]; lanes integer[];
+  -- With a bound on bytes: the sizes of what was found, the places of what fits, their bytes.
+  sizes bigint[]; fitting integer[]; bytes bigint := 0;
+  closed integer[];
   dealt integer;
   ticket bigint;
   new_fences bigint[];
@@ -105,10 +109,29 @@ begin
                   from generate_series(1, cardinality(tids)) as i
                  order by row_number() over (partition by lanes[i] order by i), lanes[i]) turn;
       end if;
+      if bytes_max is not null and tids is not null then
+        -- A lane whose next message does not fit is passed over from then on.
+        sizes := array(select octet_length(m.payload)::bigint
+                         from generate_series(1, cardinality(tids)) as i join {schema}.message m on m.ctid = tids[i] order by i);
+        for i in 1 .. cardinality(tids) loop
+          exit when cardinality(fitting) = claim_max;
+          continue when lanes[i] = any (closed);
+          if (had[1] = 0 and fitting is null) or bytes + sizes[i] <= bytes_max then
+            fitting := fitting || i;
+            bytes := bytes + sizes[i];
+          else
+            closed := closed || lanes[i];
+          end if;
+        end loop;
+        select array_agg(tids[place] order by k), array_agg(found_uids[place] order by k), array_agg(partitions[place] order by k),
+               array_agg(lanes[place] order by k)
+          into tids, found_uids, partitions, lanes
+          from unnest(fitting) with ordinality as fits (place, k);
+      end if;
     end if;
   end if;
   if tids is null then
-    now := instant; acked := done; freed := emptied; pending := come; repeated := known;
+    now := instant; acked := done; freed := emptied; pending := come; repeated := known; unfit := closed;
     return next;
     return;
   end if;
@@ -127,7 +150,7 @@ begin
   )
   select array_agg(granted.fence) into new_fences from granted;
   return query
-    select instant, case when i = 1 then done end, emptied, false, null::bigint[], case when i = 1 then new_fences end,
+    select instant, case when i = 1 then done end, emptied, false, null::bigint[], case when i = 1 then new_fences end, closed,
            lanes[i], i, {delivery}
       from generate_series(1, dealt) as i
       join {schema}.message m on m.ctid = tids[i];

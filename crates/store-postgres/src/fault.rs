@@ -1,6 +1,8 @@
 //! What the database says, as our errors: never with what was bound to a statement.
 
 use std::borrow::Cow;
+use std::error::Error as _;
+use std::fmt;
 
 use oncebox_core::{Error, Kind};
 
@@ -8,6 +10,33 @@ use oncebox_core::{Error, Kind};
 const AGAIN: [&str; 2] = ["40P01", "40001"];
 /// Somebody else holds what we would have to wait for.
 const LOCKED: &str = "55P03";
+
+/// What is asked for cannot be done by a server that only reads: it was demoted, or is a replica.
+const READ_ONLY: &str = "25006";
+
+/// Marks an error of a server that only reads, so that its connection is not used again.
+#[derive(Debug)]
+struct ReadOnly;
+
+impl fmt::Display for ReadOnly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server is read-only")
+    }
+}
+
+impl std::error::Error for ReadOnly {}
+
+/// What is said when the server only reads.
+pub(crate) fn read_only() -> Error {
+    let text = "the database is read-only (SQLSTATE 25006): it was demoted, or is a replica; the next call connects anew, so let the \
+                address lead to the primary";
+    Error::new(Kind::Unavailable, text).with_source(ReadOnly)
+}
+
+/// Whether the server behind a connection only reads. Another one may have taken its place, which only a new connection finds.
+pub(crate) fn is_read_only(error: &Error) -> bool {
+    error.source().is_some_and(|source| source.is::<ReadOnly>())
+}
 
 /// Its SQLSTATE, if the database says it.
 pub(crate) fn state(error: &sqlx::Error) -> Option<String> {
@@ -40,6 +69,7 @@ pub(crate) fn told(error: sqlx::Error) -> Error {
         sqlx::Error::Database(database) => {
             let code = database.code().unwrap_or_default();
             match code.get(..2).unwrap_or_default() {
+                _ if code == READ_ONLY => return read_only(),
                 // What was prepared is not there, or is there already: the session was another's in between.
                 _ if matches!(&*code, "26000" | "42P05") => (
                     Kind::Unavailable,

@@ -1,8 +1,6 @@
 //! The retention of dead letters, topic by topic. Each upkeep looks at a few topics, where the last one stopped: what lies too
 //! long or too many in a topic is found within as many upkeeps as there are groups of topics with dead letters.
 
-use std::sync::{Mutex, PoisonError};
-
 use oncebox_core::{DeadLetters, Error, Retention, Timestamp, Topic};
 use sqlx::PgConnection;
 
@@ -13,20 +11,6 @@ use crate::store::PostgresStore;
 
 /// Topics that one upkeep looks at.
 const TOPICS_MAX: i64 = 16;
-
-/// Where the next upkeep of this process begins: a hint, from the first topic on is as good.
-#[derive(Default)]
-pub(crate) struct LetterCursor(Mutex<String>);
-
-impl LetterCursor {
-    fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, topic: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = topic;
-    }
-}
 
 /// What one look at some topics did.
 #[derive(Default)]
@@ -44,7 +28,7 @@ impl PostgresStore {
         retention: &DeadLetters,
         items_max: u64,
     ) -> Result<Trimmed, Error> {
-        let from = self.ears.letters.get();
+        let from = self.hints.letters.get();
         let mut topics = self.letter_topics(connection, &from).await?;
         // A short list is the end of all: the next upkeep begins anew.
         let full = i64::try_from(topics.len()).is_ok_and(|count| count >= TOPICS_MAX);
@@ -56,11 +40,11 @@ impl PostgresStore {
             }
             // Whoever ran out of its budget goes on with the same topics.
             let next = if forgotten < items_max { last.unwrap_or_default() } else { from };
-            self.ears.letters.set(next);
+            self.hints.letters.set(next);
             let dues = topics.iter().filter_map(|(name, died)| Some(died.after(of(retention, name).keep?)));
             return Ok(Trimmed { forgotten, next_due: dues.min() });
         }
-        self.ears.letters.set(String::new());
+        self.hints.letters.set(String::new());
         Ok(Trimmed::default())
     }
 

@@ -4,14 +4,11 @@
 //! simple things (taking in what is new, acknowledging, claiming, extending) are one statement each; everything else is
 //! decided by the machine of the core, on rows that are locked meanwhile. Time is the server's.
 
-mod accept;
 mod address;
-mod alone;
-mod claim;
 mod codes;
-mod ears;
+mod fast;
 mod fault;
-mod lanes;
+mod hints;
 mod letters;
 mod locked;
 mod options;
@@ -19,10 +16,8 @@ mod query;
 mod read;
 mod reserve;
 mod room;
-mod round;
 mod rows;
 mod schema;
-mod settle;
 mod slow;
 mod sql;
 mod store;

@@ -8,8 +8,8 @@ use oncebox_core::{Error, NewMessage};
 use oncebox_system::uptime;
 use sqlx::{PgConnection, Row};
 
-use crate::accept::{LaneOf, lane_of};
 use crate::codes::namespace;
+use crate::fast::{LaneOf, lane_of};
 use crate::fault;
 use crate::store::PostgresStore;
 
@@ -21,14 +21,14 @@ const LANES_MAX: usize = 4_096;
 /// What lanes held when they were counted, and what this process has added since. What has left them is not taken off, so
 /// for this process alone it is never too little.
 #[derive(Default)]
-pub(crate) struct Room(Mutex<HashMap<LaneOf, Count>>);
+pub(crate) struct LaneCounts(Mutex<HashMap<LaneOf, Count>>);
 
 struct Count {
     messages: u64,
     at: Duration,
 }
 
-impl Room {
+impl LaneCounts {
     fn lock(&self) -> MutexGuard<'_, HashMap<LaneOf, Count>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -79,8 +79,6 @@ statements!(
     ready_topics,
     lane_counts,
     in_flight,
-    pick,
-    grant,
 );
 
 /// A statement as it is sent. Nothing in its text comes from a caller but the quoted name of the schema.

@@ -15,10 +15,11 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 
 use crate::codes::{millis, moment, stamp};
-use crate::ears::{Ears, Heard};
 use crate::fault;
+use crate::hints::{Effects, Hints};
 use crate::locked::{LockWait, SlowPath, Targets};
 use crate::reserve::Reserve;
+use crate::room::LaneCounts;
 use crate::rows::Cells;
 use crate::slow::{Body, STEP_ITEMS_MAX};
 use crate::sql::Sql;
@@ -35,7 +36,8 @@ pub struct PostgresStore {
     ids: Arc<Mutex<SystemRng>>,
     /// How long calls wait for locks of others.
     pub(crate) wait: LockWait,
-    pub(crate) ears: Arc<Ears>,
+    pub(crate) hints: Arc<Hints>,
+    pub(crate) counts: Arc<LaneCounts>,
 }
 
 impl PostgresStore {
@@ -68,7 +70,8 @@ impl PostgresStore {
             clock: options.clock.clone(),
             ids: Arc::default(),
             wait: LockWait::Patient,
-            ears: Arc::default(),
+            hints: Arc::default(),
+            counts: Arc::default(),
         }
     }
 
@@ -90,12 +93,24 @@ impl PostgresStore {
             clock: self.clock.clone(),
             ids: Arc::clone(&self.ids),
             wait: LockWait::Brief,
-            ears: Arc::clone(&self.ears),
+            hints: Arc::clone(&self.hints),
+            counts: Arc::clone(&self.counts),
         }
     }
 
     pub(crate) async fn connection(&self) -> Result<PoolConnection<Postgres>, Error> {
         self.pool.acquire().await.map_err(fault::told)
+    }
+
+    /// Gives a connection back after a call, unless its server only reads: then it is closed.
+    pub(crate) fn give_back<T>(
+        mut connection: PoolConnection<Postgres>,
+        outcome: Result<T, Error>,
+    ) -> Result<T, Error> {
+        if outcome.as_ref().is_err_and(fault::is_read_only) {
+            connection.close_on_drop();
+        }
+        outcome
     }
 
     /// The time, if it is not the server's.
@@ -116,7 +131,7 @@ impl PostgresStore {
         items: &[I],
         target: impl Fn(&mut Targets, &I),
         mut each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
-        heard: &mut Heard,
+        effects: &mut Effects,
     ) -> Result<Vec<T>, Error> {
         let mut outcomes = Vec::with_capacity(items.len());
         for step in items.chunks(STEP_ITEMS_MAX) {
@@ -130,7 +145,7 @@ impl PostgresStore {
                 step.iter().map(|item| each(machine, turn, item)).collect::<Vec<_>>()
             };
             let (answers, events) = self.slow(wait).decide(connection, &targets, decide).await?;
-            heard.add(events);
+            effects.add(events);
             outcomes.extend(answers);
         }
         Ok(outcomes)
@@ -144,10 +159,10 @@ impl PostgresStore {
         each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
     ) -> Result<Vec<T>, Error> {
         let mut connection = self.connection().await?;
-        let mut heard = Heard::default();
-        let decided = self.decide_each(&mut connection, items, target, each, &mut heard).await;
-        self.ears.hear(heard);
-        decided
+        let mut effects = Effects::default();
+        let decided = self.decide_each(&mut connection, items, target, each, &mut effects).await;
+        self.hints.note(effects);
+        Self::give_back(connection, decided)
     }
 
     pub(crate) fn slow(&self, wait: LockWait) -> SlowPath<'_> {
@@ -185,7 +200,8 @@ impl PostgresStore {
             .bind(&fences)
             .bind(&leases)
             .fetch_all(&mut connection);
-        let rows = rows.await.map_err(fault::told)?;
+        let rows = rows.await.map_err(fault::told);
+        let rows = Self::give_back(connection, rows)?;
         let mut until = std::collections::HashMap::new();
         for row in &rows {
             let mut cells = Cells::new(row);
@@ -225,7 +241,7 @@ impl Store for PostgresStore {
     }
 
     fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
-        self.ears.bell.listen(interest)
+        self.hints.bell.listen(interest)
     }
 
     async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
@@ -237,11 +253,11 @@ impl Store for PostgresStore {
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
         self.check_items(messages.len())?;
         let mut connection = self.connection().await?;
-        let mut heard = Heard::default();
-        let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut heard).await;
+        let mut effects = Effects::default();
+        let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut effects).await;
         // What was taken in before a failure is to be found, too.
-        self.ears.hear(heard);
-        accepted
+        self.hints.note(effects);
+        Self::give_back(connection, accepted)
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
@@ -273,7 +289,7 @@ impl Store for PostgresStore {
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
         self.check_items(orders.len())?;
-        self.ears.room.forget();
+        self.counts.forget();
         let target = |targets: &mut Targets, order: &Order| targets.add(&order.target);
         self.decide(orders, target, |machine, turn, item| machine.operate(turn, item)).await
     }
@@ -312,7 +328,7 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.ears.bell.close();
+        self.hints.bell.close();
         self.pool.close().await;
         self.reserve.close().await;
         Ok(())

@@ -10,18 +10,18 @@ use oncebox_core::{
 };
 use sqlx::{Postgres, Transaction};
 
-use crate::ears::Heard;
 use crate::fault;
+use crate::hints::Effects;
 use crate::locked::Targets;
 use crate::slow::Body;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
     /// Tells what a transaction brought about, once it is committed.
-    fn wake(&self, heard: Heard) -> Wake {
-        let ears = Arc::clone(&self.ears);
-        let heard = heard.belated();
-        Wake::new(move || ears.hear(heard))
+    fn wake(&self, effects: Effects) -> Wake {
+        let hints = Arc::clone(&self.hints);
+        let effects = effects.belated();
+        Wake::new(move || hints.note(effects))
     }
 }
 
@@ -48,9 +48,9 @@ impl TransactionalStore for PostgresStore {
         messages: &[NewMessage],
     ) -> Result<(Vec<Accepted>, Wake), Error> {
         self.check_items(messages.len())?;
-        let mut heard = Heard::default();
-        let accepted = self.take_in(transaction, &self.sql.accept_patiently, messages, &mut heard).await?;
-        Ok((accepted, self.wake(heard)))
+        let mut effects = Effects::default();
+        let accepted = self.take_in(transaction, &self.sql.accept_patiently, messages, &mut effects).await?;
+        Ok((accepted, self.wake(effects)))
     }
 
     async fn settle_in<'t>(
@@ -62,9 +62,9 @@ impl TransactionalStore for PostgresStore {
         if settlements.is_empty() {
             return Ok((Vec::new(), Wake::default()));
         }
-        let mut heard = Heard::default();
-        let settled = self.settle(transaction, settlements, &mut heard).await?;
-        Ok((settled, self.wake(heard)))
+        let mut effects = Effects::default();
+        let settled = self.settle(transaction, settlements, &mut effects).await?;
+        Ok((settled, self.wake(effects)))
     }
 
     async fn record_in<'t>(

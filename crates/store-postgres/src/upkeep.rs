@@ -1,14 +1,13 @@
 //! Upkeep: what time has brought, and what is forgotten, in bounded pieces.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use oncebox_core::{Budget, Error, Timestamp, Upkept};
 use sqlx::PgConnection;
 
 use crate::codes::{millis, moment};
-use crate::ears::Heard;
 use crate::fault;
+use crate::hints::Effects;
 use crate::locked::{Failure, Locked};
 use crate::rows::{Cells, shelf};
 use crate::slow::STEP_ITEMS_MAX;
@@ -18,35 +17,13 @@ use crate::store::PostgresStore;
 #[expect(clippy::cast_possible_truncation, reason = "a thousand")]
 pub(crate) const TICK_ITEMS: u32 = STEP_ITEMS_MAX as u32;
 
-/// What has ended since it was last told.
-#[derive(Default)]
-pub(crate) struct Ended(Mutex<Upkept>);
-
-impl Ended {
-    fn lock(&self) -> MutexGuard<'_, Upkept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn add(&self, more: Upkept) {
-        let mut ended = self.lock();
-        ended.lapsed += more.lapsed;
-        ended.expired += more.expired;
-        for deaths in more.died {
-            let same = |known: &&mut oncebox_core::Deaths| {
-                known.namespace == deaths.namespace
-                    && known.topic == deaths.topic
-                    && known.reason == deaths.reason
-            };
-            match ended.died.iter_mut().find(same) {
-                Some(known) => known.count += deaths.count,
-                None => ended.died.push(deaths),
-            }
-        }
-    }
-
-    fn take(&self) -> Upkept {
-        std::mem::take(&mut *self.lock())
-    }
+/// What one upkeep did.
+struct Done {
+    forgotten: u64,
+    /// Dead letters among them.
+    letters: u64,
+    /// When there is more to do.
+    next_due: Option<Timestamp>,
 }
 
 impl PostgresStore {
@@ -59,9 +36,9 @@ impl PostgresStore {
     ) -> Result<usize, Error> {
         match self.slow(self.wait).let_time_pass(connection, items_max, locked).await {
             Ok((ticked, events)) => {
-                let mut heard = Heard::default();
-                heard.add(events);
-                self.ears.hear(heard);
+                let mut effects = Effects::default();
+                effects.add(events);
+                self.hints.note(effects);
                 Ok(ticked)
             }
             Err(Failure::Collision | Failure::Locked) => Ok(0),
@@ -89,30 +66,34 @@ impl PostgresStore {
 
     pub(crate) async fn keep_up(&self, budget: Budget) -> Result<Upkept, Error> {
         let mut connection = self.connection().await?;
+        let done = self.work_off(&mut connection, &budget).await;
+        let done = Self::give_back(connection, done)?;
+        let mut upkept = self.hints.ended.take();
+        (upkept.forgotten, upkept.dead_letters_forgotten) = (done.forgotten, done.letters);
+        upkept.next_due = done.next_due;
+        Ok(upkept)
+    }
+
+    /// Lets time happen and forgets, as far as the budget goes.
+    async fn work_off(&self, connection: &mut PgConnection, budget: &Budget) -> Result<Done, Error> {
         // Mostly there is nothing to do, and that is one statement.
-        let (now, mut next_due) = self.next_due(&mut connection, &budget).await?;
+        let (now, mut next_due) = self.next_due(connection, budget).await?;
         let (mut forgotten, mut letters) = (0, 0);
         if next_due.is_some_and(|due| due <= now) {
-            if self.tick_all(&mut connection, budget.items_max).await? {
-                (forgotten, letters) = self.forget(&mut connection, &budget).await?;
+            if self.tick_all(connection, budget.items_max).await? {
+                (forgotten, letters) = self.forget(connection, budget).await?;
             }
-            (_, next_due) = self.next_due(&mut connection, &budget).await?;
+            (_, next_due) = self.next_due(connection, budget).await?;
         }
         if let Some(retention) = &budget.dead_letters {
             let left = u64::from(budget.items_max).saturating_sub(forgotten);
-            let trimmed = self.forget_letters(&mut connection, retention, left).await?;
+            let trimmed = self.forget_letters(connection, retention, left).await?;
             (forgotten, letters) = (forgotten + trimmed.forgotten, letters + trimmed.forgotten);
             // What is over its number has no due time of its own: whoever ran out of budget looks again.
             let more = (forgotten > 0 && trimmed.forgotten == left).then_some(now);
             next_due = next_due.into_iter().chain(trimmed.next_due).chain(more).min();
         }
-        let mut upkept = self.ears.ended.take();
-        upkept.died.sort_by(|one, other| {
-            (one.namespace, &one.topic, one.reason).cmp(&(other.namespace, &other.topic, other.reason))
-        });
-        (upkept.forgotten, upkept.dead_letters_forgotten) = (forgotten, letters);
-        upkept.next_due = next_due;
-        Ok(upkept)
+        Ok(Done { forgotten, letters, next_due })
     }
 
     /// Forgets by age; answers how many, and how many dead letters are among them.

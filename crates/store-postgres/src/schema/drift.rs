@@ -31,6 +31,16 @@ impl Facts {
         self.0.entry((fact.kind, fact.name)).or_default().insert(fact.aspect, fact.text);
     }
 
+    /// Adds a fact about the function of this name, whatever its arguments.
+    pub(super) fn add_to_function(&mut self, name: &str, fact: Fact) {
+        let is_it = |full: &&(String, String)| {
+            full.0 == "function" && full.1.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
+        };
+        if let Some(full) = self.0.keys().find(is_it).map(|(_, full)| full.clone()) {
+            self.add(Fact { name: full, ..fact });
+        }
+    }
+
     fn says(&self, kind: &str, name: &str, aspect: &str) -> Option<&str> {
         Some(self.0.get(&(kind.to_owned(), name.to_owned()))?.get(aspect)?)
     }
@@ -42,7 +52,9 @@ impl Facts {
     #[cfg(test)]
     pub(super) fn write(&self) -> String {
         let things = self.0.iter().flat_map(|((kind, name), aspects)| {
-            aspects.iter().map(move |(aspect, text)| format!("{kind}\t{name}\t{aspect}\t{text}\n"))
+            // Bodies are taken from the program itself.
+            let aspects = aspects.iter().filter(|(aspect, _)| *aspect != super::BODY);
+            aspects.map(move |(aspect, text)| format!("{kind}\t{name}\t{aspect}\t{text}\n"))
         });
         things.collect()
     }

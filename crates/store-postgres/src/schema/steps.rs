@@ -24,6 +24,22 @@ impl Steps {
         format!("{}\n{}", creation(schema), self.script_after(schema, 0))
     }
 
+    /// The names and bodies of all functions, the schema's name left out.
+    pub(super) fn functions(&self) -> Vec<(String, String)> {
+        let mut functions = Vec::new();
+        for step in self.0 {
+            let text = sql::complete(step, "{schema}");
+            for rest in text.split("create function {schema}.").skip(1) {
+                let name = rest.split('(').next().unwrap_or_default();
+                // The body is between the first two quotes.
+                if let Some(body) = rest.split("$oncebox$").nth(1) {
+                    functions.push((name.to_owned(), body.to_owned()));
+                }
+            }
+        }
+        functions
+    }
+
     /// What brings the tables from a version to the last one, with its note of every version.
     pub(super) fn script_after(&self, schema: &Schema, version: u32) -> String {
         let quoted = schema.quoted();

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use oncebox_core::machine::{Capacity, Journal, Machine, Record, Resume, Turn};
 use oncebox_core::{
-    Budget, Error, Fence, IdSource, Namespace, Number, PayloadHandle, Snapshot, Timestamp, Topic, Uid, Upkept,
+    Budget, Error, Fence, IdSource, Namespace, Number, PayloadHandle, Shard, Snapshot, State, Timestamp,
+    Topic, Uid, Upkept,
 };
 
 use super::Body;
@@ -32,6 +33,8 @@ pub(crate) enum Write {
 /// What a decision brought about beside what is written; of interest once that is committed.
 #[derive(Default)]
 pub(crate) struct Events {
+    /// Lanes in which something may be claimable now, at its place among others.
+    pub(crate) ready: BTreeSet<(Namespace, Topic, Shard)>,
     /// Topics that became claimable.
     pub(crate) woken: BTreeSet<(Namespace, Topic)>,
     /// Something of a partition changed, so other messages of it may be free now, in any lane.
@@ -117,8 +120,19 @@ pub(crate) fn decide<T>(
         Some(message) => Some(Write::Added(message)),
         None => known.contains(&uid).then_some(Write::Removed(uid)),
     };
-    let writes = changes.order.iter().copied().chain(unchanged).filter_map(write).collect();
-    Ok(Decision { answer, writes, now: machine.now(), events })
+    let writes: Vec<Write> = changes.order.iter().copied().chain(unchanged).filter_map(write).collect();
+    let now = machine.now();
+    events.ready = writes.iter().filter_map(|write| ready_lane(write, now)).collect();
+    Ok(Decision { answer, writes, now, events })
+}
+
+/// The lane of a message that may be claimable.
+fn ready_lane(write: &Write, now: Timestamp) -> Option<(Namespace, Topic, Shard)> {
+    let (Write::Changed(message) | Write::Added(message)) = write else { return None };
+    let content = message.content.as_ref()?;
+    let waits = content.due.into_iter().chain(message.retry_at).any(|at| at > now);
+    let is_ready = message.state == State::Processing && !waits && message.lease().is_none();
+    is_ready.then(|| (message.key.namespace, content.topic.clone(), content.shard))
 }
 
 fn has_partition(message: &Snapshot<Body>) -> bool {

@@ -1,7 +1,13 @@
 //! The PostgreSQL store against the conformance suite, the faulty cases and the random comparison, on a real server.
 
 #[cfg(test)]
+mod demoted;
+#[cfg(test)]
+mod handles;
+#[cfg(test)]
 mod opening;
+#[cfg(test)]
+mod payloads;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]

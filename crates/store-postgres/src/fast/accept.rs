@@ -1,4 +1,4 @@
-//! Taking in: fresh keys with one statement, everything else at the desk.
+//! Taking in: fresh keys with one statement, everything else on the slow path.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use crate::codes::{TICKET, key_hash, moment};
-use crate::ears::Heard;
 use crate::fault;
+use crate::hints::Effects;
 use crate::locked::{LockWait, Targets};
 use crate::rows::{Given, Item};
 use crate::slow::{Body, STEP_ITEMS_MAX, with_body};
@@ -45,14 +45,14 @@ impl PostgresStore {
         connection: &mut PgConnection,
         statement: &Accept,
         messages: &[NewMessage],
-        heard: &mut Heard,
+        effects: &mut Effects,
     ) -> Result<Vec<Accepted>, Error> {
         let mut outcomes = Vec::with_capacity(messages.len());
         // What is new makes its lane fuller for those that come after it, so a run of items with room and a run without are
         // decided one after the other.
         while outcomes.len() < messages.len() {
             let rest = &messages[outcomes.len()..];
-            let full = self.ears.room.full(self, connection, rest).await?;
+            let full = self.counts.full(self, connection, rest).await?;
             let alike = full.iter().take_while(|place| **place == full[0]).count();
             let run = alike.min(if full[0] { STEP_ITEMS_MAX } else { fitting(rest) });
             // Once something of the call has been taken in, it has to go on to its end.
@@ -60,9 +60,9 @@ impl PostgresStore {
             if full[0] {
                 let places: Vec<_> = (0..run).collect();
                 outcomes
-                    .extend(self.consider(connection, wait, rest, &places, None, Room::Full, heard).await?);
+                    .extend(self.consider(connection, wait, rest, &places, None, Room::Full, effects).await?);
             } else {
-                outcomes.extend(self.take_in_run(connection, wait, statement, &rest[..run], heard).await?);
+                outcomes.extend(self.take_in_run(connection, wait, statement, &rest[..run], effects).await?);
             }
         }
         Ok(outcomes)
@@ -74,16 +74,16 @@ impl PostgresStore {
         wait: LockWait,
         statement: &Accept,
         messages: &[NewMessage],
-        heard: &mut Heard,
+        effects: &mut Effects,
     ) -> Result<Vec<Accepted>, Error> {
         let mut outcomes: Vec<Option<Accepted>> = vec![None; messages.len()];
-        let ticket = self.insert_fresh(connection, wait, statement, messages, &mut outcomes, heard).await?;
+        let ticket = self.insert_fresh(connection, wait, statement, messages, &mut outcomes, effects).await?;
         let rest: Vec<usize> = (0..messages.len()).filter(|place| outcomes[*place].is_none()).collect();
         if !rest.is_empty() {
             let mut considered = Vec::with_capacity(rest.len());
             for step in rest.chunks(STEP_ITEMS_MAX) {
                 let wait = if considered.is_empty() { wait } else { LockWait::Patient };
-                let decided = self.consider(connection, wait, messages, step, ticket, Room::Enough, heard);
+                let decided = self.consider(connection, wait, messages, step, ticket, Room::Enough, effects);
                 considered.extend(decided.await?);
             }
             for (place, outcome) in rest.into_iter().zip(considered) {
@@ -92,9 +92,9 @@ impl PostgresStore {
         }
         for (message, outcome) in messages.iter().zip(&outcomes) {
             match outcome {
-                Some(Accepted::New { .. }) => self.ears.room.note(message),
+                Some(Accepted::New { .. }) => self.counts.note(message),
                 // It may have moved here from another lane.
-                Some(_) if message.policy.divergence == Divergence::Replace => self.ears.room.forget(),
+                Some(_) if message.policy.divergence == Divergence::Replace => self.counts.forget(),
                 _ => {}
             }
         }
@@ -110,7 +110,7 @@ impl PostgresStore {
         statement: &Accept,
         messages: &[NewMessage],
         outcomes: &mut [Option<Accepted>],
-        heard: &mut Heard,
+        effects: &mut Effects,
     ) -> Result<Option<i64>, Error> {
         let mut items = Vec::with_capacity(messages.len());
         let mut by_uid = HashMap::with_capacity(messages.len());
@@ -140,7 +140,7 @@ impl PostgresStore {
             let Some(place) = by_uid.get(uid) else { continue };
             let message = &messages[*place];
             outcomes[*place] = Some(new(message, Uid::from_u128(uid.as_u128()), *at));
-            heard.add_new(message, *at);
+            effects.add_new(message, *at);
         }
         Ok(inserted.first().map(|Inserted { number, .. }| number - number % TICKET))
     }
@@ -154,7 +154,7 @@ impl PostgresStore {
         places: &[usize],
         ticket: Option<i64>,
         room: Room,
-        heard: &mut Heard,
+        effects: &mut Effects,
     ) -> Result<Vec<Accepted>, Error> {
         let mut targets = Targets::of_keys(places.iter().map(|place| &messages[*place].key));
         for uid in places.iter().filter_map(|place| messages[*place].uid) {
@@ -179,7 +179,7 @@ impl PostgresStore {
             places.iter().map(decide).collect::<Vec<_>>()
         };
         let (accepted, events) = self.slow(wait).decide(connection, &targets, decide).await?;
-        heard.add(events);
+        effects.add(events);
         Ok(accepted)
     }
 }

@@ -1,4 +1,4 @@
-//! Settling: acknowledgements with the statement that claims, everything else at the desk.
+//! Settling: acknowledgements with the statement that claims, everything else on the slow path.
 
 use std::collections::HashSet;
 
@@ -7,14 +7,15 @@ use oncebox_core::{Claim, Delivery, Error, Settled, Settlement, Verdict, Worked}
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::claim::served_together;
+use super::look::{Lanes, Requests, Time};
 use crate::codes::count;
-use crate::ears::Heard;
+use crate::hints::Effects;
 use crate::locked::Targets;
-use crate::round::Wishes;
 use crate::slow::Body;
 use crate::store::PostgresStore;
 
-/// Settlements on their way: acknowledgements go with the next statement, and what that could not do goes to the desk.
+/// Settlements on their way: acknowledgements go with the next statement, and what that could not do takes the slow path.
 pub(crate) struct Settling<'a> {
     settlements: &'a [Settlement],
     outcomes: Vec<Option<Settled>>,
@@ -29,25 +30,34 @@ impl PostgresStore {
         settlements: &[Settlement],
         claims: &[Claim],
     ) -> Result<Worked, Error> {
-        let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
         let mut connection = self.reserve.for_work(&self.pool).await?;
-        let connection = &mut *connection;
+        let worked = self.work_with(&mut connection, settlements, claims).await;
+        Self::give_back(connection, worked)
+    }
+
+    async fn work_with(
+        &self,
+        connection: &mut PgConnection,
+        settlements: &[Settlement],
+        claims: &[Claim],
+    ) -> Result<Worked, Error> {
+        let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
         let mut settling = Settling::new(settlements);
         if settling.uids.is_empty() {
             self.settle_rest(connection, &mut settling, &HashSet::new()).await?;
         }
         let mut place = 0;
         while place < claims.len() {
-            let run = run_of(&claims[place..]);
-            if run == 0 {
-                self.ack(connection, &mut settling).await?;
-                deliveries[place] = self.claim_alone(connection, &claims[place]).await?;
+            let together = served_together(&claims[place..]);
+            if together == 0 {
+                let claim = &claims[place];
+                self.claim_alone(connection, place, claim, &mut settling, &mut deliveries).await?;
                 place += 1;
                 continue;
             }
-            let wishes = Wishes::new(place, &claims[place..place + run]);
-            self.serve(connection, wishes, &mut settling, &mut deliveries).await?;
-            place += run;
+            let requests = Requests::new(place, &claims[place..place + together]);
+            self.serve(connection, requests, &mut settling, &mut deliveries).await?;
+            place += together;
         }
         self.ack(connection, &mut settling).await?;
         let settled = settling.outcomes.into_iter().map(|outcome| outcome.expect("all are settled"));
@@ -63,11 +73,12 @@ impl PostgresStore {
         if settling.uids.is_empty() {
             return Ok(());
         }
-        let round = self.round(connection, settling, &Wishes::default(), &[], false, false).await?;
-        self.settle_rest(connection, settling, &round.acked).await
+        let none = Requests::default();
+        let look = self.look(connection, settling, &none, Lanes::NONE, Time::Ignore).await?;
+        self.settle_rest(connection, settling, &look.acked).await
     }
 
-    /// Notes what was acknowledged, and settles the rest at the desk.
+    /// Notes what was acknowledged, and settles the rest on the slow path.
     pub(crate) async fn settle_rest(
         &self,
         connection: &mut PgConnection,
@@ -79,51 +90,32 @@ impl PostgresStore {
             return Ok(());
         }
         let doubtful: Vec<_> = rest.iter().map(|place| settling.settlements[*place].clone()).collect();
-        let mut heard = Heard::default();
-        let settled = self.settle(connection, &doubtful, &mut heard).await;
-        self.ears.hear(heard);
+        let mut effects = Effects::default();
+        let settled = self.settle(connection, &doubtful, &mut effects).await;
+        self.hints.note(effects);
         for (place, outcome) in rest.into_iter().zip(settled?) {
             settling.outcomes[place] = Some(outcome);
         }
         Ok(())
     }
 
-    /// Settles at the desk, in order.
+    /// Settles on the slow path, in order.
     pub(crate) async fn settle(
         &self,
         connection: &mut PgConnection,
         settlements: &[Settlement],
-        heard: &mut Heard,
+        effects: &mut Effects,
     ) -> Result<Vec<Settled>, Error> {
         let target = |targets: &mut Targets, settlement: &Settlement| targets.add_uid(settlement.uid);
         let settle = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>, settlement: &Settlement| {
             machine.settle(turn, settlement)
         };
-        self.decide_each(connection, settlements, target, settle, heard).await
+        self.decide_each(connection, settlements, target, settle, effects).await
     }
 }
 
-/// Whether others with the same topics can be served by the same statement.
-fn is_plain(claim: &Claim) -> bool {
-    claim.bytes_max.is_none() && claim.in_flight_max.is_none()
-}
-
-/// How many claims at the head of the list one statement can serve; none if the first has wishes of its own. A request that comes
-/// again is told what the first one got, so it waits for that.
-fn run_of(claims: &[Claim]) -> usize {
-    let first = &claims[0];
-    let mut requests = HashSet::new();
-    let alike = |claim: &&Claim| {
-        is_plain(claim)
-            && claim.namespace == first.namespace
-            && claim.topics == first.topics
-            && claim.request_identity().is_none_or(|request| requests.insert((claim.owner, request)))
-    };
-    claims.iter().take_while(alike).count()
-}
-
 impl<'a> Settling<'a> {
-    /// Only acknowledgements of different messages go with a statement; one that is something else sends all to the desk.
+    /// Only acknowledgements of different messages go with a statement; one that is something else sends all to the slow path.
     pub(crate) fn new(settlements: &'a [Settlement]) -> Self {
         let outcomes = vec![None; settlements.len()];
         let (uids, owners, fences) = (Vec::new(), Vec::new(), Vec::new());
