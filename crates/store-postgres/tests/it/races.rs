@@ -9,7 +9,7 @@ use oncebox_core::{
     Settled, Span, State, Store, StoreExt, Topic, TransactionalStore, Verdict,
 };
 use oncebox_store_postgres::PostgresStore;
-use sqlx::Executor;
+use sqlx::{Executor, Row};
 
 use crate::{fresh, pool};
 
@@ -55,6 +55,67 @@ async fn a_settlement_that_waited_counts() {
     assert!(!waiting.is_finished(), "it waits for who has the message");
     store.commit(slow).await.unwrap();
     assert_eq!(waiting.await.unwrap(), [Settled::Released; 6]);
+}
+
+/// An acknowledgement that waits for a transaction which ends its lease finds the lease lost: the message is not acknowledged.
+/// Holds: RULE-05, IBX-046.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ack_that_waited_for_the_end_of_its_lease_is_lost() {
+    let (store, pool, schema) = filled().await;
+    // It waits as long as it has to, and does not take another way meanwhile.
+    let patient = format!("alter function {schema}.work_1 set lock_timeout = '120s'");
+    pool.execute(sqlx::AssertSqlSafe(patient)).await.unwrap();
+    let delivery = store.claim(&claim(7, 1)).await.unwrap().remove(0);
+    let mut ending = store.begin_transaction().await.unwrap();
+    let (settled, _) = store.settle_in(&mut ending, &[delivery.release()]).await.unwrap();
+    assert_eq!(settled, [Settled::Released]);
+    let (waiting, ack) = (Arc::clone(&store), delivery.ack());
+    let waiting = tokio::spawn(async move { waiting.settle(&[ack]).await.unwrap() });
+    let waits =
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%work_1%'";
+    let waited = async {
+        while pool.fetch_one(waits).await.unwrap().get::<i64, _>(0) == 0 {
+            assert!(!waiting.is_finished(), "it did not wait for who has its message");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within_two_minutes("the acknowledgement to wait", waited).await;
+    store.commit(ending).await.unwrap();
+    assert_eq!(within_two_minutes("its answer", waiting).await.unwrap(), [Settled::LeaseLost]);
+    let found = store.get(&[delivery.uid.into()]).await.unwrap().remove(0).unwrap();
+    assert_eq!(found.state, State::Processing, "it was given back, and not acknowledged");
+}
+
+/// Only a hang is ever so late.
+async fn within_two_minutes<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(Duration::from_secs(120), wait).await;
+    waited.unwrap_or_else(|_| panic!("two minutes were not enough for {what}"))
+}
+
+/// A claim passes over what another transaction has locked, and upkeep does: neither waits, and neither leaves the rest alone.
+/// Holds: CMD-08, RULE-13.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_locked_is_passed_over_and_the_rest_is_served() {
+    let (store, pool, schema) = filled().await;
+    let lapsing = Claim { lease: Span::lease(Duration::from_millis(1)).unwrap(), ..claim(7, 2) };
+    let lapsed = store.claim(&lapsing).await.unwrap();
+    let mut slow = pool.begin().await.unwrap();
+    let hold = format!("select from {schema}.message where uid = $1 or id = '2' for update");
+    let uid = sqlx::types::Uuid::from_u128(lapsed[0].uid.as_u128());
+    slow.execute(sqlx::query(sqlx::AssertSqlSafe(hold)).bind(uid)).await.unwrap();
+    let ended = async {
+        // One lease can be ended; the other one is locked.
+        let mut ended = 0;
+        while ended == 0 {
+            ended += store.upkeep(oncebox_core::Budget::new(10)).await.unwrap().lapsed;
+        }
+        assert_eq!(ended, 1);
+    };
+    within_two_minutes("upkeep", ended).await;
+    let claimed = within_two_minutes("a claim", store.claim(&claim(7, 3))).await.unwrap();
+    let ids: Vec<_> = claimed.iter().map(|delivery| delivery.key.id.as_str()).collect();
+    assert_eq!(ids, ["1", "3", "4"], "0 and 2 are locked");
+    slow.rollback().await.unwrap();
 }
 
 /// Somebody who holds a message for long holds up its acknowledgement, and none of those that came with it.

@@ -102,6 +102,45 @@ async fn what_is_taken_in_commits_with_the_caller_or_not_at_all() {
     assert_eq!(desk.take().await.len(), 1);
 }
 
+/// Nobody is woken by a transaction before it is committed, and whoever waits is woken then: for what it took in, and for what it gave
+/// back. Not a ring from before counts.
+/// Holds: CMD-17, RULE-01.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_wakes_after_its_commit_and_not_before() {
+    let desk = desk().await;
+    let mut wakeups = desk.store.wakeups(Interest { namespace: Namespace::Inbox, topics: Topics::ALL });
+    let mut transaction = desk.store.begin_transaction().await.unwrap();
+    let (_, wake) = desk.store.accept_in(&mut transaction, &[message("1")]).await.unwrap();
+    assert!(!is_woken(&mut *wakeups).await, "by what is not committed");
+    desk.store.commit(transaction).await.unwrap();
+    wake.fire();
+    assert!(is_woken(&mut *wakeups).await, "by what was committed");
+    assert!(!is_woken(&mut *wakeups).await, "once");
+
+    let delivery = desk.take().await.remove(0);
+    let mut transaction = desk.store.begin_transaction().await.unwrap();
+    let (_, wake) = desk.store.settle_in(&mut transaction, &[delivery.release()]).await.unwrap();
+    assert!(!is_woken(&mut *wakeups).await, "by what is not committed");
+    desk.store.commit(transaction).await.unwrap();
+    wake.fire();
+    assert!(is_woken(&mut *wakeups).await, "by what was given back");
+
+    let mut transaction = desk.store.begin_transaction().await.unwrap();
+    let (_, wake) = desk.store.accept_in(&mut transaction, &[message("2")]).await.unwrap();
+    drop(wake);
+    transaction.rollback().await.unwrap();
+    assert!(!is_woken(&mut *wakeups).await, "by what never happened");
+}
+
+/// Whether it has been woken since it was last asked.
+async fn is_woken(wakeups: &mut dyn oncebox_core::Wakeups) -> bool {
+    tokio::select! {
+        biased;
+        () = wakeups.wait() => true,
+        () = std::future::ready(()) => false,
+    }
+}
+
 /// An acknowledgement commits with the handler's own writes, or neither does.
 /// Holds: RULE-01.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
