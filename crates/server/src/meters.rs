@@ -56,6 +56,8 @@ pub mod names {
     pub const PROFILE: &str = "mailbox_profile_info";
     /// How much of a bound of the store is used, 0 to 1, by `bound`.
     pub const BOUND: &str = "store_bound_used_ratio";
+    /// The most messages that a shard gave out past its oldest delivery from before a restart, since the server was started.
+    pub const REORDER_DEPTH: &str = "reorder_depth_max";
 }
 
 /// The label of topics beyond the number that have their own.

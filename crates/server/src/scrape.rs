@@ -16,7 +16,9 @@ pub(crate) fn dlq_profile(app: &App) -> &'static str {
 /// Everything, as Prometheus reads it.
 pub(crate) async fn render(app: &App) -> Result<String, Error> {
     gauge!(names::PROFILE, "dlq_profile" => dlq_profile(app)).set(1.0);
-    for bound in app.oncebox.usage().await?.bounds {
+    let usage = app.oncebox.usage().await?;
+    gauge!(names::REORDER_DEPTH).set(number(usage.reorder_depth_max));
+    for bound in usage.bounds {
         gauge!(names::BOUND, "bound" => bound.name).set(bound.share());
     }
     let mailbox = &app.live().mailbox;

@@ -13,6 +13,9 @@ create function {schema}.work_1(
   -- Claimed from the lanes of a namespace: not below these numbers, unless a partition becomes free; of each lane and in all so many at most; with no
   -- more payload bytes than this, but for the first message of a claim that has had none. A bound on bytes is for a single claim; null: none.
   space smallint, topics text[], shards integer[], floors bigint[], lane_max bigint, claim_max bigint, bytes_max bigint,
+  -- Lanes that are held back after a restart give so many at most, up to a number, and above another only what is named; null, or no arrays at all,
+  -- for the others.
+  held_max bigint[], held_tops bigint[], held_free bigint[], again bigint[],
   -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one, nor limits of attempts.
   claim_owners uuid[], requests uuid[], limits integer[], leases bigint[], starts bigint[], had bigint[],
   -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
@@ -98,9 +101,11 @@ begin
        cross join lateral (
          select m.ctid as tid, m.uid, m.partition
            from {schema}.message m, (select instant as now) as clock
-          where m.namespace = space and m.topic = topics[lane] and m.shard = shards[lane] and m.number >= floors[lane] and {claimable}
+          where m.namespace = space and m.topic = topics[lane] and m.shard = shards[lane] and m.number >= floors[lane]
+            and m.number <= coalesce(held_tops[lane], 9223372036854775807)
+            and (held_free[lane] is null or m.number < held_free[lane] or m.number = any (again)) and {claimable}
           order by m.number
-          limit lane_max
+          limit coalesce(held_max[lane], lane_max)
             for no key update of m skip locked) found;
       if cardinality(topics) > 1 then
         -- Lanes take turns.

@@ -28,7 +28,7 @@ const PLANS: [(&str, &str); 3] =
     [("plan_cache_mode", "force_generic_plan"), ("jit", "off"), ("enable_seqscan", "off")];
 const CONNECTIONS_MAX: u32 = 1_000;
 
-const OWN: [&str; 4] = ["schema", "connections", "ensure", "pooler"];
+const OWN: [&str; 5] = ["schema", "connections", "ensure", "pooler", "keys_max"];
 /// What the driver understands, in the ways in which it may be written.
 const DRIVERS: [&str; 18] = [
     "sslmode",
@@ -66,7 +66,7 @@ impl fmt::Debug for Address {
 
 impl Address {
     /// Takes a URL like `postgres://user:password@host/database?sslmode=require&schema=oncebox` apart. Settings of the store
-    /// hold over `options`: `schema`, `connections`, `ensure` (`yes` or `no`) and `pooler` (`transaction`); all others are the
+    /// hold over `options`: `schema`, `connections`, `ensure` (`yes` or `no`), `pooler` (`transaction`) and `keys_max`; all others are the
     /// driver's. One that nobody knows is [`Kind::Invalid`].
     pub fn parse(url: &str, options: Options) -> Result<Self, Error> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
@@ -141,6 +141,10 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
             let connections = value.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
             options.connections =
                 connections.ok_or_else(|| invalid("connections is not a number from 1 to 1000"))?;
+        }
+        ("keys_max", _) => {
+            let keys = value.parse().ok().filter(|count| *count > 0);
+            options.keys_max = keys.ok_or_else(|| invalid("keys_max is not a number from 1 on"))?;
         }
         ("ensure", "yes") => options.ensure = true,
         ("ensure", "no") => options.ensure = false,

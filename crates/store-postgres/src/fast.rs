@@ -1,10 +1,9 @@
 //! The fast path: one statement decides what is plain, and leaves alone what is not.
 
 mod accept;
+mod capacity;
 mod claim;
 mod look;
 mod replay;
 mod search;
 mod settle;
-
-pub(crate) use accept::{LaneOf, lane_of};

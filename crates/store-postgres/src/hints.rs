@@ -6,18 +6,22 @@
 mod cursor;
 mod effects;
 mod ended;
+mod fullness;
 mod interest;
 mod lanes;
 mod letters;
 mod position;
 
-use std::sync::atomic::AtomicI64;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::time::Duration;
 
 use oncebox_core::{Bell, Topic};
 
 pub(crate) use cursor::Cursor;
 pub(crate) use effects::Effects;
 use ended::Ended;
+pub(crate) use fullness::{Demand, Fullness, LaneOf, lane_of};
 pub(crate) use interest::{Interest, SCAN_LANES};
 pub(crate) use lanes::{Lanes, Plan};
 use letters::LetterCursor;
@@ -33,6 +37,11 @@ pub(crate) struct Hints {
     pub(crate) lanes: Lanes,
     pub(crate) ended: Ended,
     pub(crate) letters: LetterCursor,
+    pub(crate) fullness: Fullness,
+    /// Whether the store has as many keys as it may, and when that was asked last.
+    pub(crate) keys: Mutex<Option<(bool, Duration)>>,
+    /// How often lanes were searched for: each time another one of those that were found is first.
+    pub(crate) searches: AtomicUsize,
     /// Up to when this process has seen that time has brought nothing that was not written down.
     pub(crate) quiet_until: AtomicI64,
 }

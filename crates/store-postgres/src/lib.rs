@@ -15,7 +15,7 @@ mod options;
 mod query;
 mod read;
 mod reserve;
-mod room;
+mod restart;
 mod rows;
 mod schema;
 mod slow;

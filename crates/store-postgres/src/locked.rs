@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::codes::{counted, key_hash, moment};
 use crate::fault;
 use crate::rows::{Cells, LeaseArrays, LeaseRow, Message, MessageArrays, Row, lease_row, push_message};
-use crate::slow::{self, Body, Decision, Events, Loaded, Rewrite, Write};
+use crate::slow::{self, Body, Decision, Events, Loaded, Rewrite, Room, Write};
 use crate::sql::Sql;
 
 /// How often something is tried again that failed because others did the same at the same time.
@@ -112,6 +112,7 @@ pub(crate) struct SlowPath<'a> {
     /// The time, if it is not the server's.
     pub(crate) now: Option<i64>,
     pub(crate) wait: LockWait,
+    pub(crate) room: Room,
 }
 
 impl SlowPath<'_> {
@@ -193,7 +194,7 @@ impl SlowPath<'_> {
         let row = self.sql.clock.query().bind(self.now).fetch_one(connection).await?;
         let mut cells = Cells::new(&row);
         let (now, ticket) = (moment(cells.next()?), cells.next()?);
-        Ok(Loaded { messages, now, floor: counted(ticket)? })
+        Ok(Loaded { messages, now, floor: counted(ticket)?, room: self.room })
     }
 
     /// Writes what was decided.

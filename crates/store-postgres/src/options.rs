@@ -6,6 +6,9 @@ use oncebox_core::Clock;
 
 use crate::Schema;
 
+/// Messages and keys at most, unless told otherwise.
+const KEYS_MAX_DEFAULT: u64 = 1_000_000_000;
+
 /// How a PostgreSQL store is set up.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -19,6 +22,9 @@ pub struct Options {
     pub ensure: bool,
     /// What stands between the store and the server.
     pub pooler: Pooler,
+    /// Messages and keys at most, finished ones included: then what would add one is answered Saturated. Counted by the server's
+    /// statistics, so it is passed by what all processes take in while these are behind, which is a second or two.
+    pub keys_max: u64,
     /// Another clock than the server's: for tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -35,13 +41,14 @@ pub enum Pooler {
 }
 
 impl Default for Options {
-    /// The schema `oncebox` that is there already, 8 connections to the server itself, and its clock.
+    /// The schema `oncebox` that is there already, 8 connections to the server itself, a billion keys at most, and the server's clock.
     fn default() -> Self {
         Self {
             schema: Schema::default(),
             connections: 8,
             ensure: false,
             pooler: Pooler::default(),
+            keys_max: KEYS_MAX_DEFAULT,
             clock: None,
         }
     }

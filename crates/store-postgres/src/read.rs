@@ -12,7 +12,7 @@ use crate::codes::{REASONS, STATES, code, count, counted, moment, namespace};
 use crate::fault;
 use crate::locked::Targets;
 use crate::rows::{Cells, LeaseRow, Message, ReadContent};
-use crate::slow::machine;
+use crate::slow::{Room, machine};
 use crate::store::PostgresStore;
 
 /// Messages of one state that one page looks at, at most: a listing with a rare filter must not take for ever.
@@ -44,7 +44,7 @@ impl PostgresStore {
         let rows = rows.await.map_err(fault::told)?;
         let (now, messages) = joined(&rows)?;
         // What time has brought shows in what is read, whether or not anybody has written it down.
-        let mut machine = machine(&messages, now, 1)?;
+        let mut machine = machine(&messages, now, 1, Room::Enough)?;
         let mut ids = oncebox_system::SystemRng::default();
         let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
         Ok(refs.iter().map(|target| machine.get(&mut turn, target)).collect())
@@ -94,7 +94,7 @@ impl PostgresStore {
             None => edge.map(|edge| Ok::<_, Error>(Cursor(Number(counted(edge)?)))).transpose()?,
         };
         let uids: Vec<_> = messages.iter().map(|message| Ref::Uid(message.uid)).collect();
-        let mut machine = machine(&messages, now, 1)?;
+        let mut machine = machine(&messages, now, 1, Room::Enough)?;
         let mut ids = oncebox_system::SystemRng::default();
         let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
         let seen = uids.iter().filter_map(|uid| machine.get(&mut turn, uid));

@@ -12,7 +12,7 @@ mod decision;
 use oncebox_core::limits::{LAST_ERROR_BYTES_MAX, TEXT_BYTES_MAX};
 
 pub(crate) use body::{Body, with_body};
-pub(crate) use decision::{Decision, Events, Loaded, Rewrite, Write, decide, machine};
+pub(crate) use decision::{Decision, Events, Loaded, Rewrite, Room, Write, decide, machine};
 
 /// Messages that one step of the slow path is about, at most. Without content a row has at most [`ROW_BYTES_MAX`] bytes, so a step loads
 /// and writes a bounded number of bytes.

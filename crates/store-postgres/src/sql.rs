@@ -79,6 +79,10 @@ statements!(
     ready_topics,
     lane_counts,
     in_flight,
+    inherited,
+    still_out,
+    usage,
+    keys,
 );
 
 /// A statement as it is sent. Nothing in its text comes from a caller but the quoted name of the schema.

@@ -19,9 +19,9 @@ use crate::fault;
 use crate::hints::{Effects, Hints};
 use crate::locked::{LockWait, SlowPath, Targets};
 use crate::reserve::Reserve;
-use crate::room::LaneCounts;
+use crate::restart::Restart;
 use crate::rows::Cells;
-use crate::slow::{Body, STEP_ITEMS_MAX};
+use crate::slow::{Body, Room, STEP_ITEMS_MAX};
 use crate::sql::Sql;
 use crate::{Address, Options, Schema};
 
@@ -37,7 +37,10 @@ pub struct PostgresStore {
     /// How long calls wait for locks of others.
     pub(crate) wait: LockWait,
     pub(crate) hints: Arc<Hints>,
-    pub(crate) counts: Arc<LaneCounts>,
+    /// The table of messages, as statistics name it.
+    pub(crate) message_table: Arc<str>,
+    pub(crate) keys_max: u64,
+    pub(crate) restart: Arc<Restart>,
 }
 
 impl PostgresStore {
@@ -71,7 +74,9 @@ impl PostgresStore {
             ids: Arc::default(),
             wait: LockWait::Patient,
             hints: Arc::default(),
-            counts: Arc::default(),
+            message_table: format!("{}.message", options.schema.quoted()).into(),
+            keys_max: options.keys_max,
+            restart: Arc::default(),
         }
     }
 
@@ -94,7 +99,9 @@ impl PostgresStore {
             ids: Arc::clone(&self.ids),
             wait: LockWait::Brief,
             hints: Arc::clone(&self.hints),
-            counts: Arc::clone(&self.counts),
+            message_table: Arc::clone(&self.message_table),
+            keys_max: self.keys_max,
+            restart: Arc::clone(&self.restart),
         }
     }
 
@@ -133,6 +140,7 @@ impl PostgresStore {
         mut each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
         effects: &mut Effects,
     ) -> Result<Vec<T>, Error> {
+        self.refresh_keys(connection).await?;
         let mut outcomes = Vec::with_capacity(items.len());
         for step in items.chunks(STEP_ITEMS_MAX) {
             let mut targets = Targets::default();
@@ -166,7 +174,8 @@ impl PostgresStore {
     }
 
     pub(crate) fn slow(&self, wait: LockWait) -> SlowPath<'_> {
-        SlowPath { sql: &self.sql, now: self.time(), wait }
+        let room = if self.keys_are_full() { Room::Full } else { Room::Enough };
+        SlowPath { sql: &self.sql, now: self.time(), wait, room }
     }
 
     fn check_open(&self) -> Result<(), Error> {
@@ -247,7 +256,12 @@ impl Store for PostgresStore {
     async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
         self.check_items(sightings.len())?;
         let target = |targets: &mut Targets, sighting: &Sighting| targets.add_key(&sighting.key);
-        self.decide(sightings, target, |machine, turn, item| machine.observe(turn, item)).await
+        self.decide(sightings, target, |machine, turn, item| match machine.observe(turn, item) {
+            Observed::Saturated { retry_after, bound } => {
+                Observed::Saturated { retry_after, bound: self.named(bound) }
+            }
+            other => other,
+        }).await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -263,7 +277,12 @@ impl Store for PostgresStore {
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
         self.check_items(begins.len())?;
         let target = |targets: &mut Targets, begin: &Begin| targets.add_key(&begin.key);
-        self.decide(begins, target, |machine, turn, item| machine.begin(turn, item)).await
+        self.decide(begins, target, |machine, turn, item| match machine.begin(turn, item) {
+            Begun::Saturated { retry_after, bound } => {
+                Begun::Saturated { retry_after, bound: self.named(bound) }
+            }
+            other => other,
+        }).await
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
@@ -289,9 +308,14 @@ impl Store for PostgresStore {
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
         self.check_items(orders.len())?;
-        self.counts.forget();
+        self.hints.fullness.forget();
         let target = |targets: &mut Targets, order: &Order| targets.add(&order.target);
-        self.decide(orders, target, |machine, turn, item| machine.operate(turn, item)).await
+        self.decide(orders, target, |machine, turn, item| match machine.operate(turn, item) {
+            Operated::Saturated { retry_after, bound } => {
+                Operated::Saturated { retry_after, bound: self.named(bound) }
+            }
+            other => other,
+        }).await
     }
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
@@ -319,7 +343,7 @@ impl Store for PostgresStore {
 
     async fn usage(&self) -> Result<Usage, Error> {
         self.check_open()?;
-        Ok(Usage::default())
+        self.bounds_used().await
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {

@@ -63,6 +63,8 @@ pub(super) struct Lanes {
     recent: Option<Slot>,
     /// Nobody is to be woken: what happens now has happened before.
     pub(super) replaying: bool,
+    /// The most that was given out past the oldest inherited delivery of a lane.
+    pub(super) reorder_depth_max: usize,
     turns: u64,
 }
 
@@ -248,6 +250,7 @@ impl Lanes {
             && restart.inherited.first().is_some_and(|oldest| number > *oldest)
         {
             restart.given.insert(number);
+            self.reorder_depth_max = self.reorder_depth_max.max(restart.given.len());
         }
     }
 

@@ -80,7 +80,9 @@ impl<P: PayloadHandle> Machine<P> {
     /// Tells how much of each bound is used; see [`crate::Store::usage`]. Never lags. Messages that were evicted use nothing.
     pub fn usage(&mut self, turn: &mut Turn<'_, P>) -> Usage {
         self.advance(turn);
-        Usage::new(self.bounds().to_vec())
+        let mut usage = Usage::new(self.bounds().to_vec());
+        usage.reorder_depth_max = self.lanes.reorder_depth_max as u64;
+        usage
     }
 
     /// What the byte bound counts: payloads, attributes and the fixed cost of each record.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
-    Accepted, Bound, Divergence, Error, Namespace, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
+    Accepted, Bound, Divergence, Error, NewMessage, Number, Receipt, Ref, State, Timestamp, Uid,
 };
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use crate::fault;
 use crate::hints::Effects;
 use crate::locked::{LockWait, Targets};
 use crate::rows::{Given, Item};
-use crate::slow::{Body, STEP_ITEMS_MAX, with_body};
+use crate::slow::{Body, Room, STEP_ITEMS_MAX, with_body};
 use crate::sql::{Accept, Statement};
 use crate::store::PostgresStore;
 
@@ -47,12 +47,13 @@ impl PostgresStore {
         messages: &[NewMessage],
         effects: &mut Effects,
     ) -> Result<Vec<Accepted>, Error> {
+        self.refresh_keys(connection).await?;
         let mut outcomes = Vec::with_capacity(messages.len());
         // What is new makes its lane fuller for those that come after it, so a run of items with room and a run without are
         // decided one after the other.
         while outcomes.len() < messages.len() {
             let rest = &messages[outcomes.len()..];
-            let full = self.counts.full(self, connection, rest).await?;
+            let full = self.full_lanes(connection, rest).await?;
             let alike = full.iter().take_while(|place| **place == full[0]).count();
             let run = alike.min(if full[0] { STEP_ITEMS_MAX } else { fitting(rest) });
             // Once something of the call has been taken in, it has to go on to its end.
@@ -92,9 +93,9 @@ impl PostgresStore {
         }
         for (message, outcome) in messages.iter().zip(&outcomes) {
             match outcome {
-                Some(Accepted::New { .. }) => self.counts.note(message),
+                Some(Accepted::New { .. }) => self.hints.fullness.added(message),
                 // It may have moved here from another lane.
-                Some(_) if message.policy.divergence == Divergence::Replace => self.counts.forget(),
+                Some(_) if message.policy.divergence == Divergence::Replace => self.hints.fullness.forget(),
                 _ => {}
             }
         }
@@ -112,6 +113,10 @@ impl PostgresStore {
         outcomes: &mut [Option<Accepted>],
         effects: &mut Effects,
     ) -> Result<Option<i64>, Error> {
+        if self.keys_are_full() {
+            // Known keys are answered still.
+            return Ok(None);
+        }
         let mut items = Vec::with_capacity(messages.len());
         let mut by_uid = HashMap::with_capacity(messages.len());
         let mut keys = HashSet::with_capacity(messages.len());
@@ -174,7 +179,12 @@ impl PostgresStore {
                     let number = u64::try_from(ticket).unwrap_or_default() + *place as u64 + 1;
                     machine.number_from(Number(number));
                 }
-                machine.accept(turn, &with_body(message))
+                match machine.accept(turn, &with_body(message)) {
+                    Accepted::Saturated { retry_after, bound } => {
+                        Accepted::Saturated { retry_after, bound: self.named(bound) }
+                    }
+                    other => other,
+                }
             };
             places.iter().map(decide).collect::<Vec<_>>()
         };
@@ -196,13 +206,6 @@ fn fitting(messages: &[NewMessage]) -> usize {
     sizes.take_while(|sum| *sum <= STATEMENT_BYTES_MAX).count().max(1)
 }
 
-/// Whether the lanes of items have room.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
-    Enough,
-    Full,
-}
-
 /// When to come again if a lane is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -218,12 +221,4 @@ fn new(message: &NewMessage, uid: Uid, at: Timestamp) -> Accepted {
     let trace = message.trace.clone();
     let receipt = Receipt { uid, accepted_at: at, dedup_until, state: State::Processing, trace };
     Accepted::New { receipt, diverged: false }
-}
-
-/// A lane, whatever its namespace.
-pub(crate) type LaneOf = (Namespace, oncebox_core::Topic, i32);
-
-pub(crate) fn lane_of(message: &NewMessage) -> LaneOf {
-    let content = &message.content;
-    (message.key.namespace, content.topic.clone(), i32::from(content.shard.0))
 }

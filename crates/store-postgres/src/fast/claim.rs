@@ -5,6 +5,7 @@
 //! a process knows decides how many statements a claim takes, never what it gets.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 use oncebox_core::{Claim, Delivery, Error, Namespace, Topics};
 use oncebox_system::uptime;
@@ -153,7 +154,7 @@ impl PostgresStore {
             Stage::Search => {
                 self.ack(connection, settling).await?;
                 let found = self.search(connection, &serving.requests, serving.namespace, serving.topics);
-                let Search { pending, repeated, lanes } = found.await?;
+                let Search { pending, repeated, mut lanes } = found.await?;
                 if pending && serving.course.ticks < TICKS_MAX {
                     self.let_time_happen(connection, &mut serving.course.ticks).await?;
                     return Ok(Stage::Search);
@@ -165,6 +166,10 @@ impl PostgresStore {
                     return self
                         .look_into(connection, serving, none, Lanes::NONE, settling, deliveries)
                         .await;
+                }
+                if !lanes.is_empty() {
+                    let first = self.hints.searches.fetch_add(1, Ordering::Relaxed) % lanes.len();
+                    lanes.rotate_left(first);
                 }
                 self.hints.lanes.offer(serving.namespace, serving.topics, &lanes);
                 Ok(serving.course.found(lanes))

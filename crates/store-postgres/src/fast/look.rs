@@ -14,6 +14,7 @@ use crate::codes::{TICKET, damaged, millis, moment, namespace};
 use crate::fault;
 use crate::hints::{From, Lane, Span};
 use crate::locked::TRIES;
+use crate::restart::Limits;
 use crate::rows::{Cells, delivery, fence};
 use crate::store::PostgresStore;
 
@@ -49,6 +50,16 @@ impl Lanes<'_> {
     pub(crate) const NONE: Self = Lanes { names: &[], from: From::Position };
 }
 
+/// What of lanes is read.
+#[derive(Clone, Copy)]
+struct Read<'a> {
+    lanes: &'a [Lane],
+    floors: &'a [i64],
+    quota: i64,
+    limits: &'a Limits,
+    time: Time,
+}
+
 /// Whether the statement looks first for what time has brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Time {
@@ -70,7 +81,7 @@ pub(crate) struct Look {
     pub(crate) quota: i64,
     /// How many each lane gave, also if another process was faster in the end.
     pub(crate) given: Vec<i64>,
-    /// Lanes, by their places, whose next message had too many bytes.
+    /// Lanes, by their places, whose next message this claim cannot have: it has too many bytes, or its lane is held back.
     pub(crate) unfit: Vec<usize>,
     pub(crate) taken: Vec<(usize, Delivery)>,
     now: i64,
@@ -95,7 +106,20 @@ impl PostgresStore {
         let starts =
             space.map_or_else(Vec::new, |space| hints.starts(space, lanes.names, lanes.from, uptime()));
         let floors: Vec<i64> = starts.iter().map(|start| start.from).collect();
-        let mut look = self.ask(connection, settling, requests, lanes.names, &floors, time).await?;
+        let mut held = match space {
+            Some(space) => self.inherited(connection, space, lanes.names).await?,
+            None => None,
+        };
+        let quota = requests.quota(lanes.names);
+        let limits = held.as_ref().and_then(|held| held.as_ref()).map(|held| held.limits(lanes.names, quota));
+        let limits = limits.unwrap_or_default();
+        let read = Read { lanes: lanes.names, floors: &floors, quota, limits: &limits, time };
+        let mut look = self.ask(connection, settling, requests, &read).await?;
+        if let Some(held) = held.as_mut().and_then(|held| held.as_mut()) {
+            self.restart.note(held, look.numbers());
+            look.held_back(&limits);
+        }
+        drop(held);
         let ended = uptime();
         if time == Time::Check && !look.pending && look.acked.len() == settling.uids.len() {
             self.hints.quiet_until.fetch_max(look.now, Ordering::Relaxed);
@@ -117,19 +141,17 @@ impl PostgresStore {
         connection: &mut PgConnection,
         settling: &Settling<'_>,
         requests: &Requests<'_>,
-        lanes: &[Lane],
-        floors: &[i64],
-        time: Time,
+        read: &Read<'_>,
     ) -> Result<Look, Error> {
+        let Read { lanes, floors, quota, limits, time } = *read;
         let space = requests.0.first().map_or(0, |request| namespace(request.claim.namespace));
         let (topics, shards) = columns(lanes);
-        let (owners, ids, limits) = (requests.owners(), requests.ids(), requests.attempts());
+        let (owners, ids, attempts) = (requests.owners(), requests.ids(), requests.attempts());
         let leases: Vec<i64> = requests.0.iter().map(|request| millis(request.claim.lease.get())).collect();
         let had = requests.0.iter().map(|request| request.had).collect::<Vec<_>>();
         let bytes = requests.0.first().and_then(|request| request.bytes);
         let bytes = bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
         let starts = requests.starts();
-        let quota = requests.quota(lanes);
         let since = self.hints.quiet_until.load(Ordering::Relaxed).saturating_sub(LOOK_BACK);
         let mut careful = false;
         for _ in 1..TRIES {
@@ -149,9 +171,13 @@ impl PostgresStore {
                 .bind(quota)
                 .bind(requests.wanted())
                 .bind(bytes)
+                .bind_sparse(&limits.messages)
+                .bind_sparse(&limits.tops)
+                .bind_sparse(&limits.free_below)
+                .bind(&limits.again)
                 .bind(&owners)
                 .bind_sparse(&ids)
-                .bind_sparse(&limits)
+                .bind_sparse(&attempts)
                 .bind(&leases)
                 .bind(&starts)
                 .bind(&had)
@@ -285,6 +311,26 @@ impl Look {
             return Ok(granted.map(|fence| (fence % TICKET, fence)).collect());
         }
         Ok(HashMap::new())
+    }
+
+    /// What lanes gave out.
+    fn numbers(&self) -> Vec<(Lane, i64)> {
+        let number = |delivery: &Delivery| i64::try_from(delivery.number.0).unwrap_or(i64::MAX);
+        let lane = |delivery: &Delivery| {
+            let content = &delivery.content;
+            (content.topic.clone(), i32::from(content.shard.0))
+        };
+        self.taken.iter().map(|(_, delivery)| (lane(delivery), number(delivery))).collect()
+    }
+
+    /// Lanes that are held back, and gave what they may, have nothing more for this claim.
+    fn held_back(&mut self, limits: &Limits) {
+        for (place, (max, top)) in limits.messages.iter().zip(&limits.tops).enumerate() {
+            let is_spent = max.is_some_and(|max| max < self.quota && self.given[place] >= max);
+            if is_spent || top.is_some() {
+                self.unfit.push(place);
+            }
+        }
     }
 
     /// The places of the lanes that gave all they had, as far as they were read.

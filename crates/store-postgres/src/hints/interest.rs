@@ -55,10 +55,14 @@ impl Interest {
     /// Counts a claim, and tells whether lanes are scanned before it.
     pub(crate) fn scans_before_claim(&mut self, now: Duration) -> bool {
         self.claims += 1;
+        if self.queue.is_empty() && !self.overflowing {
+            // The claim searches all lanes in any case.
+            return false;
+        }
         let Some(last) = self.scanned else { return true };
         let is_late = now.saturating_sub(last.at) >= SCAN_EVERY;
         let is_due = self.claims > CLAIMS_PER_SCAN && last.took <= QUICK_SCAN;
-        is_late || is_due || self.overflowing && self.queue.is_empty()
+        is_late || is_due || self.queue.is_empty()
     }
 
     /// Takes up what a scan found, which began at one moment and ended at another.
@@ -173,8 +177,9 @@ mod tests {
 
     #[test]
     fn lanes_are_scanned_after_some_claims_and_after_a_second_at_the_latest() {
+        assert!(!Interest::default().scans_before_claim(NOW), "a claim that knows nothing searches");
         let mut interest = with(1);
-        assert!(interest.scans_before_claim(NOW), "nothing is known at first");
+        assert!(interest.scans_before_claim(NOW), "there may be others");
         interest.scanned(&[], NOW, NOW);
         for _ in 0..CLAIMS_PER_SCAN {
             assert!(!interest.scans_before_claim(NOW));
@@ -212,6 +217,10 @@ mod tests {
         let mut now = NOW;
         for _ in 0..total * 2 / 5 {
             now += Duration::from_millis(1);
+            if interest.len() == 0 {
+                // A claim searches where nothing is known.
+                interest.offer(&all[0]);
+            }
             if interest.scans_before_claim(now) {
                 let below = interest.cursor().below().cloned();
                 let rest = all.iter().filter(|lane| below.as_ref().is_none_or(|below| *lane < below));

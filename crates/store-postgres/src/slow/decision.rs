@@ -10,7 +10,15 @@ use oncebox_core::{
 
 use super::Body;
 
-/// A machine without bounds: the database has its own.
+/// Whether a message or key can be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    Enough,
+    /// None: what would add one is saturated.
+    Full,
+}
+
+/// A machine without bounds: the tables have their own.
 const UNBOUNDED: Capacity = Capacity { messages_max: u64::MAX, keys_max: u64::MAX, live_bytes_max: u64::MAX };
 
 /// What is decided about.
@@ -19,6 +27,7 @@ pub(crate) struct Loaded {
     pub(crate) now: Timestamp,
     /// No number or fence below this is given out.
     pub(crate) floor: u64,
+    pub(crate) room: Room,
 }
 
 /// A message to be written as it stands now.
@@ -72,8 +81,13 @@ pub(crate) fn machine<P: PayloadHandle>(
     messages: &[Snapshot<P>],
     now: Timestamp,
     floor: u64,
+    room: Room,
 ) -> Result<Machine<P>, Error> {
-    let mut machine = Machine::new(UNBOUNDED);
+    let capacity = match room {
+        Room::Enough => UNBOUNDED,
+        Room::Full => Capacity { keys_max: 0, ..UNBOUNDED },
+    };
+    let mut machine = Machine::new(capacity);
     for message in messages {
         machine.recall(message);
     }
@@ -99,8 +113,8 @@ pub(crate) fn decide<T>(
     ids: &mut dyn IdSource,
     decide: impl FnOnce(&mut Machine<Body>, &mut Turn<'_, Body>) -> T,
 ) -> Result<Decision<T>, Error> {
-    let Loaded { messages, now, floor } = loaded;
-    let mut machine = machine(messages, *now, *floor)?;
+    let Loaded { messages, now, floor, room } = loaded;
+    let mut machine = machine(messages, *now, *floor, *room)?;
     let mut changes = Changes::default();
     let mut turn = Turn { now: *now, ids, journal: &mut changes };
     let answer = decide(&mut machine, &mut turn);

@@ -90,6 +90,8 @@ async fn a_replica_refuses_until_it_is_promoted() -> TestResult {
     assert!(is_read_only(&refused), "{refused}");
     let refused = store.claim(&claim()).await.err().ok_or("a replica said that there is nothing")?;
     assert!(is_read_only(&refused), "{refused}");
+    let refused = store.usage().await.err().ok_or("a replica says that it has room")?;
+    assert!(is_read_only(&refused), "{refused}");
     store.upkeep(Budget::new(10)).await?;
     primary.kill();
     let promoted = replica.promote()?;

@@ -1,6 +1,8 @@
 //! The PostgreSQL store against the conformance suite, the faulty cases and the random comparison, on a real server.
 
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod demoted;
 #[cfg(test)]
 mod handles;
@@ -16,6 +18,8 @@ mod pooled;
 mod races;
 #[cfg(test)]
 mod reserve;
+#[cfg(test)]
+mod restart;
 #[cfg(test)]
 mod rights;
 #[cfg(test)]

@@ -97,6 +97,7 @@ fn a_wrong_url_is_refused_with_what_to_do_and_without_its_password() {
         ("postgres:secret", "a store on PostgreSQL has a URL like `postgres://user@host/database`"),
         ("postgres://u:secret@h/d?connections", "a setting is not name=value"),
         ("postgres://u:secret@h/d?connections=0", "connections is not a number from 1 to 1000"),
+        ("postgres://u:secret@h/d?keys_max=0", "keys_max is not a number from 1 on"),
         ("postgres://u:secret@h/d?ensure=maybe", "ensure is neither `yes` nor `no`"),
         (
             "postgres://u:secret@h/d?pooler=session",
@@ -110,7 +111,7 @@ fn a_wrong_url_is_refused_with_what_to_do_and_without_its_password() {
         ),
         (
             "postgres://u:secret@h/d?shema=x",
-            "no setting is called `shema`: this store knows schema, connections, ensure, pooler; the driver knows sslmode, \
+            "no setting is called `shema`: this store knows schema, connections, ensure, pooler, keys_max; the driver knows sslmode, \
              sslrootcert, sslcert, sslkey, host, hostaddr, port, dbname, user, password, application_name, options",
         ),
         (

@@ -76,7 +76,7 @@ pub async fn named_topics_take_turns(fixture: Fixture) -> TestResult {
 }
 
 /// A shard full of work does not starve another one of its topic, whichever of them is the first.
-/// Holds: RULE-11, MBX-I-14.
+/// Holds: RULE-11, MBX-I-14, MBX-P-1.
 pub async fn shards_of_a_topic_take_turns(fixture: Fixture) -> TestResult {
     for number in 0..50 {
         fixture.accept(&message(&number.to_string()).topic("mail").shard(1)).await?;

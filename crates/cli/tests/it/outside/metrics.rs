@@ -24,6 +24,7 @@ const GOLDEN: [(&str, &str); 20] = [
     ("mailbox_redelivered_total", "counter"),
     ("mailbox_settled_total", "counter"),
     ("queue_depth", "gauge"),
+    ("reorder_depth_max", "gauge"),
     ("rejected_total", "counter"),
     ("request_latency_seconds", "histogram"),
     ("saturation", "gauge"),

@@ -75,6 +75,8 @@ fn a_mailbox_lane_gives_out_32_past_its_oldest_inherited_delivery() {
     mailbox.turn(|machine, turn| machine.settle(turn, &before[1].ack()));
     mailbox.turn(|machine, turn| machine.settle(turn, &before[2].ack()));
     assert_eq!(mailbox.claim(Namespace::Mailbox, 100).len(), 100 - 3 - MAILBOX_REORDER_MESSAGES_MAX);
+    let usage = mailbox.turn(Machine::usage);
+    assert_eq!(usage.reorder_depth_max, MAILBOX_REORDER_MESSAGES_MAX as u64, "it tells how far it went");
 }
 
 /// Holds: RULE-11, MBX-G-9.
