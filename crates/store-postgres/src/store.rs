@@ -261,7 +261,8 @@ impl Store for PostgresStore {
                 Observed::Saturated { retry_after, bound: self.named(bound) }
             }
             other => other,
-        }).await
+        })
+        .await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -282,7 +283,8 @@ impl Store for PostgresStore {
                 Begun::Saturated { retry_after, bound: self.named(bound) }
             }
             other => other,
-        }).await
+        })
+        .await
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
@@ -315,7 +317,8 @@ impl Store for PostgresStore {
                 Operated::Saturated { retry_after, bound: self.named(bound) }
             }
             other => other,
-        }).await
+        })
+        .await
     }
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{
-    Batch, Bound, Claim, Error, Fingerprint, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope, Settled,
-    Settlement, Span, Topic, Topics,
+    Batch, Bound, Claim, Error, Fingerprint, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope,
+    Settled, Settlement, Span, Topic, Topics,
 };
 use tokio::time::{Instant, timeout_at};
 

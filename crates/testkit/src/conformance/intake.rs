@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use oncebox_core::{
-    Accepted, Action, Attributes, Bound, Counts, Divergence, Fingerprint, Namespace, Scope, Seal, Shard, State, StoreExt, Trace,
+    Accepted, Action, Attributes, Bound, Counts, Divergence, Fingerprint, Namespace, Scope, Seal, Shard,
+    State, StoreExt, Trace,
 };
 
 use super::kit::{Draft, claim, days, hash, key, key_in, message, message_for, seconds, sighting};

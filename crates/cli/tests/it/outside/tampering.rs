@@ -18,7 +18,8 @@ fn server() -> (Server, String) {
 fn send_and_tamper(server: &Server, database: &str, topic: &str) -> [String; 2] {
     let ids = [server.sent(topic, "changed"), server.sent(topic, "whole")];
     let change = "update oncebox.message set attributes = '{\"amount\": \"1000000\"}'";
-    let changed = psql(database, &format!("{change} where topic = '{topic}' and id = 'changed' returning id"));
+    let changed =
+        psql(database, &format!("{change} where topic = '{topic}' and id = 'changed' returning id"));
     assert_eq!(changed.expect("the database answers").trim(), "changed");
     ids
 }
