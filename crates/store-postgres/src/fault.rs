@@ -35,7 +35,7 @@ pub(crate) fn read_only() -> Error {
 
 /// Whether the server behind a connection only reads. Another one may have taken its place, which only a new connection finds.
 pub(crate) fn is_read_only(error: &Error) -> bool {
-    error.source().is_some_and(|source| source.is::<ReadOnly>())
+    error.source().is_some_and(<dyn std::error::Error>::is::<ReadOnly>)
 }
 
 /// Its SQLSTATE, if the database says it.

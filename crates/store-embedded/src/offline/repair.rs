@@ -39,7 +39,7 @@ use crate::segment::SegmentHeader;
 /// store, or `copy_to` exists or lies inside the store, `Corrupt` if nothing tells the store's id.
 pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
     let read_only = ReadOnly::open(path)?;
-    let lock = DirectoryLock::take_quietly(path)?;
+    let _lock = DirectoryLock::take_quietly(path)?;
     let reading = verify::read(&read_only)?;
     if reading.damage.is_empty() {
         return Ok(Repaired::Nothing(verify::verdict(reading)));

@@ -60,8 +60,8 @@ impl PostgresStore {
             let wait = if outcomes.is_empty() { self.wait } else { LockWait::Patient };
             if full[0] {
                 let places: Vec<_> = (0..run).collect();
-                outcomes
-                    .extend(self.consider(connection, wait, rest, &places, None, Room::Full, effects).await?);
+                let doubtful = Doubtful { messages: rest, places: &places, ticket: None, room: Room::Full };
+                outcomes.extend(self.consider(connection, wait, doubtful, effects).await?);
             } else {
                 outcomes.extend(self.take_in_run(connection, wait, statement, &rest[..run], effects).await?);
             }
@@ -84,8 +84,8 @@ impl PostgresStore {
             let mut considered = Vec::with_capacity(rest.len());
             for step in rest.chunks(STEP_ITEMS_MAX) {
                 let wait = if considered.is_empty() { wait } else { LockWait::Patient };
-                let decided = self.consider(connection, wait, messages, step, ticket, Room::Enough, effects);
-                considered.extend(decided.await?);
+                let doubtful = Doubtful { messages, places: step, ticket, room: Room::Enough };
+                considered.extend(self.consider(connection, wait, doubtful, effects).await?);
             }
             for (place, outcome) in rest.into_iter().zip(considered) {
                 outcomes[place] = Some(outcome);
@@ -150,15 +150,12 @@ impl PostgresStore {
         Ok(inserted.first().map(|Inserted { number, .. }| number - number % TICKET))
     }
 
-    /// Decides about some items of a call, in order. Their numbers come from the call's ticket, by their places in it.
+    /// Decides about some items of a call, in order.
     async fn consider(
         &self,
         connection: &mut PgConnection,
         wait: LockWait,
-        messages: &[NewMessage],
-        places: &[usize],
-        ticket: Option<i64>,
-        room: Room,
+        Doubtful { messages, places, ticket, room }: Doubtful<'_>,
         effects: &mut Effects,
     ) -> Result<Vec<Accepted>, Error> {
         let mut targets = Targets::of_keys(places.iter().map(|place| &messages[*place].key));
@@ -192,6 +189,18 @@ impl PostgresStore {
         effects.add(events);
         Ok(accepted)
     }
+}
+
+/// Items of a call that one statement could not decide about.
+struct Doubtful<'a> {
+    /// All items of the call.
+    messages: &'a [NewMessage],
+    /// Which of them.
+    places: &'a [usize],
+    /// Their numbers come from the call's ticket, if it has one, by their places in the call.
+    ticket: Option<i64>,
+    /// What their lanes have.
+    room: Room,
 }
 
 /// Payload bytes that one statement takes in, at most, unless a single message has more: the server takes 1 GiB, and has to hold it all.

@@ -111,10 +111,10 @@ struct Serving<'a, 'c> {
 
 impl PostgresStore {
     /// Serves claims until they are full or nothing is left.
-    pub(crate) async fn serve<'a>(
+    pub(crate) async fn serve(
         &self,
         connection: &mut PgConnection,
-        requests: Requests<'a>,
+        requests: Requests<'_>,
         settling: &mut Settling<'_>,
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<(), Error> {

@@ -59,9 +59,9 @@ impl Known {
             let seed = usize::try_from(uses).unwrap_or_default();
             self.interests.insert(key.clone(), Used { interest: Interest::new(seed), at: uses });
         }
-        let used = self.interests.entry(key.clone()).or_default();
-        used.at = uses;
-        &mut used.interest
+        let known = self.interests.entry(key.clone()).or_default();
+        known.at = uses;
+        &mut known.interest
     }
 
     fn forget_oldest(&mut self) {
