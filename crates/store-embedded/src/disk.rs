@@ -1,9 +1,11 @@
 //! All file access of the store, behind two small traits, so that tests can stop, tear, lose, reorder and flip.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 /// A directory of files.
 pub trait Disk: Send + Sync {
@@ -49,8 +51,8 @@ pub trait DiskFile: Send + Sync {
 #[derive(Debug)]
 pub struct RealDisk {
     path: PathBuf,
-    /// Device and inode of the directory when it was opened.
-    identity: (u64, u64),
+    /// The directory that was opened: files are made, opened and removed in it, wherever its path leads by then.
+    directory: File,
 }
 
 impl RealDisk {
@@ -61,14 +63,15 @@ impl RealDisk {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?;
         }
-        Ok(Self { path: path.to_owned(), identity: identity(path)? })
+        Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 }
 
-/// Which directory a path leads to.
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let found = std::fs::metadata(path)?;
-    Ok((found.dev(), found.ino()))
+impl RealDisk {
+    fn open_file(&self, name: &str, more: OFlags) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
+        Ok(File::from(rustix::fs::openat(&self.directory, name, flags, Mode::from_raw_mode(0o666))?))
+    }
 }
 
 impl Disk for RealDisk {
@@ -78,20 +81,19 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.path.join(name))?))
+        Ok(Box::new(self.open_file(name, OFlags::empty())?))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let mut options = OpenOptions::new();
-        Ok(Box::new(options.read(true).write(true).create_new(true).open(self.path.join(name))?))
+        Ok(Box::new(self.open_file(name, OFlags::CREATE | OFlags::EXCL)?))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path.join(name))
+        Ok(rustix::fs::unlinkat(&self.directory, name, AtFlags::empty())?)
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        self.directory.sync_all()
     }
 
     fn check(&self, name: &str) -> io::Result<()> {
@@ -102,8 +104,9 @@ impl Disk for RealDisk {
                 format!("{what} of {path} was deleted or replaced under the open store"),
             )
         };
-        match identity(&self.path) {
-            Ok(found) if found == self.identity => {}
+        let opened = self.directory.metadata()?;
+        match std::fs::metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == (opened.dev(), opened.ino()) => {}
             Ok(_) => return Err(gone("the directory")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(gone("the directory")),
             Err(error) => return Err(error),
