@@ -23,12 +23,12 @@ impl Opener {
         options.durability = self.durability;
         EmbeddedStore::open_on(Arc::new(tape.clone()), &options).unwrap()
     }
+}
 
-    fn claim(&self, store: &EmbeddedStore) -> Fence {
-        let (owner, lease) = (Owner::new(1).unwrap(), Span::lease(LEASE).unwrap());
-        let claim = Claim::new(Namespace::Inbox, owner, lease, Batch::ONE);
-        block_on(store.claim(&claim)).unwrap()[0].lease.fence
-    }
+fn claim(store: &EmbeddedStore) -> Fence {
+    let (owner, lease) = (Owner::new(1).unwrap(), Span::lease(LEASE).unwrap());
+    let claim = Claim::new(Namespace::Inbox, owner, lease, Batch::ONE);
+    block_on(store.claim(&claim)).unwrap()[0].lease.fence
 }
 
 /// Holds: RULE-05.
@@ -44,14 +44,14 @@ fn no_fence_comes_again_after_a_power_cut_soon_after_opening() -> TestResult {
         block_on(store.accept_one(&message))?;
         drop(store);
         let store = opener.open(&tape, "first");
-        let given = opener.claim(&store);
+        let given = claim(&store);
         let position = tape.position();
         for loss in Loss::ALL {
             let left = Tape::new(tape.replay(position).crash(loss, &mut SplitMix::new(1)));
             let again = opener.open(&left, "second");
             // Whatever the holder of the lost lease had is over by now.
             opener.clock.advance(LEASE * 2);
-            let fence = opener.claim(&again);
+            let fence = claim(&again);
             assert!(fence > given, "{durability:?}, lost {loss:?}: {given:?} came again as {fence:?}");
         }
     }
