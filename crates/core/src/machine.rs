@@ -17,6 +17,7 @@ mod ended;
 mod evict;
 mod held;
 mod index;
+mod inherited;
 mod keys;
 mod lanes;
 mod leases;

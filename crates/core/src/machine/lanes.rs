@@ -1,15 +1,15 @@
 //! Lanes: the claimable messages of one (namespace, topic, shard), in order of number; and whose turn it is.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::arena::{Arena, Slot};
 use super::counts::Census;
+use super::inherited::Inherited;
 use super::ready::Ready;
 use super::sorted::Sorted;
 use crate::id::{Number, Shard};
 use crate::key::Namespace;
-use crate::limits::MAILBOX_REORDER_MESSAGES_MAX;
 use crate::port::Counts;
 use crate::text::Topic;
 
@@ -31,23 +31,7 @@ struct Lane {
     census: Census,
     ready: Sorted<Number>,
     messages: u32,
-    restart: Option<Box<Restart>>,
-}
-
-/// After a restart: deliveries from before it that are still out, and what was given out past the oldest of them.
-#[derive(Default)]
-struct Restart {
-    inherited: BTreeSet<Number>,
-    given: BTreeSet<Number>,
-}
-
-impl Lane {
-    fn may_give(&self, number: Number) -> bool {
-        self.restart.as_ref().is_none_or(|restart| {
-            let past = restart.inherited.first().is_some_and(|oldest| number > *oldest);
-            !past || restart.given.len() < MAILBOX_REORDER_MESSAGES_MAX || restart.given.contains(&number)
-        })
-    }
+    inherited: Option<Box<Inherited>>,
 }
 
 #[derive(Default)]
@@ -93,7 +77,7 @@ impl Lanes {
             topic
         });
         let (census, ready) = (Census::default(), Sorted::default());
-        let lane = self.rows.insert(Lane { topic, shard, census, ready, messages: 0, restart: None });
+        let lane = self.rows.insert(Lane { topic, shard, census, ready, messages: 0, inherited: None });
         self.topics[topic].lanes.insert(shard, lane);
         lane
     }
@@ -157,8 +141,8 @@ impl Lanes {
     /// Makes a message claimable.
     pub(super) fn offer(&mut self, lane: Slot, number: Number, message: Slot) {
         self.rows[lane].ready.insert(number, message);
-        let Lane { ready, restart, .. } = &self.rows[lane];
-        let (first, held_back) = (ready.len() == 1, restart.is_some());
+        let Lane { ready, inherited, .. } = &self.rows[lane];
+        let (first, held_back) = (ready.len() == 1, inherited.is_some());
         if first {
             self.open(lane);
         }
@@ -241,33 +225,28 @@ impl Lanes {
 
     /// Whether the restart rule lets this message out.
     pub(super) fn may_give(&self, lane: Slot, number: Number) -> bool {
-        self.rows[lane].may_give(number)
+        self.rows[lane].inherited.as_ref().is_none_or(|inherited| inherited.may_give(number))
     }
 
     /// Notes for the restart rule that a message was given out.
     pub(super) fn given(&mut self, lane: Slot, number: Number) {
-        if let Some(restart) = &mut self.rows[lane].restart
-            && restart.inherited.first().is_some_and(|oldest| number > *oldest)
-        {
-            restart.given.insert(number);
-            self.reorder_depth_max = self.reorder_depth_max.max(restart.given.len());
+        if let Some(inherited) = &mut self.rows[lane].inherited {
+            self.reorder_depth_max = self.reorder_depth_max.max(inherited.given(number));
         }
     }
 
     /// A delivery from before the restart is still out.
     pub(super) fn inherit(&mut self, lane: Slot, number: Number) {
-        self.rows[lane].restart.get_or_insert_default().inherited.insert(number);
+        self.rows[lane].inherited.get_or_insert_default().add(number);
     }
 
     /// A lease of this message has ended.
     pub(super) fn disinherit(&mut self, lane: Slot, number: Number) {
-        let restart = &mut self.rows[lane].restart;
-        let Some(out) = restart else { return };
-        out.inherited.remove(&number);
-        match out.inherited.first() {
-            Some(oldest) => out.given = out.given.split_off(oldest),
-            None => *restart = None,
+        let inherited = &mut self.rows[lane].inherited;
+        if inherited.is_none() {
+            return;
         }
+        inherited.take_if(|inherited| inherited.remove(number));
         if !self.rows[lane].ready.is_empty() {
             self.wake(lane);
         }

@@ -129,7 +129,7 @@ mod tests {
     use std::time::Duration;
 
     use axum::http::header::RETRY_AFTER;
-    use oncebox::{Error, Kind};
+    use oncebox::{Bound, Error, Kind};
     use oncebox_wire::Code;
 
     use super::{Refusal, Shape};
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn the_store_decides_when_to_come_again() {
         for (millis, seconds) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (59_500, "60")] {
-            let error = Error::saturated(Duration::from_millis(millis));
+            let error = Error::saturated(Duration::from_millis(millis), Bound::new(Bound::KEYS, 1, 1));
             let answer = Refusal::from(error).render("", Shape::Plain);
             assert_eq!(answer.headers()[RETRY_AFTER], seconds, "{millis}");
         }

@@ -14,8 +14,8 @@ use crate::live::Live;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 fn config(set: &[(&str, &str)]) -> Config {
-    let mut sources = Sources::default();
-    sources.flags = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let flags = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let sources = Sources { flags, ..Sources::default() };
     load(&sources).unwrap().config
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use serde_json::json;
 
 use super::http::{Connection, Request};
-use super::rig::{Server, Store, on_durable_stores, on_every_store};
+use super::rig::{Server, on_durable_stores, on_every_store};
 use super::talk::{NOTHING, base64, text, texts};
 
 /// Senders at once.
