@@ -72,7 +72,9 @@ async fn a_store_opens_no_more_connections_than_its_url_allows() {
             store.work(&settlement, &[]),
             store.accept(std::slice::from_ref(&other)),
         );
-        (extended.unwrap(), settled.unwrap(), accepted.unwrap());
+        extended.unwrap();
+        settled.unwrap();
+        accepted.unwrap();
         let count = format!("select count(*) from pg_stat_activity where application_name = '{application}'");
         let seen: u32 = psql(database.url(), &count).unwrap().trim().parse().unwrap();
         assert!((1..=connections).contains(&seen), "{seen} connections, {connections} allowed");
