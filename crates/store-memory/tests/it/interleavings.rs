@@ -15,6 +15,18 @@ use oncebox_testkit::{ManualClock, SplitMix};
 
 const LEASE: Duration = Duration::from_secs(30);
 
+/// A thread's stack, in words: what the machine does in a debug build does not fit the usual one.
+const STACK_WORDS: usize = 0x1_0000;
+
+fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    thread::Builder::new().stack_size(STACK_WORDS).spawn(run).unwrap()
+}
+
+/// Tries every interleaving of a model. It runs in a thread of its own, for the first one has the usual stack.
+fn model(run: fn()) {
+    loom::model(move || spawn(run).join().unwrap());
+}
+
 /// A store that threads share.
 #[derive(Clone)]
 struct Shared {
@@ -31,9 +43,9 @@ impl Shared {
     }
 
     /// A thread that uses it.
-    fn spawn<T: 'static>(&self, run: impl FnOnce(Self) -> T + 'static) -> JoinHandle<T> {
+    fn spawn<T: Send + 'static>(&self, run: impl FnOnce(Self) -> T + Send + 'static) -> JoinHandle<T> {
         let shared = self.clone();
-        thread::spawn(move || run(shared))
+        spawn(move || run(shared))
     }
 
     fn send(&self, message: &NewMessage) {
@@ -82,7 +94,7 @@ fn message(id: &str) -> NewMessage {
 /// Holds: MBX-G-3.
 #[test]
 fn one_of_two_receivers_gets_a_message_and_its_ack_is_final() {
-    loom::model(|| {
+    model(|| {
         let shared = Shared::new();
         shared.send(&message("1"));
         let take = |shared: Shared, owner| {
@@ -102,7 +114,7 @@ fn one_of_two_receivers_gets_a_message_and_its_ack_is_final() {
 /// Holds: MBX-G-3.
 #[test]
 fn an_ack_and_a_takeover_exclude_each_other() {
-    loom::model(|| {
+    model(|| {
         let shared = Shared::new();
         shared.send(&message("1"));
         let delivery = shared.receive(1).unwrap();
@@ -125,7 +137,7 @@ fn an_ack_and_a_takeover_exclude_each_other() {
 /// Holds: MBX-G-3.
 #[test]
 fn an_ack_that_is_repeated_at_once_is_answered_the_same() {
-    loom::model(|| {
+    model(|| {
         let shared = Shared::new();
         shared.send(&message("1"));
         let delivery = shared.receive(1).unwrap();
@@ -140,7 +152,7 @@ fn an_ack_that_is_repeated_at_once_is_answered_the_same() {
 /// Holds: MBX-G-3.
 #[test]
 fn a_waiting_receiver_is_woken_by_a_send() {
-    loom::model(|| {
+    model(|| {
         let shared = Shared::new();
         let waiting = shared.spawn(|shared| shared.receive_or_wait(1));
         shared.send(&message("1"));
@@ -154,23 +166,24 @@ fn a_waiting_receiver_is_woken_by_a_send() {
 /// Holds: MBX-G-3.
 #[test]
 fn two_waiting_receivers_get_a_message_each() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    let run = || {
         let shared = Shared::new();
         let other = shared.spawn(|shared| shared.receive_or_wait(1).uid);
         let sender = shared.spawn(|shared| ["1", "2"].iter().for_each(|id| shared.send(&message(id))));
         let own = shared.receive_or_wait(2).uid;
         assert_ne!(own, other.join().unwrap());
         sender.join().unwrap();
-    });
+    };
+    builder.check(move || spawn(run).join().unwrap());
 }
 
 /// The ack that frees a partition wakes the receiver that waits for its next message.
 /// Holds: MBX-G-3.
 #[test]
 fn a_waiting_receiver_is_woken_by_the_ack_that_frees_its_partition() {
-    loom::model(|| {
+    model(|| {
         let shared = Shared::new();
         for id in ["1", "2"] {
             let mut message = message(id);
@@ -188,7 +201,7 @@ fn a_waiting_receiver_is_woken_by_the_ack_that_frees_its_partition() {
 /// Holds: MBX-G-3.
 #[test]
 fn closing_ends_every_wait() {
-    loom::model(|| {
+    model(|| {
         let shared = Shared::new();
         let waiting = shared.spawn(|shared| {
             let interest = Interest { namespace: Namespace::Mailbox, topics: topics() };
