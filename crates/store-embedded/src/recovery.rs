@@ -97,9 +97,6 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
         // Only its header may be gone: then the file is there, and its frames tell.
         return Err(lost_newest(&blanks, store, number, generation)?);
     }
-    if newest.is_none() && generation_next > 2 {
-        return Err(corrupt("the file `store` does not tell the newest segment any more"));
-    }
     let epoch = epoch.max(newest.map_or(0, |newest| newest.epoch));
     let (mut live, mut unneeded) = chain(segments);
     unneeded.extend(blanks);
@@ -123,6 +120,10 @@ pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>)
     }
     for index in 0..live.len() {
         walk.segment(&mut live, index, replay)?;
+    }
+    // A segment is named there before its first frame is written: crashes before that leave segments, and no frame.
+    if newest.is_none() && walk.lsn > 1 {
+        return Err(corrupt("the file `store` does not tell the newest segment any more"));
     }
     // The next segment begins where this one does, so this one owns nothing: no frame may name it as the oldest.
     let empty_newest = live.pop_back_if(|segment| segment.header.first_lsn == walk.lsn);
