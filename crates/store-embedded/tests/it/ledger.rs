@@ -58,7 +58,13 @@ pub(crate) fn check_error(error: &Error) {
     let text = error.to_string();
     assert_eq!(error.kind(), Kind::Unavailable, "{text}");
     assert!(!text.contains("invariant"), "{text}");
-    assert!(text.contains("open the store again") || text.contains("then try again"), "{text}");
+    let advice = [
+        "open the store again",
+        "make room, then try again",
+        "raise the limit of open files, then try again",
+        "see to the disk, then try again",
+    ];
+    assert!(advice.iter().any(|advice| text.contains(advice)), "{text}");
 }
 
 impl Ledger {
