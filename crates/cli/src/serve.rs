@@ -12,8 +12,8 @@ use crate::{Freed, life, output};
 
 /// Runs the server until it is interrupted or terminated; then it lets everybody finish. A second signal ends it at once.
 ///
-/// Listens on 127.0.0.1:7420 and keeps its messages in ./oncebox-data, unless it is told otherwise. Logs to stderr. Reads
-/// its settings again on SIGHUP.
+/// Listens on 127.0.0.1:7420, for operators also on 127.0.0.1:7421, and keeps its messages in ./oncebox-data, unless the
+/// settings say otherwise. Logs to stderr. Reads its settings again on SIGHUP.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -92,9 +92,7 @@ impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
         match error {
             Error::Store(error) => error.into(),
-            Error::Listen { .. } => {
-                Self::failed(format!("{error}: stop whoever listens there, or give --listen another"))
-            }
+            Error::Listen { .. } => Self::failed(error.to_string()),
             error => {
                 let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
                 Self::failed(format!("{error}{source}"))

@@ -28,7 +28,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use app::App;
 pub(crate) use body::Limit;
-pub(crate) use gate::{Door, Gate};
+pub(crate) use gate::{Caller, Door, Gate};
 use openapi::Documents;
 use refusal::Refusal;
 
@@ -60,23 +60,42 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .split_for_parts()
 }
 
-/// All doors, behind the gate.
+/// Everything that `listen` answers.
 pub(crate) fn gate(app: App) -> Gate {
-    let (doors, document) = routes();
+    let (known, document) = routes();
+    let known = known.merge(ledger::keys_like_paths());
+    let router = complete(&app, known, &document, "there is no such path: see /docs");
+    Gate::new(app, router)
+}
+
+/// What `admin.listen` answers: operators, health and metrics.
+pub(crate) fn admin_gate(app: App) -> Gate {
+    let (known, _) = dlq::routes().merge(operator::routes()).merge(health::routes()).split_for_parts();
+    let missing =
+        "there is no such path here: this address answers operators, health and metrics, `listen` the rest";
+    let router = complete(&app, known, &document(), missing);
+    Gate::limited(app, router)
+}
+
+/// Routes with their metrics, the document, and answers for what they do not know.
+fn complete(
+    app: &App,
+    known: Router<App>,
+    document: &utoipa::openapi::OpenApi,
+    missing: &'static str,
+) -> Router {
     let documents = Router::new()
         .route(path::OPENAPI, get(openapi::json))
         .route(path::DOCS, get(openapi::docs))
-        .with_state(Documents::new(&document));
-    let router = doors
-        .merge(ledger::keys_like_paths())
+        .with_state(Documents::new(document));
+    known
         .route_layer(from_fn_with_state(app.clone(), measure))
         .with_state(app.clone())
         .merge(documents)
-        .fallback(async || Refusal::new(Code::NotFound, "there is no such path: see /docs"))
+        .fallback(async move || Refusal::new(Code::NotFound, missing))
         .method_not_allowed_fallback(async || {
             Refusal::new(Code::Method, "the path knows other methods: see /docs")
-        });
-    Gate::new(app, router)
+        })
 }
 
 /// Counts and times what a route answers.

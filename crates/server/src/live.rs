@@ -67,6 +67,8 @@ fn keep_fixed(old: &Config, new: &mut Config) -> Vec<&'static str> {
     }
     keep! {
         "listen": listen;
+        "admin.listen": admin.listen;
+        "admin.connections_max": admin.connections_max;
         "profile": profile;
         "amnesia": amnesia;
         "store": store;

@@ -16,6 +16,8 @@ pub mod names {
     pub const REQUEST_SECONDS: &str = "request_latency_seconds";
     /// Open connections.
     pub const CONNECTIONS: &str = "http_connections";
+    /// Connections that the server closed, by `reason`: `idle`, `header`, `write` (time-outs), `limit` (for a new one).
+    pub const CONNECTIONS_CLOSED: &str = "http_connections_closed_total";
     /// Requests and items that were refused, by `reason`.
     pub const REJECTED: &str = "rejected_total";
     /// Seconds to take a message in, or a batch.
@@ -144,6 +146,11 @@ impl Meters {
         if let Some(counter) = self.refused.get(&code) {
             counter.increment(1);
         }
+    }
+
+    /// The server closed a connection.
+    pub(crate) fn connection_closed(reason: &'static str) {
+        counter!(names::CONNECTIONS_CLOSED, "reason" => reason).increment(1);
     }
 
     pub(crate) fn settled(&self, ending: Ending) {

@@ -1,5 +1,6 @@
 //! A run of the server: open, listen, work, stop.
 
+mod descriptors;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +12,7 @@ use oncebox::{Builder, Oncebox};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Listen, Loaded};
 use crate::http::{self, App};
 use crate::log;
 use crate::meters::{Meters, names};
@@ -31,8 +32,12 @@ pub enum Error {
     #[error("the store: {0}")]
     Store(#[from] oncebox::Error),
     /// An address cannot be listened on.
-    #[error("cannot listen on {listen}: {error}")]
+    #[error(
+        "cannot listen on {listen} ({error}): stop the other program, or set `{setting}` to another address"
+    )]
     Listen {
+        /// The setting that names the address.
+        setting: &'static str,
         /// The address.
         listen: String,
         /// Why.
@@ -45,6 +50,7 @@ pub enum Error {
 pub struct Server {
     app: App,
     listeners: Vec<Listener>,
+    admin: Vec<Listener>,
 }
 
 impl Server {
@@ -54,17 +60,15 @@ impl Server {
             warn!("{warning}");
         }
         let config = loaded.config;
+        descriptors::raise(config.http.connections_max + config.admin.connections_max);
         // Metrics are looked up when they are first used: the recorder must be there before.
         let metrics = recorder();
-        let mut listeners = Vec::new();
-        for listen in &config.listen {
-            let bound = Listener::bind(listen).await;
-            listeners.push(bound.map_err(|error| Error::Listen { listen: listen.to_string(), error })?);
-        }
+        let listeners = bind("listen", &config.listen).await?;
+        let admin = bind("admin.listen", &config.admin.listen).await?;
         let oncebox = open(&config).await?;
         let meters = Meters::new(config.mailbox.topics.keys(), config.metrics.topics_max);
         let app = App::new(config, oncebox, meters, metrics, CancellationToken::new())?;
-        Ok(Self { app, listeners })
+        Ok(Self { app, listeners, admin })
     }
 
     /// The addresses that it listens on.
@@ -79,7 +83,7 @@ impl Server {
 
     /// Works until `shutdown` is ready; then takes nothing more in, lets everybody finish, and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let Self { app, listeners } = self;
+        let Self { app, listeners, admin } = self;
         info!(
             store = app.oncebox.name(),
             profile = app.live().config.profile.as_str(),
@@ -87,11 +91,17 @@ impl Server {
             "local mode: whoever reaches this server on this machine may do everything; web pages may not"
         );
         let stopping = app.stopping.clone();
-        let connections = Connections::new(app.clone(), http::gate(app.clone()));
+        let main = Connections::new(app.clone(), http::gate(app.clone()), app.connections.clone());
+        let operators =
+            Connections::new(app.clone(), http::admin_gate(app.clone()), app.admin_connections.clone());
         let mut acceptors = tokio::task::JoinSet::new();
         for listener in listeners {
             info!(address = %listener, "listening");
-            acceptors.spawn(connections.clone().accept(listener, stopping.clone()));
+            acceptors.spawn(main.clone().accept(listener, stopping.clone()));
+        }
+        for listener in admin {
+            info!(admin = %listener, "listening for operators, health and metrics");
+            acceptors.spawn(operators.clone().accept(listener, stopping.clone()));
         }
         let told = app.clone();
         let upkeep = app.oncebox.upkeep();
@@ -102,7 +112,8 @@ impl Server {
         stopping.cancel();
         info!("stopping: nothing more is taken in");
         acceptors.join_all().await;
-        connections.drain(app.live().config.shutdown.drain).await;
+        let drain = app.live().config.shutdown.drain;
+        tokio::join!(main.drain(drain), operators.drain(drain));
         let _ = tokio::join!(upkeep, metrics);
         app.oncebox.close().await?;
         info!("stopped");
@@ -126,6 +137,19 @@ impl Reloader {
         info!(?waiting, "the configuration was read again; the settings named here wait for a restart");
         Ok(waiting)
     }
+}
+
+async fn bind(setting: &'static str, places: &[Listen]) -> Result<Vec<Listener>, Error> {
+    let mut listeners = Vec::new();
+    for listen in places {
+        let bound = Listener::bind(listen).await;
+        listeners.push(bound.map_err(|error| Error::Listen {
+            setting,
+            listen: listen.to_string(),
+            error,
+        })?);
+    }
+    Ok(listeners)
 }
 
 async fn open(config: &Config) -> Result<Oncebox, oncebox::Error> {

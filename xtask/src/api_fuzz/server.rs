@@ -25,6 +25,7 @@ impl Server {
         let cannot = |error| Failure::new(format!("the server cannot be started ({error})"));
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        command.args(["--set", "admin.listen=off"]);
         command.args(["--store", &format!("embedded:{}", data.display())]);
         for setting in SETTINGS {
             command.args(["--set", setting]);

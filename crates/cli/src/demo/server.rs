@@ -143,6 +143,8 @@ fn spawn(home: &Path, listen: &str) -> Result<Child, Trouble> {
     let log = File::options().create(true).append(true).open(log(home)).map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(["serve", "--listen", listen, "--log-format", "json"]).args(BACKOFF);
+    // A server of the user's own may have the default address.
+    command.args(["--set", "admin.listen=off"]);
     command.arg("--store").arg(format!("embedded:{}", home.join("data").display()));
     for (name, _) in std::env::vars_os() {
         // What the user has set is for servers of their own.

@@ -69,6 +69,7 @@ fn begin(home: &TempDir, settings: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let listen = format!("unix:{}", home.path().join("s").display());
     let store = format!("store=embedded:{}", home.path().join("data").display());
     let arguments = ["serve", "--listen", &listen, "--set", &store, "--log-format", "json"];
+    let arguments = [&arguments[..], &["--set", "admin.listen=off"]].concat();
     let mut server = oncebox(&arguments).args(settings).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut log = BufReader::new(server.stderr.take().expect("its stderr"));
     let mut line = String::new();

@@ -13,7 +13,7 @@ use super::unit;
 
 const LEVELS_BYTES_MAX: usize = 1_024;
 
-/// What keeps something for ever.
+/// What keeps something for ever, or listens nowhere.
 const OFF: &str = "off";
 
 /// The kind of a setting, with the least and the most.
@@ -28,26 +28,30 @@ pub(super) enum Kind {
     Word(&'static [&'static str]),
     Levels,
     Store,
-    Listen,
+    /// A list of places, this many at least.
+    Listen(usize),
 }
 
 impl Kind {
     /// Reads a value. Each fault continues the sentence "`name` …".
     pub(super) fn read(self, raw: &Raw) -> Result<Value, Vec<String>> {
         match self {
-            Self::Listen => self.read_listen(raw),
+            Self::Listen(least) => self.read_listen(least, raw),
             _ => self.read_one(raw).map_err(|fault| vec![fault]),
         }
     }
 
-    fn read_listen(self, raw: &Raw) -> Result<Value, Vec<String>> {
+    fn read_listen(self, least: usize, raw: &Raw) -> Result<Value, Vec<String>> {
+        if least == 0 && text(raw) == Some(OFF) {
+            return Ok(Value::Listen(Vec::new()));
+        }
         let entries: Option<Vec<&str>> = match raw {
             Raw::Untyped(text) => Some(text.split(',').map(str::trim).collect()),
             Raw::List(items) => items.iter().map(text).collect(),
             _ => None,
         };
         let entries = entries.ok_or_else(|| vec![self.wrong(raw)])?;
-        listen::parse_all(&entries).map(Value::Listen)
+        listen::parse_all(&entries, least).map(Value::Listen)
     }
 
     fn read_one(self, raw: &Raw) -> Result<Value, String> {
@@ -89,7 +93,7 @@ impl Kind {
                 store::check(url)?;
                 Ok(Value::Text(url.to_owned()))
             }
-            Self::Listen => Err(wrong()),
+            Self::Listen(_) => Err(wrong()),
         }
     }
 
@@ -114,7 +118,8 @@ impl Kind {
             }
             Self::Levels => "levels, as in \"info,oncebox=debug\"".to_owned(),
             Self::Store => "a URL, as in \"embedded:./oncebox-data\"".to_owned(),
-            Self::Listen => "a list of places, as in [\"127.0.0.1:7420\"]".to_owned(),
+            Self::Listen(0) => "\"off\", or a list of places, as in [\"127.0.0.1:7421\"]".to_owned(),
+            Self::Listen(_) => "a list of places, as in [\"127.0.0.1:7420\"]".to_owned(),
         }
     }
 
@@ -129,7 +134,8 @@ impl Kind {
             Self::Word(_) => "word",
             Self::Levels => "levels",
             Self::Store => "URL",
-            Self::Listen => "list",
+            Self::Listen(0) => "list or `off`",
+            Self::Listen(_) => "list",
         }
     }
 
@@ -149,7 +155,8 @@ impl Kind {
             }
             Self::Levels => format!("at most {LEVELS_BYTES_MAX} bytes"),
             Self::Store => "`memory:`, `embedded:DIRECTORY` or `postgres://HOST/DATABASE`".to_owned(),
-            Self::Listen => format!("1 to {LISTEN_MAX} entries"),
+            Self::Listen(0) => format!("`off`, or 1 to {LISTEN_MAX} entries"),
+            Self::Listen(least) => format!("{least} to {LISTEN_MAX} entries"),
         }
     }
 
@@ -163,6 +170,7 @@ impl Kind {
             (_, Value::Keep(None)) => OFF.to_owned(),
             (Self::Store, Value::Text(url)) => store::redacted(url),
             (_, Value::Text(text)) => text.clone(),
+            (_, Value::Listen(places)) if places.is_empty() => OFF.to_owned(),
             (_, Value::Listen(places)) => {
                 let places: Vec<String> = places.iter().map(ToString::to_string).collect();
                 places.join(",")
@@ -174,7 +182,7 @@ impl Kind {
     pub(super) fn toml(self, value: &Value) -> String {
         match (self, value) {
             (Self::Flag | Self::Count(..), _) => self.plain(value),
-            (_, Value::Listen(places)) => {
+            (_, Value::Listen(places)) if !places.is_empty() => {
                 let places: Vec<String> =
                     places.iter().map(|place| unit::quoted(&place.to_string())).collect();
                 format!("[{}]", places.join(", "))

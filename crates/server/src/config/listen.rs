@@ -30,8 +30,8 @@ impl fmt::Display for Listen {
 }
 
 /// Reads all entries. Each fault continues a sentence.
-pub(super) fn parse_all(entries: &[&str]) -> Result<Vec<Listen>, Vec<String>> {
-    if entries.is_empty() {
+pub(super) fn parse_all(entries: &[&str], least: usize) -> Result<Vec<Listen>, Vec<String>> {
+    if entries.len() < least {
         return Err(vec!["is empty: name at least one place, as in `127.0.0.1:7420`".to_owned()]);
     }
     if entries.len() > LISTEN_MAX {
@@ -99,7 +99,7 @@ mod tests {
     fn loopback_and_sockets_pass() {
         let entries =
             ["127.0.0.1:7420", "localhost:80", "[::1]:0", "[::1]:0", "127.9.9.9:1", "unix:/run/x.sock"];
-        let shown: Vec<_> = parse_all(&entries).unwrap().iter().map(ToString::to_string).collect();
+        let shown: Vec<_> = parse_all(&entries, 1).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(
             shown,
             ["127.0.0.1:7420", "127.0.0.1:80", "[::1]:0", "[::1]:0", "127.9.9.9:1", "unix:/run/x.sock"]
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn addresses_that_others_reach_are_refused() {
         for entry in ["0.0.0.0:7420", "[::]:7420", "192.168.1.2:7420", "[::ffff:10.0.0.1]:7420"] {
-            let faults = parse_all(&[entry]).unwrap_err();
+            let faults = parse_all(&[entry], 1).unwrap_err();
             assert!(faults[0].contains("no capabilities yet"), "{faults:?}");
         }
     }
@@ -119,9 +119,10 @@ mod tests {
     fn every_entry_that_is_no_place_is_told() {
         let long = format!("unix:/{}", "x".repeat(103));
         let faults =
-            parse_all(&["7420", "example.com:80", "unix:", "", &long, "[::1]:1", "[::1]:1"]).unwrap_err();
+            parse_all(&["7420", "example.com:80", "unix:", "", &long, "[::1]:1", "[::1]:1"], 1).unwrap_err();
         assert_eq!(faults.len(), 6, "{faults:?}");
-        assert!(parse_all(&[]).is_err());
-        assert!(parse_all(&["[::1]:0"; 17]).is_err());
+        assert!(parse_all(&[], 1).is_err());
+        assert_eq!(parse_all(&[], 0), Ok(Vec::new()));
+        assert!(parse_all(&["[::1]:0"; 17], 1).is_err());
     }
 }

@@ -12,6 +12,7 @@ use super::listen::Listen;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const PORT: u16 = 7420;
+const ADMIN_PORT: u16 = 7421;
 
 pub(super) const STORE_DEFAULT: &str = "embedded:./oncebox-data";
 pub(super) const STORE_AMNESIA: &str = "memory:";
@@ -22,6 +23,8 @@ pub(super) const STORE_AMNESIA: &str = "memory:";
 pub struct Config {
     /// Where it listens.
     pub listen: Vec<Listen>,
+    /// Where it answers operators beside that.
+    pub admin: Admin,
     /// What it is deployed as.
     pub profile: Profile,
     /// Keeps nothing on disk.
@@ -47,7 +50,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: vec![Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))],
+            listen: local(PORT),
+            admin: Admin::default(),
             profile: Profile::Macronode,
             amnesia: false,
             store: STORE_DEFAULT.to_owned(),
@@ -59,6 +63,26 @@ impl Default for Config {
             metrics: Metrics::default(),
             shutdown: Shutdown::default(),
         }
+    }
+}
+
+fn local(port: u16) -> Vec<Listen> {
+    vec![Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))]
+}
+
+/// The listener for operators, health and metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Admin {
+    /// Where it listens; nowhere if empty.
+    pub listen: Vec<Listen>,
+    /// Connections at once, at most.
+    pub connections_max: usize,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: local(ADMIN_PORT), connections_max: 64 }
     }
 }
 
@@ -106,11 +130,11 @@ words! {
 pub struct Http {
     /// Connections at once, at most.
     pub connections_max: usize,
-    /// How long the head of a request may take to come.
+    /// How long the head of a request may take to come, and the first one after the connection was opened.
     pub header_timeout: Duration,
     /// How long its body may take.
     pub body_timeout: Duration,
-    /// How long a client may take to read a piece of the answer.
+    /// How long a client may take to read an answer, or the next 64 KiB of it.
     pub write_timeout: Duration,
     /// How long a connection stays open without a request.
     pub idle_timeout: Duration,

@@ -23,6 +23,10 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// What every section is for.
 pub(super) static SECTIONS: &[(&str, &str)] = &[
     ("", "The server"),
+    (
+        "admin",
+        "A listener of its own for operators, health and metrics, which answers also when all connections of `listen` are in use",
+    ),
     ("log", "The log"),
     ("http", "The bounds of the HTTP door"),
     ("mailbox", "The mailbox"),
@@ -40,7 +44,7 @@ pub(super) static SECTIONS: &[(&str, &str)] = &[
 pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         listen,
-        Kind::Listen,
+        Kind::Listen(1),
         "Where the server listens: `IP:PORT`, `localhost:PORT`, `unix:/path`. Loopback addresses and sockets only, until there are capabilities"
     ),
     setting!(
@@ -55,6 +59,12 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     setting!(store, Kind::Store, "Where messages are kept. With amnesia the default is `memory:`"),
     setting!(
+        admin.listen,
+        Kind::Listen(0),
+        "Where operators, health and metrics are answered beside `listen`: as there, or `off`"
+    ),
+    setting!(admin.connections_max, Kind::Count(1, 100_000), "Connections at once"),
+    setting!(
         log.format,
         Kind::Word(LogFormat::WORDS),
         "How a line looks; `auto` is `pretty` on a terminal, else `json`"
@@ -64,17 +74,21 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Levels,
         "`off`, `error`, `warn`, `info`, `debug` or `trace`, and after commas levels by target, as in `info,oncebox=debug`"
     ),
-    setting!(http.connections_max, Kind::Count(1, 100_000), "Connections at once"),
+    setting!(
+        http.connections_max,
+        Kind::Count(1, 100_000),
+        "Connections at once; beyond, the one that has been idle the longest is closed for a new one"
+    ),
     setting!(
         http.header_timeout,
         Kind::Duration(MILLI, HOUR),
-        "How long the head of a request may take to come"
+        "How long the head of a request may take to come, and the first one after the connection was opened"
     ),
     setting!(http.body_timeout, Kind::Duration(MILLI, HOUR), "How long its body may take"),
     setting!(
         http.write_timeout,
         Kind::Duration(MILLI, HOUR),
-        "How long a client may take to read a piece of the answer"
+        "How long a client may take to read an answer, or the next 64 KiB of it"
     ),
     setting!(
         http.idle_timeout,
@@ -211,7 +225,7 @@ mod tests {
                 }
                 Kind::Word(words) => words.iter().map(|word| Value::Text((*word).to_owned())).collect(),
                 Kind::Levels | Kind::Store => vec![Value::Text("x".to_owned())],
-                Kind::Listen => vec![Value::Listen(Vec::new())],
+                Kind::Listen(_) => vec![Value::Listen(Vec::new())],
             };
             let mut config = Config::default();
             for value in values {

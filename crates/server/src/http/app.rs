@@ -16,6 +16,7 @@ use super::refusal::Refusal;
 use crate::config::Config;
 use crate::live::{Current, Live};
 use crate::meters::Meters;
+use crate::net::Capacity;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -26,6 +27,10 @@ pub(crate) struct Inner {
     pub(crate) oncebox: Oncebox,
     pub(crate) ledger: Ledger,
     pub(crate) room: Room,
+    /// The connections of `listen`.
+    pub(crate) connections: Arc<Capacity>,
+    /// The connections of `admin.listen`.
+    pub(crate) admin_connections: Arc<Capacity>,
     pub(crate) meters: Meters,
     pub(crate) metrics: PrometheusHandle,
     /// Set when the server is about to stop: long waits end, nothing more is taken in.
@@ -51,10 +56,24 @@ impl App {
         stopping: CancellationToken,
     ) -> Result<Self, oncebox::Error> {
         let room = Room::new(config.http.bodies_bytes_max);
+        let connections = Capacity::new(config.http.connections_max, "http.connections_max");
+        let admin_connections = Capacity::new(config.admin.connections_max, "admin.connections_max");
         let live = Live::new(config, &oncebox)?;
         let ledger = oncebox.ledger();
         let (clock, rng) = (SystemClock::default(), Mutex::new(SystemRng::default()));
-        Ok(Self(Arc::new(Inner { live, oncebox, ledger, room, meters, metrics, stopping, clock, rng })))
+        Ok(Self(Arc::new(Inner {
+            live,
+            oncebox,
+            ledger,
+            room,
+            connections,
+            admin_connections,
+            meters,
+            metrics,
+            stopping,
+            clock,
+            rng,
+        })))
     }
 
     /// The configuration that holds now, for a whole request.

@@ -8,6 +8,7 @@ use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use oncebox_wire::path;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::app::App;
 use super::gate::CorrId;
@@ -54,15 +55,20 @@ impl Express {
         Self { app, meters }
     }
 
-    pub(super) async fn open(&self, door: Door, request: Request, corr_id: &CorrId) -> Response {
+    pub(super) async fn open(
+        &self,
+        door: Door,
+        request: Request,
+        corr_id: &CorrId,
+        hung_up: &CancellationToken,
+    ) -> Response {
         let began = Instant::now();
-        let app = || State(self.app.clone());
         let answered = match door {
             Door::Send => send::one(&self.app, corr_id, request).await,
             Door::SendBatch => send::many(&self.app, corr_id, request).await,
-            Door::Recv => receive::recv(app(), request).await,
-            Door::Work => receive::work(app(), request).await,
-            Door::Settle => settle::settle(app(), request).await,
+            Door::Recv => receive::messages(&self.app, hung_up, request).await,
+            Door::Work => receive::round(&self.app, hung_up, request).await,
+            Door::Settle => settle::settle(State(self.app.clone()), request).await,
         };
         let response = answered.into_response();
         self.meters[door as usize].answered("POST", response.status().as_u16(), began.elapsed());

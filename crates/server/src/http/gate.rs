@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{ACCEPT, ALLOW, CONNECTION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
-use hyper::body::Incoming;
 use oncebox_core::{Trace, Uid};
 use oncebox_wire::{Code, header};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use super::app::App;
@@ -50,34 +49,47 @@ impl CorrId {
     }
 }
 
-/// All doors behind one gate.
+/// The client of a connection.
+pub(crate) struct Caller {
+    pub(crate) door: Door,
+    pub(crate) patience: Patience,
+    /// Set once the client has closed its sending side: it may be gone, so nothing is waited for on its behalf.
+    pub(crate) hung_up: CancellationToken,
+}
+
+/// [`Caller::hung_up`], for routes that wait.
+#[derive(Clone)]
+pub(super) struct HungUp(pub(super) CancellationToken);
+
+/// The routes of a listener behind one gate.
 #[derive(Clone)]
 pub(crate) struct Gate {
     app: App,
-    express: Express,
+    /// The routes of messages, for listeners that have them.
+    express: Option<Express>,
     router: Router,
 }
 
 impl Gate {
-    pub(crate) fn new(app: App, router: Router) -> Self {
-        Self { express: Express::new(app.clone()), app, router }
+    /// The gate of a listener that has all routes.
+    pub(super) fn new(app: App, router: Router) -> Self {
+        Self { express: Some(Express::new(app.clone())), app, router }
+    }
+
+    /// The gate of a listener that has those of the router alone.
+    pub(super) fn limited(app: App, router: Router) -> Self {
+        Self { express: None, app, router }
     }
 
     /// Answers a request; whatever happens, there is an answer.
-    pub(crate) async fn answer(
-        &self,
-        request: hyper::Request<Incoming>,
-        door: Door,
-        patience: &Patience,
-    ) -> Response {
-        let request = request.map(Body::new);
+    pub(crate) async fn answer(&self, request: Request, caller: &Caller) -> Response {
         let shape = shape(request.headers());
         let (corr_id, checked) = match corr_id(&self.app, request.headers()) {
-            Ok(corr_id) => (corr_id, check(door, request.headers())),
+            Ok(corr_id) => (corr_id, check(caller.door, request.headers())),
             Err(refusal) => (made(&self.app), Err(refusal)),
         };
         let mut response = match checked {
-            Ok(()) => self.pass(request, &corr_id, patience).await,
+            Ok(()) => self.pass(request, &corr_id, caller).await,
             Err(refusal) => axum::response::IntoResponse::into_response(refusal),
         };
         if let Some(refusal) = response.extensions_mut().remove::<Arc<Refusal>>() {
@@ -98,9 +110,9 @@ impl Gate {
         response
     }
 
-    async fn pass(&self, request: Request, corr_id: &CorrId, patience: &Patience) -> Response {
+    async fn pass(&self, request: Request, corr_id: &CorrId, caller: &Caller) -> Response {
         let until = Instant::now() + self.app.live().config.http.wait_max + ANSWER_TIMEOUT;
-        match patience.until(until, self.open(request, corr_id)).await {
+        match caller.patience.until(until, self.open(request, corr_id, caller)).await {
             Some(response) => response,
             None => axum::response::IntoResponse::into_response(Refusal::new(
                 Code::Unavailable,
@@ -109,12 +121,15 @@ impl Gate {
         }
     }
 
-    /// Opens the door that a request is for.
-    async fn open(&self, mut request: Request, corr_id: &CorrId) -> Response {
-        if let Some(door) = express::Door::of(&request) {
-            return self.express.open(door, request, corr_id).await;
+    /// Hands a request to its route.
+    async fn open(&self, mut request: Request, corr_id: &CorrId, caller: &Caller) -> Response {
+        if let Some(express) = &self.express
+            && let Some(door) = express::Door::of(&request)
+        {
+            return express.open(door, request, corr_id, &caller.hung_up).await;
         }
         request.extensions_mut().insert(corr_id.clone());
+        request.extensions_mut().insert(HungUp(caller.hung_up.clone()));
         match self.router.clone().call(request).await {
             Ok(response) => response,
             Err(never) => match never {},

@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use oncebox::{Level, Namespace};
+use oncebox::{Health, Level, Namespace};
 use oncebox_wire as wire;
 use oncebox_wire::operator::{Bound, NamespaceCounts, Stats};
-use oncebox_wire::{Live, Ready};
+use oncebox_wire::{Finding, Live, Ready};
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -138,8 +138,20 @@ pub(super) async fn readiness(app: &App) -> Ready {
         writes,
         missing: missing.into_iter().map(str::to_owned).collect(),
         retry_after: (!writes).then_some(RETRY_SECONDS),
-        findings: health.findings.into_iter().map(view::finding).collect(),
+        findings: findings(app, health),
     }
+}
+
+/// What an operator should know: about the store and the loops, and about connections.
+fn findings(app: &App, health: Health) -> Vec<Finding> {
+    let connections =
+        [&app.connections, &app.admin_connections].into_iter().filter_map(|known| known.finding());
+    let connections = connections.map(|text| Finding {
+        level: "warning".to_owned(),
+        subject: "connections".to_owned(),
+        text,
+    });
+    health.findings.into_iter().map(view::finding).chain(connections).collect()
 }
 
 /// How the server and its store stand.
@@ -171,7 +183,7 @@ async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
         auth: "none".to_owned(),
         namespaces,
         bounds: bounds.collect(),
-        findings: app.oncebox.health().await.findings.into_iter().map(view::finding).collect(),
+        findings: findings(&app, app.oncebox.health().await),
     })
 }
 

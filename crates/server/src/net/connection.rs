@@ -1,30 +1,20 @@
-//! Connections: so many at once, each served until it ends or the server stops.
+//! Connections: each is served until it ends, its client takes too long, or the server stops.
 
-use std::convert::Infallible;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use super::Listener;
+use super::activity::{Activity, Limits};
 use super::alarm::Patience;
-use super::listener::Stream;
-use super::pace::{Busy, Limits, Paced};
-use crate::http::{App, Door, Gate};
+use super::capacity::{Admitted, Capacity};
+use super::drive::{Ended, drive};
+use super::listener::{Listener, Stream};
+use crate::http::{App, Caller, Door, Gate};
+use crate::meters::Meters;
 
-/// Heads, and the pieces that bodies are read in.
-const BUFFER_BYTES: usize = 64 * 1024;
 /// When no connection can be accepted, because there are no more descriptors say, it is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,118 +34,85 @@ impl Drop for Counted {
     }
 }
 
-/// The body of an answer: as long as it is being written, the next request is not waited for.
-struct Answer {
-    body: Body,
-    busy: Busy,
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        self.busy.turn();
-    }
-}
-
-impl hyper::body::Body for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// Everybody who is connected.
+/// The connections of one kind of listener.
 #[derive(Clone)]
 pub(crate) struct Connections {
     app: App,
     gate: Arc<Gate>,
-    room: Arc<Semaphore>,
+    capacity: Arc<Capacity>,
     tasks: TaskTracker,
 }
 
 impl Connections {
-    pub(crate) fn new(app: App, gate: Gate) -> Self {
-        let room = Arc::new(Semaphore::new(app.live().config.http.connections_max));
-        Self { app, gate: Arc::new(gate), room, tasks: TaskTracker::new() }
+    pub(crate) fn new(app: App, gate: Gate, capacity: Arc<Capacity>) -> Self {
+        Self { app, gate: Arc::new(gate), capacity, tasks: TaskTracker::new() }
     }
 
-    /// Takes connections until the server stops. Those beyond the limit wait to be accepted.
+    /// Accepts connections until the server stops.
     pub(crate) async fn accept(self, listener: Listener, stopping: CancellationToken) {
-        loop {
-            let accepted = async {
-                let permit = self.room.clone().acquire_owned().await;
-                (listener.accept().await, permit)
-            };
-            let (accepted, permit) = tokio::select! {
-                () = stopping.cancelled() => return,
-                accepted = accepted => accepted,
-            };
-            match (accepted, permit) {
-                (Ok((stream, door)), Ok(permit)) => self.serve(stream, door, permit),
-                (Ok(_), Err(_)) => return,
-                (Err(error), _) => {
-                    warn!(%error, "no connection could be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+        let mut failing = false;
+        let accepting = async {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, door)) => {
+                        if std::mem::take(&mut failing) {
+                            info!(address = %listener, "connections are accepted again");
+                        }
+                        self.admit(stream, door).await;
+                    }
+                    Err(error) => {
+                        if !std::mem::replace(&mut failing, true) {
+                            warn!(%error, address = %listener, "no connection can be accepted; idle ones are closed");
+                        }
+                        // There may be no descriptor left: an idle connection has one.
+                        self.capacity.close_idle();
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
                 }
             }
-        }
-    }
-
-    fn serve(&self, stream: Box<dyn Stream>, door: Door, permit: OwnedSemaphorePermit) {
-        let (app, gate) = (self.app.clone(), self.gate.clone());
-        let settings = app.live().config.http.clone();
-        let limits = Limits {
-            idle: settings.idle_timeout,
-            head: settings.header_timeout,
-            write: settings.write_timeout,
         };
-        self.tasks.spawn(async move {
-            let _permit = permit;
-            let _counted = Counted::new(&app);
-            let (busy, patience) = (Busy::default(), Patience::default());
-            let io = TokioIo::new(Paced::new(stream, limits, busy.clone()));
-            let service = service_fn(|request| {
-                let (gate, busy, patience) = (&gate, &busy, &patience);
-                busy.turn();
-                async move {
-                    let response = gate.answer(request, door, patience).await;
-                    Ok::<_, Infallible>(response.map(|body| Answer { body, busy: busy.clone() }))
-                }
-            });
-            let mut http = http1::Builder::new();
-            // Whoever is slow is cut by the stream: a time-out here would be set anew for every request.
-            http.header_read_timeout(None).max_buf_size(BUFFER_BYTES);
-            let mut connection = pin!(http.serve_connection(io, service));
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = app.stopping.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            if let Err(error) = ended {
-                debug!(%error, "a connection ended badly");
-            }
-        });
+        stopping.run_until_cancelled(accepting).await;
     }
 
-    /// Waits until everybody has left, but not for ever.
+    async fn admit(&self, stream: Box<dyn Stream>, door: Door) {
+        let http = &self.app.live().config.http;
+        let limits = Limits { idle: http.idle_timeout, head: http.header_timeout, write: http.write_timeout };
+        let activity = Activity::new(limits);
+        let admitted = self.capacity.admit(&activity).await;
+        let connection = Connection { app: self.app.clone(), gate: self.gate.clone(), activity, admitted };
+        self.tasks.spawn(connection.serve(stream, door));
+    }
+
+    /// Waits until every connection has ended, but not for ever.
     pub(crate) async fn drain(self, within: Duration) {
         self.tasks.close();
         if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
             warn!(connections = self.tasks.len(), "some connections did not end in time, and are cut");
+        }
+    }
+}
+
+/// One connection.
+struct Connection {
+    app: App,
+    gate: Arc<Gate>,
+    activity: Arc<Activity>,
+    admitted: Admitted,
+}
+
+impl Connection {
+    async fn serve(self, stream: Box<dyn Stream>, door: Door) {
+        let Self { app, gate, activity, admitted: _admitted } = self;
+        let _counted = Counted::new(&app);
+        let caller = Caller { door, patience: Patience::default(), hung_up: activity.hung_up().clone() };
+        let answer = |request| gate.answer(request, &caller);
+        match drive(stream, &activity, &app.stopping, answer).await {
+            Ended::Client | Ended::Stopped => {}
+            Ended::Error(error) => debug!(%error, "a connection ended with an error"),
+            Ended::Closed(reason) => {
+                Meters::connection_closed(reason.label());
+                debug!(reason = reason.as_str(), "a connection was closed");
+            }
         }
     }
 }

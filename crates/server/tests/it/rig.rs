@@ -18,7 +18,7 @@ pub(crate) async fn start() -> String {
 /// The same, with settings.
 pub(crate) async fn start_with(set: &[(&str, &str)]) -> String {
     let mut sources = Sources::default();
-    let flags = [("listen", "127.0.0.1:0"), ("store", "memory:")];
+    let flags = [("listen", "127.0.0.1:0"), ("admin.listen", "off"), ("store", "memory:")];
     let flags = flags.iter().chain(set);
     sources.flags = flags.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let server = Server::start(load(&sources).unwrap()).await.unwrap();

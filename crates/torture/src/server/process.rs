@@ -39,6 +39,8 @@ impl Server {
             "127.0.0.1:0",
             "--log-format",
             "json",
+            "--set",
+            "admin.listen=off",
             "--store",
             &campaign.store,
         ]);

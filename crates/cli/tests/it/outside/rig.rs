@@ -102,6 +102,7 @@ impl Server {
 
     pub(crate) fn start_with(home: Home, arguments: &[&str], set: &[&str]) -> Self {
         let mut command = oncebox(&["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        command.args(["--set", "admin.listen=127.0.0.1:0"]);
         let settings = std::env::vars_os().map(|(name, _)| name);
         for name in settings.filter(|name| name.to_string_lossy().starts_with("ONCEBOX__")) {
             command.env_remove(name);
@@ -123,6 +124,13 @@ impl Server {
         let listening: Value = serde_json::from_str(&listening).expect("a line is JSON");
         server.address = listening["address"].as_str().expect("an address")["http://".len()..].to_owned();
         server
+    }
+
+    /// The address for operators.
+    pub(crate) fn admin_address(&self) -> String {
+        let line = self.wait_for_line("listening for operators");
+        let line: Value = serde_json::from_str(&line).expect("a line is JSON");
+        line["admin"].as_str().expect("an address")["http://".len()..].to_owned()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -1,12 +1,13 @@
 //! Clients that are slow, stuck or many: each is bounded, and the others are served.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
-use super::http::{Connection, Request};
+use super::http::{Connection, PATIENCE, Request};
 use super::rig::{Server, Store, on_own_stores};
 use super::talk::text;
 
@@ -92,21 +93,127 @@ fn a_client_that_does_not_read_its_answer_is_cut() {
     assert_eq!(server.counts("t")["in_flight"], messages, "they come again when their visibility ends");
 }
 
-/// Those beyond the limit wait, and are served when somebody leaves.
+/// Also after it was used, which a connection that never was does not show.
+/// Holds: MBX-G-4.
 #[test]
-fn connections_beyond_the_limit_wait_for_their_turn() {
-    on_own_stores(&["http.connections_max=2"], |server| {
+fn a_connection_that_idles_is_closed() {
+    on_own_stores(&HURRIED, |server| {
+        let mut connections: Vec<_> = (0..64).map(|_| server.connect()).collect();
+        for requests in [1, 3] {
+            for connection in &mut connections {
+                (0..requests).for_each(|_| drop(connection.call(&Request::get("/healthz")).ok()));
+            }
+            for mut connection in connections {
+                assert_eq!(connection.rest(), b"");
+            }
+            connections = (0..64).map(|_| server.connect()).collect();
+        }
+    });
+}
+
+/// 512 bytes now and then are not what the limit asks for.
+/// Holds: MBX-G-4.
+#[test]
+fn a_client_that_takes_its_answer_in_drops_is_cut() {
+    let server = Server::start(Store::Memory, &["http.write_timeout=300ms"]);
+    let (messages, bytes) = LARGE;
+    for number in 0..messages {
+        let send = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
+        let send = send.header("x-topic", "t").header("x-idem-key", &number.to_string());
+        server.call(&send.body(vec![b'x'; bytes])).ok();
+    }
+    let wish =
+        json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 256, "max_bytes": messages * bytes});
+    let mut dripping = TcpStream::connect(&server.address).unwrap();
+    dripping.write_all(&Request::post("/v1/recv", &wish).to_bytes()).unwrap();
+    dripping.set_read_timeout(Some(PATIENCE)).unwrap();
+    server.eventually(|| {
+        (&dripping).read_exact(&mut [0; 512]).expect("there is more");
+        server.metric("http_connections_closed_total{reason=\"write\"}")
+    });
+    server.get("/healthz").ok();
+}
+
+/// While all others are being answered, a new connection waits; one that idles makes way for it.
+#[test]
+fn connections_beyond_the_limit_wait_while_no_other_is_idle() {
+    on_own_stores(&["http.connections_max=2", "http.body_timeout=5m"], |server| {
+        let asks = Request::new("POST", "/v1/recv").header("content-type", "application/json");
+        let asks = asks.header("expect", "100-continue");
+        let wish = json!({"topic": "t", "wait_ms": 60_000}).to_string();
         let (mut one, mut two) = (server.connect(), server.connect());
-        one.call(&Request::get("/healthz")).ok();
-        two.call(&Request::get("/healthz")).ok();
+        for connection in [&mut one, &mut two] {
+            connection.write(&asks.head(wish.len()));
+            assert_eq!(connection.answer().status, 100, "its request is being read");
+        }
         let mut third = TcpStream::connect(&server.address).unwrap();
         third.write_all(&Request::get("/healthz").to_bytes()).unwrap();
-        third.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        third.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let waits = third.read(&mut [0]).expect_err("it is not served yet");
         assert!(matches!(waits.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{waits}");
-        one.call(&Request::get("/healthz")).ok();
+        let send = json!({"topic": "t", "idem_key": "k", "payload_b64": ""});
+        let mut operator = Connection::tcp(&server.admin_address());
+        operator.call(&Request::post("/v1/send", &send)).refused(404, "E_NOT_FOUND");
         drop(two);
-        Connection::over(third).answer().ok();
+        let mut third = Connection::over(third);
+        third.answer().ok();
+        third.call(&Request::post("/v1/send", &send)).ok();
+        one.write(wish.as_bytes());
+        assert_eq!(one.answer().ok()["messages"].as_array().unwrap().len(), 1, "its request went on");
+    });
+}
+
+/// Holds: MBX-G-4.
+#[test]
+fn silent_connections_lock_nobody_out() {
+    // Descriptors for both ends of the connections.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    // They would stay for an hour if nobody else came.
+    let settings = ["http.header_timeout=1h", "http.idle_timeout=1h"];
+    let server = Server::start(Store::Memory, &settings);
+    let mut silent: Vec<_> = (0..1_024).map(|_| server.connect()).collect();
+    for _ in 0..3 {
+        server.get("/healthz").ok();
+        server.sent("t", &format!("{}", silent.len()));
+        let mut operator = Connection::tcp(&server.admin_address());
+        operator.call(&Request::get("/metrics"));
+        let ready = operator.call(&Request::get("/readyz")).ok();
+        let findings = ready["findings"].as_array().expect("a list");
+        assert!(
+            findings.iter().any(|finding| finding["subject"] == "connections"
+                && text(finding, "text").contains("http.connections_max")),
+            "{ready}"
+        );
+        silent.extend((0..100).map(|_| server.connect()));
+    }
+    assert_eq!(silent[0].rest(), b"", "the oldest made way");
+    let lines = |text: &str| server.log().lines().filter(|line| line.contains(text)).count();
+    assert_eq!(lines("all connections are in use"), 1, "{}", server.log());
+    drop(silent);
+    server.wait_for_line("connections are available again");
+    server.eventually(|| server.metric("http_connections").filter(|connections| connections == "1"));
+    let ready = server.get("/readyz").ok();
+    assert_eq!(ready["findings"], json!([]), "{ready}");
+}
+
+/// A client may close its sending side and wait for the answer; one that is gone looks the same, so nothing is waited for.
+#[test]
+fn a_client_that_closed_its_sending_side_is_answered() {
+    on_own_stores(&[], |server| {
+        let half = |request: &Request| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            stream.write_all(&request.to_bytes()).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            Connection::over(stream).answer()
+        };
+        let send = json!({"topic": "t", "idem_key": "k", "payload_b64": ""});
+        assert_eq!(half(&Request::post("/v1/send", &send)).ok()["duplicate"], false);
+        let recv = Request::post("/v1/recv", &json!({"topic": "t", "wait_ms": 60_000}));
+        assert_eq!(half(&recv).ok()["messages"].as_array().unwrap().len(), 1);
+        assert_eq!(half(&recv).ok()["messages"], json!([]), "it does not wait");
+        let stream = Request::post("/v1/recv/stream", &json!({"topic": "t", "wait_ms": 60_000}));
+        assert_eq!(half(&stream).text(), "");
     });
 }
 

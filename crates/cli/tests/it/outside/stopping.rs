@@ -138,7 +138,8 @@ fn a_socket_of_a_server_that_died_is_taken_over() {
     assert!(path.exists(), "a crash leaves it behind");
     let server = Server::start_with(home.clone(), &arguments, &[]);
     Connection::unix(&path).call(&Request::get("/healthz")).ok();
-    let second = crate::rig::run(&["serve", "--store", "memory:", "--listen", &listen]);
+    let off = ["--set", "admin.listen=off"];
+    let second = crate::rig::run(&["serve", "--store", "memory:", "--listen", &listen, off[0], off[1]]);
     assert_eq!(second.code, Some(1), "{second:?}");
     assert!(second.stderr.contains("another server listens there"), "{second:?}");
     Connection::unix(&path).call(&Request::get("/healthz")).ok();

@@ -3,6 +3,7 @@
 use std::num::NonZeroU128;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
@@ -13,9 +14,11 @@ use oncebox_core::Uid;
 use oncebox_wire as wire;
 use oncebox_wire::mailbox::{Received, Recv, Worked};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::super::app::App;
 use super::super::body;
+use super::super::gate::HungUp;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
 use super::{TAG, binary, convert, outgoing, settle};
@@ -40,15 +43,27 @@ pub(super) const PIECE: Duration = Duration::from_secs(1);
         Refusals,
     ),
 )]
-pub(in crate::http) async fn recv(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+pub(super) async fn recv(
+    State(app): State<App>,
+    Extension(HungUp(hung_up)): Extension<HungUp>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    messages(&app, &hung_up, request).await
+}
+
+pub(in crate::http) async fn messages(
+    app: &App,
+    hung_up: &CancellationToken,
+    request: Request,
+) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let (mut wish, _room): (Recv, _) =
-        body::read_json(&app, &parts.headers, content, app.live().one()).await?;
+        body::read_json(app, &parts.headers, content, app.live().one()).await?;
     let as_bytes = wants_bytes(&parts.headers);
     if as_bytes && wish.max_messages.replace(1).is_some_and(|messages| messages != 1) {
         return Err(Refusal::schema("as bytes, one message is given at a time: leave max_messages out"));
     }
-    let (_, taken) = take(&app, Vec::new(), &wish).await?;
+    let (_, taken) = take(app, hung_up, Vec::new(), &wish).await?;
     if taken.envelopes.is_empty() && !taken.damaged.is_empty() {
         return Err(convert::damaged(&taken.damaged));
     }
@@ -69,13 +84,25 @@ pub(in crate::http) async fn recv(State(app): State<App>, request: Request) -> R
     request_body = wire::mailbox::Work,
     responses((status = 200, description = "One outcome per delivery, and what was ready.", body = Worked), Refusals),
 )]
-pub(in crate::http) async fn work(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+pub(super) async fn work(
+    State(app): State<App>,
+    Extension(HungUp(hung_up)): Extension<HungUp>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    round(&app, &hung_up, request).await
+}
+
+pub(in crate::http) async fn round(
+    app: &App,
+    hung_up: &CancellationToken,
+    request: Request,
+) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let (work, _room): (wire::mailbox::Work, _) =
-        body::read_json(&app, &parts.headers, content, app.live().many()).await?;
-    let plan = settle::Plan::new(&app, work.settle)?;
-    let (outcomes, taken) = take(&app, plan.settles, &work.recv).await?;
-    let results = settle::results(&app, plan.items, outcomes);
+        body::read_json(app, &parts.headers, content, app.live().many()).await?;
+    let plan = settle::Plan::new(app, work.settle)?;
+    let (outcomes, taken) = take(app, hung_up, plan.settles, &work.recv).await?;
+    let results = settle::results(app, plan.items, outcomes);
     body::answer_written(outgoing::worked(&results, &taken))
 }
 
@@ -116,9 +143,11 @@ pub(super) fn visibility(app: &App, millis: u64) -> Result<Duration, Refusal> {
     Ok(visibility)
 }
 
-/// Settles, then takes what is ready, or waits for it. The waiting is cut into pieces.
+/// Settles, then takes what is ready, or waits for it. The waiting is cut into pieces, and ends when the client hangs up:
+/// it may be gone, and what it would be given would be hidden from others.
 async fn take(
     app: &App,
+    hung_up: &CancellationToken,
     settles: Vec<Settle>,
     recv: &Recv,
 ) -> Result<(Vec<Outcome>, mailbox::Received), Refusal> {
@@ -137,7 +166,9 @@ async fn take(
         if now >= until {
             break;
         }
-        taken = match mailbox.receive(wish.clone().wait(PIECE.min(until - now))).await {
+        let next = mailbox.receive(wish.clone().wait(PIECE.min(until - now)));
+        let Some(next) = hung_up.run_until_cancelled(next).await else { break };
+        taken = match next {
             // What was settled must be answered: the next wish tells that too much is in flight.
             Err(error) if !outcomes.is_empty() && error.kind() == Kind::Saturated => break,
             received => received?,

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
@@ -15,10 +16,10 @@ use oncebox::Kind;
 use oncebox::mailbox::{Receive, Received};
 use oncebox_wire::mailbox::Recv;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::super::app::App;
 use super::super::body;
+use super::super::gate::HungUp;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
 use super::receive::PIECE;
@@ -36,7 +37,11 @@ const PIECES_MAX: usize = 1;
     request_body = Recv,
     responses((status = 200, description = "Envelopes, one per line; a message that is not what was sent is a line with `code`: `E_INTEGRITY`, its `msg_id` and `corr_id`.", body = String, content_type = "application/x-ndjson"), Refusals),
 )]
-pub(super) async fn recv_stream(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+pub(super) async fn recv_stream(
+    State(app): State<App>,
+    Extension(HungUp(hung_up)): Extension<HungUp>,
+    request: Request,
+) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let (recv, _room): (Recv, _) = body::read_json(&app, &parts.headers, content, app.live().one()).await?;
     if recv.request_id.is_some() {
@@ -47,10 +52,11 @@ pub(super) async fn recv_stream(State(app): State<App>, request: Request) -> Res
     // What is wrong with the wish is told before the stream begins.
     let first = app.live().mailbox.receive(wish.clone()).await?;
     let (sender, channel) = Channel::<Bytes, io::Error>::new(PIECES_MAX);
-    let left = CancellationToken::new();
+    let left = hung_up.child_token();
     let guard = left.clone().drop_guard();
     tokio::spawn(left.run_until_cancelled_owned(give(app, recv.topic, wish, wait, first, sender)));
-    // The body is dropped when the receiver leaves: then nothing more is taken for nobody.
+    // The body is dropped when the receiver leaves, and a receiver that hangs up may have left: then nothing more is taken
+    // for nobody.
     let body = channel.map_frame(move |frame| {
         let _ = &guard;
         frame
