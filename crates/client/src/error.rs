@@ -173,7 +173,8 @@ mod tests {
 
     fn refused(status: u16, code: Option<Code>) -> Error {
         let (message, corr_id) = ("why: do this".to_owned(), "c".to_owned());
-        let body = code.map(|code| ErrorBody { code, message, corr_id, msg_id: None, duplicate: None });
+        let body =
+            code.map(|code| ErrorBody { code, message, corr_id, msg_id: None, duplicate: None, bound: None });
         Error::refused(status, body, None)
     }
 

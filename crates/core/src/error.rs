@@ -13,7 +13,7 @@ use crate::port::Bound;
 pub enum Kind {
     /// The outcome is unknown or the store is out of reach: repeat the same call later.
     Unavailable,
-    /// The store is full and nothing was taken in: slow down, and repeat the same call later.
+    /// A bound is reached, and nothing was done: slow down, and repeat the same call later.
     Saturated,
     /// The call itself is wrong: fix it, do not repeat it.
     Invalid,
@@ -57,12 +57,11 @@ impl Error {
         Self { kind, message: message.into(), retry_after: None, bound: None, held_up: false, source: None }
     }
 
-    /// The store is full by this bound; it expects room again after `retry_after`.
+    /// This bound is reached, so nothing was done; the same call may succeed after `retry_after`.
     pub fn saturated(retry_after: Duration, bound: Bound) -> Self {
         let Bound { name, used, limit, .. } = bound;
-        let message = format!(
-            "the store is full ({name}: {used} of {limit}) and nothing was taken in: slow down, and repeat the call later"
-        );
+        let (problem, remedy) = (bound.problem(), bound.remedy());
+        let message = format!("{problem} ({name}: {used} of {limit}): repeat the call later; {remedy}");
         Self { retry_after: Some(retry_after), bound: Some(bound), ..Self::new(Kind::Saturated, message) }
     }
 
@@ -196,7 +195,8 @@ mod tests {
         let bound = Bound::new(Bound::KEYS, 5, 5);
         let full = Error::saturated(Duration::from_secs(1), bound);
         assert_eq!((full.retry_after(), full.bound()), (Some(Duration::from_secs(1)), Some(bound)));
-        assert!(full.to_string().contains("keys: 5 of 5"), "{full}");
+        let (full, bound) = (full.to_string(), "keys: 5 of 5");
+        assert!(full.contains(bound) && full.contains("`keys_max`"), "{full}");
         let mut codes = kinds.map(Kind::code).to_vec();
         codes.dedup();
         assert_eq!(codes.len(), kinds.len());

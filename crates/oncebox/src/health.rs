@@ -67,8 +67,7 @@ impl Health {
             Ok(Ok(usage)) => {
                 let full = usage.bounds.iter().filter(|bound| bound.share() >= FULL_SHARE);
                 findings.extend(full.map(|bound| {
-                    let text =
-                        format!("{} of {} used: raise the bound or let things go", bound.used, bound.limit);
+                    let text = format!("{} of {} used: {}", bound.used, bound.limit, bound.remedy());
                     Finding { level: Level::Warning, subject: bound.name.to_owned(), text }
                 }));
             }

@@ -8,6 +8,7 @@ mod http;
 mod live;
 mod net;
 mod run;
+mod saturation;
 mod scrape;
 
 pub use http::document;

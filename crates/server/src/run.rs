@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use oncebox::{Builder, Oncebox};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -18,7 +19,7 @@ use crate::log;
 use crate::meters::{Meters, names};
 use crate::net::{Connections, Listener};
 
-/// How often what the histograms collected is counted.
+/// How often what the histograms collected is counted, and bounds are forgotten that are not reached any more.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 /// Upper ends of the buckets of latencies, in seconds.
 const BUCKETS: [f64; 14] =
@@ -107,7 +108,7 @@ impl Server {
         let upkeep = app.oncebox.upkeep();
         let upkeep = upkeep.on_upkept(move |upkept| told.meters.upkept(upkept));
         let upkeep = tokio::spawn(upkeep.run(stopping.clone().cancelled_owned()));
-        let metrics = tokio::spawn(collect(app.metrics.clone(), stopping.clone()));
+        let metrics = tokio::spawn(collect(app.clone(), stopping.clone()));
         shutdown.await;
         stopping.cancel();
         info!("stopping: nothing more is taken in");
@@ -196,11 +197,14 @@ fn recorder() -> PrometheusHandle {
     HANDLE.get_or_init(install).clone()
 }
 
-async fn collect(metrics: PrometheusHandle, stopping: CancellationToken) {
+async fn collect(app: App, stopping: CancellationToken) {
     loop {
         tokio::select! {
             () = stopping.cancelled() => return,
-            () = tokio::time::sleep(METRICS_INTERVAL) => metrics.run_upkeep(),
+            () = tokio::time::sleep(METRICS_INTERVAL) => {
+                app.metrics.run_upkeep();
+                app.saturation.current(Instant::now());
+            }
         }
     }
 }

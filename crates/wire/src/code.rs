@@ -116,6 +116,24 @@ pub struct ErrorBody {
     /// Whether that message has the same payload, if that is the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<bool>,
+    /// The bound that is reached, if that is the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+}
+
+/// A bound, and how much of it is used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Bound {
+    /// Its name: `messages`, `keys`, `live_bytes`, `disk_bytes` (of the store), `lane_messages` (of a topic's shard),
+    /// `in_flight` (of all receivers).
+    pub name: String,
+    /// How much is used.
+    pub used: u64,
+    /// How much may be used.
+    pub limit: u64,
+    /// What raises it, or makes space below it.
+    pub remedy: String,
 }
 
 /// The same as RFC 9457 shapes it, for those who accept `application/problem+json`.

@@ -14,5 +14,5 @@ mod code;
 mod health;
 
 pub use base64::Base64;
-pub use code::{Code, ErrorBody, Problem};
+pub use code::{Bound, Code, ErrorBody, Problem};
 pub use health::{Finding, Live, Ready};

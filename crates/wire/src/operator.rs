@@ -7,5 +7,5 @@ mod sweep;
 
 pub use listing::{ByKey, Count, List, ListDead, Show, Sort};
 pub use message::{Lease, Message, Namespace, Page, Reason, State};
-pub use stats::{Bound, Counts, NamespaceCounts, Stats};
+pub use stats::{Counts, NamespaceCounts, Stats};
 pub use sweep::{Reprocess, Sweep, Swept};

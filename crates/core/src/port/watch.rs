@@ -54,6 +54,34 @@ impl Bound {
         Self { name, used, limit }
     }
 
+    /// What is refused while it is reached, and why: the first half of a sentence.
+    pub fn problem(&self) -> &'static str {
+        match self.name {
+            Self::MESSAGES => "the store holds as many unfinished messages as it may",
+            Self::KEYS => "the store knows as many keys as it may",
+            Self::LIVE_BYTES => "the store has too little memory left",
+            Self::LANE_MESSAGES => "the shard holds as many unfinished messages as it may",
+            Self::IN_FLIGHT => "as many messages are in flight as may be",
+            Self::DISK_BYTES => "the disk is full",
+            _ => "a bound is reached",
+        }
+    }
+
+    /// What an operator can do about it: the second half of that sentence.
+    pub fn remedy(&self) -> &'static str {
+        match self.name {
+            Self::MESSAGES => "let consumers catch up, or raise `messages_max` in the URL of the store",
+            Self::KEYS => "keep keys for a shorter time, or raise `keys_max` in the URL of the store",
+            Self::LIVE_BYTES => "let consumers catch up, or raise `live_bytes_max` in the URL of the store",
+            Self::LANE_MESSAGES => {
+                "let consumers catch up, spread the topic by a shard key, or raise `mailbox.shard_capacity`"
+            }
+            Self::IN_FLIGHT => "acknowledge what was received, or raise `mailbox.global_in_flight`",
+            Self::DISK_BYTES => "free space on the disk that the store is on",
+            _ => "raise it",
+        }
+    }
+
     /// How much of the limit is used: 0 is nothing, 1 all of it. Where nothing may be used, all of it is.
     #[expect(clippy::cast_precision_loss, reason = "a share need not be exact to the last of 2^53 units")]
     pub fn share(&self) -> f64 {

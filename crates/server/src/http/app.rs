@@ -9,6 +9,7 @@ use oncebox::ledger::Ledger;
 use oncebox::{Clock, Namespace, Oncebox, Operator, Rng};
 use oncebox_core::Uid;
 use oncebox_system::{SystemClock, SystemRng};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Room;
@@ -17,6 +18,7 @@ use crate::config::Config;
 use crate::live::{Current, Live};
 use crate::meters::Meters;
 use crate::net::Capacity;
+use crate::saturation::Saturation;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -31,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) connections: Arc<Capacity>,
     /// The connections of `admin.listen`.
     pub(crate) admin_connections: Arc<Capacity>,
+    pub(crate) saturation: Saturation,
     pub(crate) meters: Meters,
     pub(crate) metrics: PrometheusHandle,
     /// Set when the server is about to stop: long waits end, nothing more is taken in.
@@ -68,6 +71,7 @@ impl App {
             room,
             connections,
             admin_connections,
+            saturation: Saturation::default(),
             meters,
             metrics,
             stopping,
@@ -92,6 +96,14 @@ impl App {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let random = (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64());
         Uid::v7(self.clock.now(), random)
+    }
+
+    /// Counts a refusal, and notes the bound that it is for.
+    pub(super) fn refused(&self, refusal: &Refusal) {
+        self.meters.refused(refusal.code);
+        if let Some(bound) = refusal.bound {
+            self.saturation.refused(bound, Instant::now());
+        }
     }
 
     /// How long a request may wait, if it asks for so long.

@@ -93,7 +93,7 @@ impl Gate {
             Err(refusal) => axum::response::IntoResponse::into_response(refusal),
         };
         if let Some(refusal) = response.extensions_mut().remove::<Arc<Refusal>>() {
-            self.app.meters.refused(refusal.code);
+            self.app.refused(&refusal);
             tracing::debug!(corr_id = corr_id.as_str(), code = %refusal.code, "refused");
             let allow = response.headers_mut().remove(ALLOW);
             response = refusal.render(corr_id.as_str(), shape);

@@ -4,11 +4,12 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use oncebox::{Health, Level, Namespace};
+use oncebox::{Bound, Health, Level, Namespace};
 use oncebox_wire as wire;
-use oncebox_wire::operator::{Bound, NamespaceCounts, Stats};
+use oncebox_wire::operator::{NamespaceCounts, Stats};
 use oncebox_wire::{Finding, Live, Ready};
 use serde::Deserialize;
+use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,7 +17,7 @@ use super::app::App;
 use super::openapi::Refusals;
 use super::refusal::Refusal;
 use super::{body, operator, view};
-use crate::scrape;
+use crate::{saturation, scrape};
 
 const TAG: &str = "health";
 /// When to ask again whether the server is ready, in seconds.
@@ -121,8 +122,9 @@ pub(super) async fn readiness(app: &App) -> Ready {
         missing.push("running");
     }
     let reads = !missing.contains(&"store");
+    let reached = app.saturation.current(Instant::now());
     let full = usage.is_ok_and(|usage| usage.bounds.iter().any(|bound| bound.used >= bound.limit));
-    if full {
+    if full || reached.iter().any(saturation::stops_writes) {
         missing.push("capacity");
     }
     let writes = missing.is_empty();
@@ -138,12 +140,13 @@ pub(super) async fn readiness(app: &App) -> Ready {
         writes,
         missing: missing.into_iter().map(str::to_owned).collect(),
         retry_after: (!writes).then_some(RETRY_SECONDS),
-        findings: findings(app, health),
+        findings: findings(app, health, &reached),
     }
 }
 
-/// What an operator should know: about the store and the loops, and about connections.
-fn findings(app: &App, health: Health) -> Vec<Finding> {
+/// What an operator should know: about the store and the loops, about bounds that requests are refused for, and about
+/// connections.
+fn findings(app: &App, health: Health, reached: &[Bound]) -> Vec<Finding> {
     let connections =
         [&app.connections, &app.admin_connections].into_iter().filter_map(|known| known.finding());
     let connections = connections.map(|text| Finding {
@@ -151,7 +154,16 @@ fn findings(app: &App, health: Health) -> Vec<Finding> {
         subject: "connections".to_owned(),
         text,
     });
-    health.findings.into_iter().map(view::finding).chain(connections).collect()
+    // What is refused says more than how full the same bound is.
+    let refused = |finding: &oncebox::Finding| reached.iter().any(|bound| bound.name == finding.subject);
+    let health = health.findings.into_iter().filter(|finding| !refused(finding));
+    let reached = reached.iter().map(|bound| {
+        let (problem, remedy) = (bound.problem(), bound.remedy());
+        let text = format!("requests are refused: {problem} ({} of {}); {remedy}", bound.used, bound.limit);
+        let level = view::level(saturation::level(bound));
+        Finding { level: level.to_owned(), subject: bound.name.to_owned(), text }
+    });
+    reached.chain(health.map(view::finding)).chain(connections).collect()
 }
 
 /// How the server and its store stand.
@@ -170,9 +182,14 @@ async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
             counts: view::counts(counts),
         });
     }
-    let bounds = app.oncebox.usage().await?.bounds.into_iter();
-    let bounds =
-        bounds.map(|bound| Bound { name: bound.name.to_owned(), used: bound.used, limit: bound.limit });
+    let mut bounds = app.oncebox.usage().await?.bounds;
+    let reached = app.saturation.current(Instant::now());
+    for bound in &reached {
+        match bounds.iter_mut().find(|known| known.name == bound.name) {
+            Some(known) => *known = *bound,
+            None => bounds.push(*bound),
+        }
+    }
     body::answer(&Stats {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: oncebox_system::uptime().as_secs(),
@@ -182,8 +199,8 @@ async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
         dlq_profile: scrape::dlq_profile(&app).to_owned(),
         auth: "none".to_owned(),
         namespaces,
-        bounds: bounds.collect(),
-        findings: findings(&app, app.oncebox.health().await),
+        bounds: bounds.into_iter().map(view::bound).collect(),
+        findings: findings(&app, app.oncebox.health().await, &reached),
     })
 }
 

@@ -7,8 +7,10 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use oncebox::{Error, Invalid, Kind};
+use oncebox::{Bound, Error, Invalid, Kind};
 use oncebox_wire::{Code, ErrorBody, Problem};
+
+use super::view;
 
 /// When to come again, where nothing tells.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
@@ -22,6 +24,8 @@ pub(crate) struct Refusal {
     retry_after: Option<Duration>,
     /// The message that has the idempotency key, and whether it is the same.
     taken: Option<(String, bool)>,
+    /// The bound that is reached.
+    pub(crate) bound: Option<Bound>,
 }
 
 /// How a refusal is shaped.
@@ -35,7 +39,7 @@ pub(super) enum Shape {
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after = code.is_retryable().then_some(RETRY_AFTER_DEFAULT);
-        Self { code, message: message.into(), status: code.status(), retry_after, taken: None }
+        Self { code, message: message.into(), status: code.status(), retry_after, taken: None, bound: None }
     }
 
     /// The request is wrong.
@@ -68,6 +72,7 @@ impl Refusal {
             corr_id: corr_id.to_owned(),
             msg_id: self.taken_by(),
             duplicate: self.taken.as_ref().map(|(_, same)| *same),
+            bound: self.bound.map(view::bound),
         };
         let (json, content_type) = match shape {
             Shape::Plain => (serde_json::to_vec(&body), "application/json"),
@@ -104,6 +109,7 @@ impl From<Error> for Refusal {
         };
         let mut refusal = Self::new(code, error.to_string());
         refusal.retry_after = error.retry_after().or(refusal.retry_after);
+        refusal.bound = error.bound();
         refusal
     }
 }

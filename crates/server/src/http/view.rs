@@ -2,7 +2,7 @@
 
 use oncebox::mailbox::MsgId;
 use oncebox::{
-    Counts, DeadReason, Finding, Level, MessageState, Namespace, Omitted, Payload, Snapshot, Timestamp,
+    Bound, Counts, DeadReason, Finding, Level, MessageState, Namespace, Omitted, Payload, Snapshot, Timestamp,
 };
 use oncebox_core::PayloadHandle;
 use oncebox_wire as wire;
@@ -117,7 +117,15 @@ pub(super) fn counts(counts: Counts) -> wire::operator::Counts {
     wire::operator::Counts { seen, ready, waiting, in_flight: leased, done, dead, estimated }
 }
 
+pub(super) fn level(level: Level) -> &'static str {
+    if level == Level::Unhealthy { "unhealthy" } else { "warning" }
+}
+
+pub(super) fn bound(bound: Bound) -> wire::Bound {
+    let remedy = bound.remedy().to_owned();
+    wire::Bound { name: bound.name.to_owned(), used: bound.used, limit: bound.limit, remedy }
+}
+
 pub(super) fn finding(finding: Finding) -> wire::Finding {
-    let level = if finding.level == Level::Unhealthy { "unhealthy" } else { "warning" };
-    wire::Finding { level: level.to_owned(), subject: finding.subject, text: finding.text }
+    wire::Finding { level: level(finding.level).to_owned(), subject: finding.subject, text: finding.text }
 }

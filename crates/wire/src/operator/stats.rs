@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::message::Namespace;
-use crate::Finding;
+use crate::{Bound, Finding};
 
 /// How many messages stand where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Stats {
     pub auth: String,
     /// The faces, each with its counts.
     pub namespaces: Vec<NamespaceCounts>,
-    /// The bounds of the store.
+    /// The bounds of the store, and those of topics and receivers that were reached in the last seconds.
     pub bounds: Vec<Bound>,
     /// Everything that somebody should know.
     pub findings: Vec<Finding>,
@@ -59,16 +59,4 @@ pub struct NamespaceCounts {
     pub namespace: Namespace,
     /// Its counts.
     pub counts: Counts,
-}
-
-/// A bound of the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Bound {
-    /// Its name.
-    pub name: String,
-    /// So much is used.
-    pub used: u64,
-    /// So much may be used.
-    pub limit: u64,
 }

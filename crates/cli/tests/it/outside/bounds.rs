@@ -1,9 +1,9 @@
 //! Bounds: what is too much is refused, says how to go on, and leaves the rest alone.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
-use super::rig::{Server, home, on_every_store, on_own_stores};
+use super::rig::{Server, Store, home, on_every_store, on_own_stores};
 use super::talk::{NOTHING, base64, text, texts};
 
 const MIB: usize = 1024 * 1024;
@@ -171,4 +171,98 @@ fn a_full_store_refuses_writes_and_still_serves_reads() {
     on("memory:?messages_max=5");
     let home = home();
     on(&format!("embedded:{}?messages_max=5", home.path().display()));
+}
+
+/// Reaches a bound: what is refused names it, and so do health, stats and one line of the log, until it is not reached any more.
+#[track_caller]
+fn names_its_bound(server: &Server, refused: &Request, bound: &str, setting: &str) {
+    let answers = [server.call(refused), server.call(refused)];
+    for answer in &answers {
+        saturated(answer);
+        let json = answer.json();
+        assert_eq!(json["bound"]["name"], bound, "{json}");
+        let (used, limit) = (json["bound"]["used"].as_u64(), json["bound"]["limit"].as_u64());
+        assert!(used >= limit || bound == "live_bytes", "{json}");
+        let (message, remedy) = (text(&json, "message"), text(&json["bound"], "remedy"));
+        assert!(message.contains(remedy) && remedy.contains(setting), "{message}");
+        assert!(!message.contains("taken in"), "{message}");
+    }
+    let finding = |answer: &Value| {
+        let findings = answer["findings"].as_array().expect("a list");
+        findings.iter().any(|finding| finding["subject"] == bound && text(finding, "text").contains(setting))
+    };
+    let stats = server.get("/v1/stats").ok();
+    assert!(finding(&stats), "{stats}");
+    let known = stats["bounds"].as_array().expect("a list");
+    assert!(
+        known.iter().any(|known| known["name"] == bound && text(known, "remedy").contains(setting)),
+        "{stats}"
+    );
+    let ready = server.get("/readyz");
+    assert!(finding(&ready.json()), "{}", ready.text());
+    // One shard that is full, receivers that hold too much, or a message that is too large do not stop others.
+    let stops_writes = ["messages", "keys"].contains(&bound);
+    assert_eq!(ready.status, if stops_writes { 503 } else { 200 }, "{}", ready.text());
+    assert_eq!(ready.json()["writes"], !stops_writes);
+    server.get("/readyz?for=reads").ok();
+    let lines = server.log();
+    let lines: Vec<_> = lines.lines().filter(|line| line.contains("requests are refused")).collect();
+    assert!(lines.len() == 1 && lines[0].contains(bound) && lines[0].contains(setting), "{lines:?}");
+}
+
+fn send(topic: &str, idem_key: &str, bytes: usize) -> Request {
+    let payload = base64(vec![b'x'; bytes]);
+    Request::post("/v1/send", &json!({"topic": topic, "idem_key": idem_key, "payload_b64": payload}))
+}
+
+/// Holds: RULE-27.
+#[test]
+fn a_refusal_for_a_full_shard_names_it() {
+    let set = ["mailbox.shards=1", "mailbox.shard_capacity=1"];
+    on_every_store(&set, |server| {
+        server.sent("t", "1");
+        names_its_bound(&server, &send("t", "2", 1), "lane_messages", "`mailbox.shard_capacity`");
+        server.sent("another", "1");
+    });
+}
+
+/// Holds: RULE-27.
+#[test]
+fn a_refusal_for_too_much_in_flight_names_it() {
+    let set = ["mailbox.shards=1", "mailbox.shard_capacity=2", "mailbox.global_in_flight=2"];
+    on_every_store(&set, |server| {
+        ["1", "2"].iter().for_each(|idem_key| drop(server.sent("a", idem_key)));
+        server.sent("b", "3");
+        assert_eq!(server.recv("a").len(), 2);
+        let recv = Request::post("/v1/recv", &json!({"topic": "b"}));
+        names_its_bound(&server, &recv, "in_flight", "`mailbox.global_in_flight`");
+    });
+}
+
+/// Holds: RULE-27, RULE-19.
+#[test]
+fn a_refusal_for_a_full_store_names_its_bound() {
+    for store in [Store::Memory, Store::Embedded] {
+        for (setting, bound) in
+            [("messages_max=1", "messages"), ("keys_max=1", "keys"), ("live_bytes_max=5000", "live_bytes")]
+        {
+            let home = home();
+            let url = format!("{}?{setting}", home.url(store));
+            let server = Server::start_with(home, &["--store", &url], &[]);
+            server.call(&send("t", "1", 3_000)).ok();
+            let name = setting.split('=').next().unwrap();
+            names_its_bound(&server, &send("t", "2", 3_000), bound, &format!("`{name}`"));
+        }
+    }
+    let home = home();
+    let url = format!("{}&keys_max=1", home.url(Store::Postgres));
+    let server = Server::start_with(home, &["--store", &url], &[]);
+    server.call(&send("t", "1", 1)).ok();
+    // The number of keys follows the server's statistics.
+    let numbers = std::cell::Cell::new(2);
+    server.eventually(|| {
+        numbers.set(numbers.get() + 1);
+        (server.call(&send("t", &numbers.get().to_string(), 1)).status == 429).then_some(())
+    });
+    names_its_bound(&server, &send("t", "late", 1), "keys", "`keys_max`");
 }

@@ -150,7 +150,7 @@ pub(in crate::http) async fn many(
 
 /// A message of a batch that was not taken in, counted.
 fn refused(app: &App, refusal: Refusal) -> SentItem {
-    app.meters.refused(refusal.code);
+    app.refused(&refusal);
     let (code, msg_id) = (Some(refusal.code), refusal.taken_by());
     SentItem { code, message: Some(refusal.message), msg_id, ..SentItem::default() }
 }

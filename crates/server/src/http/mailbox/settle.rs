@@ -121,7 +121,7 @@ pub(super) fn results(app: &App, items: Vec<Result<Op, Refusal>>, outcomes: Vec<
     let results = items.into_iter().map(|item| {
         let settled = item.and_then(|op| answer(app, outcomes.next().unwrap_or(Outcome::LeaseLost), op));
         settled.unwrap_or_else(|refusal| {
-            app.meters.refused(refusal.code);
+            app.refused(&refusal);
             let (code, message) = (Some(refusal.code), Some(refusal.message));
             Settled { ok: false, code, message, visible_until: None }
         })
