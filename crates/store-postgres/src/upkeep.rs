@@ -146,6 +146,7 @@ impl PostgresStore {
         let (mut now, mut next) = (Timestamp::EPOCH, None);
         for row in &rows {
             let mut cells = Cells::new(row);
+            cells.check_writable()?;
             now = cells.moment()?;
             let lease: Option<i64> = cells.next()?;
             let name: i16 = cells.next()?;
