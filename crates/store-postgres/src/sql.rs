@@ -71,6 +71,7 @@ statements!(
     free,
     forget,
     letter_topics,
+    letter_counts,
     forget_letters,
     page_up,
     page_down,
