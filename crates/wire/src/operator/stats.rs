@@ -67,7 +67,7 @@ pub struct NamespaceCounts {
 pub struct Bound {
     /// Its name.
     pub name: String,
-    /// So much is used.
+    /// So much is used. Many `keys` on PostgreSQL are what the server's statistics say, which are a second or two behind.
     pub used: u64,
     /// So much may be used.
     pub limit: u64,
