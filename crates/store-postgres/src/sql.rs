@@ -82,6 +82,9 @@ statements!(
     in_flight,
     inherited,
     still_out,
+    ahead_lock,
+    ahead_put,
+    ahead_forget,
     usage,
     keys,
 );

@@ -131,7 +131,7 @@ impl PostgresStore {
         let keys = self.count_few_keys(&mut connection).await;
         let keys = Self::give_back(connection, keys)?;
         let mut usage = Usage::new(vec![Bound::new(Bound::KEYS, keys, self.keys_max)]);
-        usage.reorder_depth_max = self.restart.depth_max();
+        usage.reorder_depths = self.restart.depths();
         Ok(usage)
     }
 }
