@@ -58,7 +58,8 @@ pub mod names {
     pub const PROFILE: &str = "mailbox_profile_info";
     /// How much of a bound of the store is used, 0 to 1, by `bound`.
     pub const BOUND: &str = "store_bound_used_ratio";
-    /// The most messages that a shard gave out past its oldest delivery from before a restart, since the server was started.
+    /// The most messages that a shard of any topic gave out past its oldest delivery from before a restart, since the server was
+    /// started, by `shard`; `other` is those beyond the number of shards.
     pub const REORDER_DEPTH: &str = "reorder_depth_max";
 }
 

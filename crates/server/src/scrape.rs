@@ -1,12 +1,15 @@
 //! What is counted when somebody asks: depths, fill, bounds.
 
+use std::collections::BTreeMap;
+
 use metrics::gauge;
 use oncebox::mailbox::MailboxSettings;
 use oncebox::{Error, Namespace};
 use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
+use oncebox_core::{Shard, Usage};
 
 use crate::http::App;
-use crate::meters::names;
+use crate::meters::{OTHER, names};
 
 /// `durable`, or `ephemeral`: then dead letters are gone with the process.
 pub(crate) fn dlq_profile(app: &App) -> &'static str {
@@ -17,7 +20,9 @@ pub(crate) fn dlq_profile(app: &App) -> &'static str {
 pub(crate) async fn render(app: &App) -> Result<String, Error> {
     gauge!(names::PROFILE, "dlq_profile" => dlq_profile(app)).set(1.0);
     let usage = app.oncebox.usage().await?;
-    gauge!(names::REORDER_DEPTH).set(number(usage.reorder_depth_max));
+    for (shard, depth) in reorder_depths(&usage, app.live().mailbox.settings().shards) {
+        gauge!(names::REORDER_DEPTH, "shard" => shard).set(number(depth));
+    }
     for bound in usage.bounds {
         gauge!(names::BOUND, "bound" => bound.name).set(bound.share());
     }
@@ -43,6 +48,17 @@ pub(crate) async fn render(app: &App) -> Result<String, Error> {
     Ok(app.metrics.render())
 }
 
+/// How far each shard ran ahead. Messages may still be in shards beyond the number, if that was lowered: these have one label.
+fn reorder_depths(usage: &Usage, shards: u16) -> BTreeMap<String, u64> {
+    let mut depths: BTreeMap<_, _> = (0..shards).map(|shard| (shard.to_string(), 0)).collect();
+    for (Shard(shard), depth) in &usage.reorder_depths {
+        let label = if *shard < shards { shard.to_string() } else { OTHER.to_owned() };
+        let most = depths.entry(label).or_default();
+        *most = *depth.max(most);
+    }
+    depths
+}
+
 /// How long and how many, by topic; those without settings of their own under the empty name.
 fn retention(settings: &MailboxSettings) {
     let own = settings.topics.iter().map(|(name, own)| (name.as_str(), own));
@@ -64,4 +80,20 @@ fn retention(settings: &MailboxSettings) {
 #[expect(clippy::cast_precision_loss, reason = "a gauge need not be exact beyond 2^53")]
 fn number(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use oncebox_core::{Shard, Usage};
+
+    use super::reorder_depths;
+
+    /// Holds: MBX-C-5, RULE-22.
+    #[test]
+    fn every_shard_has_its_depth_and_those_beyond_the_number_share_a_label() {
+        let mut usage = Usage::default();
+        usage.reorder_depths.extend([(Shard(1), 32), (Shard(2), 5), (Shard(700), 7)]);
+        let depths: Vec<_> = reorder_depths(&usage, 2).into_iter().collect();
+        assert_eq!(depths, [("0".into(), 0), ("1".into(), 32), ("other".into(), 7)]);
+    }
 }

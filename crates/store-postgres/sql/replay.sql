@@ -1,8 +1,8 @@
--- What the same claim got before and still has. $1 the time (null: the server's), $2 namespace, $3 owner, $4 request.
--- Plan: lease_request, then message_pkey per lease.
-select l.fence, l.until, m.superseded, {delivery}
-  from {schema}.lease l
-  join {schema}.message m on m.uid = any(array[l.uid])
- where l.request = $4 and l.owner = $3 and l.namespace = $2
+-- What the same claim got before and still has; and whether the server only reads: one row at least says so. $1 the time (null: the server's),
+-- $2 namespace, $3 owner, $4 request. Plan: lease_request, then message_pkey per lease.
+select current_setting('transaction_read_only')::boolean as read_only, l.fence, l.until, m.superseded, {delivery}
+  from (select) as server
+  left join ({schema}.lease l join {schema}.message m on m.uid = any(array[l.uid]))
+    on l.request = $4 and l.owner = $3 and l.namespace = $2
    and l.until > coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
  order by l.fence

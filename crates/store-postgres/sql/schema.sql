@@ -107,3 +107,14 @@ create index lease_check on {schema}.lease (check_at);
 -- The same request, arriving twice at once, gets everything once.
 create unique index lease_request on {schema}.lease (request, owner, namespace, place) where request is not null;
 create unique index lease_partition on {schema}.lease (namespace, partition) where partition is not null;
+
+-- What processes that began to serve gave out of a mailbox lane past deliveries that were out before: they share it, and hold the row while they claim. No
+-- other process reads or writes it.
+create table {schema}.ahead (
+  topic      text collate "C" not null,
+  shard      integer  not null,
+  numbers    bigint[] not null,                 -- of messages that were given out
+  fences     bigint[] not null,                 -- of their deliveries
+  until      bigint   not null,                 -- nothing holds the lane back after this
+  constraint ahead_pkey primary key (topic, shard)
+);

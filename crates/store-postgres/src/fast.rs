@@ -3,7 +3,10 @@
 mod accept;
 mod capacity;
 mod claim;
+mod held;
 mod look;
 mod replay;
 mod search;
 mod settle;
+
+pub(crate) use look::columns;

@@ -24,7 +24,7 @@ use ended::Ended;
 pub(crate) use fullness::{Demand, Fullness, LaneOf, lane_of};
 pub(crate) use interest::{Interest, SCAN_LANES};
 pub(crate) use lanes::{Lanes, Plan};
-use letters::LetterCursor;
+use letters::Letters;
 pub(crate) use position::{From, Position, Span, Start};
 
 /// A slice of a topic, served in order.
@@ -36,7 +36,7 @@ pub(crate) struct Hints {
     pub(crate) bell: Bell,
     pub(crate) lanes: Lanes,
     pub(crate) ended: Ended,
-    pub(crate) letters: LetterCursor,
+    pub(crate) letters: Letters,
     pub(crate) fullness: Fullness,
     /// Whether the store has as many keys as it may, and when that was asked last.
     pub(crate) keys: Mutex<Option<(bool, Duration)>>,

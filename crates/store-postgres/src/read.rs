@@ -33,16 +33,8 @@ impl PostgresStore {
             targets.add(target);
         }
         let mut connection = self.connection().await?;
-        let rows = self
-            .sql
-            .get
-            .query()
-            .bind(self.time())
-            .bind(&targets.uids)
-            .bind(&targets.hashes)
-            .fetch_all(&mut connection);
-        let rows = rows.await.map_err(fault::told)?;
-        let (now, messages) = joined(&rows)?;
+        let read = self.read_targets(&mut connection, &targets).await;
+        let (now, messages) = Self::give_back(connection, read)?;
         // What time has brought shows in what is read, whether or not anybody has written it down.
         let mut machine = machine(&messages, now, 1, Room::Enough)?;
         let mut ids = oncebox_system::SystemRng::default();
@@ -50,7 +42,30 @@ impl PostgresStore {
         Ok(refs.iter().map(|target| machine.get(&mut turn, target)).collect())
     }
 
+    /// Messages as they are stored, and the time.
+    async fn read_targets(
+        &self,
+        connection: &mut PgConnection,
+        targets: &Targets,
+    ) -> Result<(Timestamp, Vec<Snapshot>), Error> {
+        let rows = self
+            .sql
+            .get
+            .query()
+            .bind(self.time())
+            .bind(&targets.uids)
+            .bind(&targets.hashes)
+            .fetch_all(connection);
+        joined(&rows.await.map_err(fault::told)?)
+    }
+
     pub(crate) async fn list(&self, query: &Query) -> Result<Page, Error> {
+        let mut connection = self.connection().await?;
+        let page = self.list_on(&mut connection, query).await;
+        Self::give_back(connection, page)
+    }
+
+    async fn list_on(&self, connection: &mut PgConnection, query: &Query) -> Result<Page, Error> {
         let upwards = query.direction == Direction::OldestFirst;
         let statement = if upwards { &self.sql.page_up } else { &self.sql.page_down };
         let start = if upwards { 0 } else { i64::MAX };
@@ -59,9 +74,8 @@ impl PostgresStore {
             (None, Some(_)) => vec![code(&STATES, State::Dead)],
             (None, None) => STATES.iter().map(|state| code(&STATES, *state)).collect(),
         };
-        let mut connection = self.connection().await?;
-        self.catch_up(&mut connection).await?;
-        let mut transaction = self.steady(&mut connection).await?;
+        self.catch_up(connection).await?;
+        let mut transaction = self.steady(connection).await?;
         let rows = statement
             .query()
             .bind(self.time())
@@ -102,17 +116,23 @@ impl PostgresStore {
         Ok(page)
     }
 
-    /// For statements that look at much: they get the plan that they are written for.
+    /// For statements that read much: they get the plan that they are written for, on a server that is written to.
     async fn steady<'c>(&self, connection: &'c mut PgConnection) -> Result<Transaction<'c, Postgres>, Error> {
         let mut transaction = connection.begin().await.map_err(fault::told)?;
-        self.sql.steady.query().execute(&mut transaction).await.map_err(fault::told)?;
+        let row = self.sql.steady.query().fetch_one(&mut transaction).await.map_err(fault::told)?;
+        Cells::new(&row).check_writable()?;
         Ok(transaction)
     }
 
     pub(crate) async fn count(&self, scope: &Scope) -> Result<Counts, Error> {
         let mut connection = self.connection().await?;
-        self.catch_up(&mut connection).await?;
-        let mut transaction = self.steady(&mut connection).await?;
+        let counts = self.count_on(&mut connection, scope).await;
+        Self::give_back(connection, counts)
+    }
+
+    async fn count_on(&self, connection: &mut PgConnection, scope: &Scope) -> Result<Counts, Error> {
+        self.catch_up(connection).await?;
+        let mut transaction = self.steady(connection).await?;
         let row = self
             .sql
             .counts
@@ -143,7 +163,16 @@ impl PostgresStore {
 
     pub(crate) async fn topics_with_work(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         let mut connection = self.connection().await?;
-        self.catch_up(&mut connection).await?;
+        let topics = self.topics_on(&mut connection, query).await;
+        Self::give_back(connection, topics)
+    }
+
+    async fn topics_on(
+        &self,
+        connection: &mut PgConnection,
+        query: &ReadyTopics,
+    ) -> Result<Vec<Topic>, Error> {
+        self.catch_up(connection).await?;
         let rows = self
             .sql
             .ready_topics
@@ -152,20 +181,28 @@ impl PostgresStore {
             .bind(namespace(query.namespace))
             .bind(query.after.as_ref().map_or("", |topic| topic.as_str()).to_owned())
             .bind(i64::from(query.limit.get()))
-            .fetch_all(&mut connection);
-        let rows = rows.await.map_err(fault::told)?;
-        rows.iter().map(|row| Ok(Topic::new(Cells::new(row).next::<String>()?)?)).collect()
+            .fetch_all(connection);
+        let mut topics = Vec::new();
+        for row in rows.await.map_err(fault::told)? {
+            let mut cells = Cells::new(&row);
+            cells.check_writable()?;
+            topics.extend(cells.next::<Option<String>>()?.map(Topic::new).transpose()?);
+        }
+        Ok(topics)
     }
 }
 
-/// Rows of `get.sql`: the time, and messages with their leases.
+/// Rows of `get.sql`: whether the server only reads, the time, and messages with their leases.
 fn joined(rows: &[PgRow]) -> Result<(Timestamp, Vec<Snapshot>), Error> {
     let mut now = Timestamp::EPOCH;
     let mut messages = Vec::with_capacity(rows.len());
     for row in rows {
         let mut cells = Cells::new(row);
+        cells.check_writable()?;
         now = moment(cells.next()?);
-        messages.push(snapshot(&mut cells)?);
+        if !cells.is_empty() {
+            messages.push(snapshot(&mut cells)?);
+        }
     }
     Ok((now, messages))
 }

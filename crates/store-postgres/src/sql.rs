@@ -71,6 +71,7 @@ statements!(
     free,
     forget,
     letter_topics,
+    letter_counts,
     forget_letters,
     page_up,
     page_down,
@@ -81,6 +82,9 @@ statements!(
     in_flight,
     inherited,
     still_out,
+    ahead_lock,
+    ahead_put,
+    ahead_forget,
     usage,
     keys,
 );

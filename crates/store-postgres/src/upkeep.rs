@@ -87,9 +87,9 @@ impl PostgresStore {
         }
         if let Some(retention) = &budget.dead_letters {
             let left = u64::from(budget.items_max).saturating_sub(forgotten);
-            let trimmed = self.forget_letters(connection, retention, left).await?;
+            let trimmed = self.forget_letters(connection, retention, now, left).await?;
             (forgotten, letters) = (forgotten + trimmed.forgotten, letters + trimmed.forgotten);
-            // What is over its number has no due time of its own: whoever ran out of budget looks again.
+            // What is over its number has no due time of its own: an upkeep that ran out of budget is made again.
             let more = (forgotten > 0 && trimmed.forgotten == left).then_some(now);
             next_due = next_due.into_iter().chain(trimmed.next_due).chain(more).min();
         }
@@ -128,7 +128,9 @@ impl PostgresStore {
 
     async fn free(&self, connection: &mut PgConnection, name: i16, items_max: u32) -> Result<(), Error> {
         let freed = self.sql.free.query().bind(self.time()).bind(name).bind(i64::from(items_max));
-        freed.execute(&mut *connection).await.map_err(fault::told)?;
+        let rows = freed.fetch_all(&mut *connection).await.map_err(fault::told)?;
+        let topics = rows.iter().map(|row| Cells::new(row).next()).collect::<Result<Vec<_>, Error>>()?;
+        self.hints.letters.grew(topics);
         Ok(())
     }
 
@@ -146,6 +148,7 @@ impl PostgresStore {
         let (mut now, mut next) = (Timestamp::EPOCH, None);
         for row in &rows {
             let mut cells = Cells::new(row);
+            cells.check_writable()?;
             now = cells.moment()?;
             let lease: Option<i64> = cells.next()?;
             let name: i16 = cells.next()?;

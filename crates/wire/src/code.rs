@@ -128,7 +128,7 @@ pub struct Bound {
     /// Its name: `messages`, `keys`, `live_bytes`, `disk_bytes` (of the store), `lane_messages` (of a topic's shard),
     /// `in_flight` (of all receivers).
     pub name: String,
-    /// How much is used.
+    /// How much is used. Many `keys` on PostgreSQL are what the server's statistics say, which are a second or two behind.
     pub used: u64,
     /// How much may be used.
     pub limit: u64,

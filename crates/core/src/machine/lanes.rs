@@ -47,8 +47,8 @@ pub(super) struct Lanes {
     recent: Option<Slot>,
     /// Nobody is to be woken: what happens now has happened before.
     pub(super) replaying: bool,
-    /// The most that was given out past the oldest inherited delivery of a lane.
-    pub(super) reorder_depth_max: usize,
+    /// By shard, the most that was given out past the oldest inherited delivery of a lane.
+    pub(super) reorder_depths: BTreeMap<Shard, u64>,
     turns: u64,
 }
 
@@ -230,8 +230,11 @@ impl Lanes {
 
     /// Notes for the restart rule that a message was given out.
     pub(super) fn given(&mut self, lane: Slot, number: Number) {
-        if let Some(inherited) = &mut self.rows[lane].inherited {
-            self.reorder_depth_max = self.reorder_depth_max.max(inherited.given(number));
+        let Lane { shard, inherited, .. } = &mut self.rows[lane];
+        let depth = inherited.as_mut().map_or(0, |inherited| inherited.given(number) as u64);
+        if depth > 0 {
+            let most = self.reorder_depths.entry(*shard).or_default();
+            *most = depth.max(*most);
         }
     }
 

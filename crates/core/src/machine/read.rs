@@ -81,7 +81,7 @@ impl<P: PayloadHandle> Machine<P> {
     pub fn usage(&mut self, turn: &mut Turn<'_, P>) -> Usage {
         self.advance(turn);
         let mut usage = Usage::new(self.bounds().to_vec());
-        usage.reorder_depth_max = self.lanes.reorder_depth_max as u64;
+        usage.reorder_depths.clone_from(&self.lanes.reorder_depths);
         usage
     }
 

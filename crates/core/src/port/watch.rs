@@ -1,5 +1,8 @@
 //! Watching over a store: which topics have work, and how full it is.
 
+use std::collections::BTreeMap;
+
+use crate::id::Shard;
 use crate::key::Namespace;
 use crate::port::PageSize;
 use crate::text::Topic;
@@ -95,15 +98,15 @@ impl Bound {
 pub struct Usage {
     /// Each bound once; none in a store without bounds.
     pub bounds: Vec<Bound>,
-    /// The most messages that one lane of the mailbox gave out past its oldest inherited delivery since the store was opened (MBX-G-9):
-    /// never more than [`crate::limits::MAILBOX_REORDER_MESSAGES_MAX`].
-    pub reorder_depth_max: u64,
+    /// By shard, the most messages that one lane of the mailbox gave out past its oldest inherited delivery since the store was opened
+    /// (MBX-G-9): never more than [`crate::limits::MAILBOX_REORDER_MESSAGES_MAX`]. Shards that gave out none are not in it.
+    pub reorder_depths: BTreeMap<Shard, u64>,
 }
 
 impl Usage {
     /// The usage of these bounds.
     pub fn new(bounds: Vec<Bound>) -> Self {
-        Self { bounds, reorder_depth_max: 0 }
+        Self { bounds, reorder_depths: BTreeMap::new() }
     }
 
     /// The bound with the largest share, the first of them if there are several; none in a store without bounds.

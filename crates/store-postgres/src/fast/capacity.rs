@@ -109,10 +109,8 @@ impl PostgresStore {
         let query = self.sql.keys.query().bind(&*self.message_table).bind(KEYS_COUNTED_MAX + 1);
         let row = query.fetch_one(connection).await.map_err(fault::told)?;
         let mut cells = Cells::new(&row);
-        let (counted, estimated, read_only): (i64, i64, bool) = (cells.next()?, cells.next()?, cells.next()?);
-        if read_only {
-            return Err(fault::read_only());
-        }
+        cells.check_writable()?;
+        let (counted, estimated): (i64, i64) = (cells.next()?, cells.next()?);
         let keys = if counted > KEYS_COUNTED_MAX { estimated.max(counted) } else { counted };
         Ok(u64::try_from(keys).unwrap_or_default())
     }
@@ -133,7 +131,7 @@ impl PostgresStore {
         let keys = self.count_few_keys(&mut connection).await;
         let keys = Self::give_back(connection, keys)?;
         let mut usage = Usage::new(vec![Bound::new(Bound::KEYS, keys, self.keys_max)]);
-        usage.reorder_depth_max = self.restart.depth_max();
+        usage.reorder_depths = self.restart.depths();
         Ok(usage)
     }
 }

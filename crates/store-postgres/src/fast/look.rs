@@ -10,11 +10,11 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::settle::Settling;
-use crate::codes::{TICKET, damaged, millis, moment, namespace};
+use crate::codes::{TICKET, count, damaged, millis, moment, namespace};
 use crate::fault;
 use crate::hints::{From, Lane, Span};
-use crate::locked::TRIES;
-use crate::restart::Limits;
+use crate::locked::{Failure, TRIES};
+use crate::restart::{Inherited, Limits};
 use crate::rows::{Cells, delivery, fence};
 use crate::store::PostgresStore;
 
@@ -52,12 +52,12 @@ impl Lanes<'_> {
 
 /// What of lanes is read.
 #[derive(Clone, Copy)]
-struct Read<'a> {
-    lanes: &'a [Lane],
-    floors: &'a [i64],
-    quota: i64,
-    limits: &'a Limits,
-    time: Time,
+pub(super) struct Read<'a> {
+    pub(super) lanes: &'a [Lane],
+    pub(super) floors: &'a [i64],
+    pub(super) quota: i64,
+    pub(super) limits: &'a Limits,
+    pub(super) time: Time,
 }
 
 /// Whether the statement looks first for what time has brought.
@@ -65,6 +65,13 @@ struct Read<'a> {
 pub(crate) enum Time {
     Check,
     Ignore,
+}
+
+/// Whether acknowledgements wait for messages that another transaction has locked, or pass them over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Care {
+    Quick,
+    Careful,
 }
 
 /// What one statement did.
@@ -106,19 +113,15 @@ impl PostgresStore {
         let starts =
             space.map_or_else(Vec::new, |space| hints.starts(space, lanes.names, lanes.from, uptime()));
         let floors: Vec<i64> = starts.iter().map(|start| start.from).collect();
-        let mut held = match space {
+        let held = match space {
             Some(space) => self.inherited(connection, space, lanes.names).await?,
             None => None,
         };
         let quota = requests.quota(lanes.names);
-        let limits = held.as_ref().and_then(|held| held.as_ref()).map(|held| held.limits(lanes.names, quota));
-        let limits = limits.unwrap_or_default();
+        let limits = Limits::default();
         let read = Read { lanes: lanes.names, floors: &floors, quota, limits: &limits, time };
-        let mut look = self.ask(connection, settling, requests, &read).await?;
-        if let Some(held) = held.as_mut().and_then(|held| held.as_mut()) {
-            self.restart.note(held, look.numbers());
-            look.held_back(&limits);
-        }
+        let inherited = held.as_ref().and_then(|held| held.as_ref());
+        let mut look = self.ask(connection, settling, requests, &read, inherited).await?;
         drop(held);
         let ended = uptime();
         if time == Time::Check && !look.pending && look.acked.len() == settling.uids.len() {
@@ -142,7 +145,34 @@ impl PostgresStore {
         settling: &Settling<'_>,
         requests: &Requests<'_>,
         read: &Read<'_>,
+        inherited: Option<&Inherited>,
     ) -> Result<Look, Error> {
+        // Only what holds these lanes back is of interest.
+        let inherited = inherited.filter(|inherited| !inherited.held(read.lanes).is_empty());
+        let mut care = Care::Quick;
+        for _ in 1..TRIES {
+            let look = match inherited {
+                Some(inherited) => self.ask_held(connection, settling, requests, read, inherited, care).await,
+                None => self.ask_once(connection, settling, requests, read, care).await,
+            };
+            match look {
+                Ok(look) => return Ok(look),
+                // Another transaction has a message, or the table that many want to grow at once, or it is a collision: nothing happened.
+                Err(Failure::Locked | Failure::Collision) => care = Care::Careful,
+                Err(Failure::Failed(error)) => return Err(error),
+            }
+        }
+        Err(fault::held_up())
+    }
+
+    pub(super) async fn ask_once(
+        &self,
+        connection: &mut PgConnection,
+        settling: &Settling<'_>,
+        requests: &Requests<'_>,
+        read: &Read<'_>,
+        care: Care,
+    ) -> Result<Look, Failure> {
         let Read { lanes, floors, quota, limits, time } = *read;
         let space = requests.0.first().map_or(0, |request| namespace(request.claim.namespace));
         let (topics, shards) = columns(lanes);
@@ -153,45 +183,36 @@ impl PostgresStore {
         let bytes = bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
         let starts = requests.starts();
         let since = self.hints.quiet_until.load(Ordering::Relaxed).saturating_sub(LOOK_BACK);
-        let mut careful = false;
-        for _ in 1..TRIES {
-            let rows = self
-                .sql
-                .work
-                .query()
-                .bind(self.time())
-                .bind(&settling.uids)
-                .bind(&settling.owners)
-                .bind(&settling.fences)
-                .bind(careful)
-                .bind(space)
-                .bind(&topics)
-                .bind(&shards)
-                .bind(floors)
-                .bind(quota)
-                .bind(requests.wanted())
-                .bind(bytes)
-                .bind_sparse(&limits.messages)
-                .bind_sparse(&limits.tops)
-                .bind_sparse(&limits.free_below)
-                .bind(&limits.again)
-                .bind(&owners)
-                .bind_sparse(&ids)
-                .bind_sparse(&attempts)
-                .bind(&leases)
-                .bind(&starts)
-                .bind(&had)
-                .bind(time == Time::Check)
-                .bind(since)
-                .fetch_all(&mut *connection);
-            match rows.await {
-                Ok(rows) => return Look::read(&rows, requests, lanes.len(), &starts, quota),
-                // Another transaction has a message, or the table that many want to grow at once, or it is a collision: nothing happened.
-                Err(error) if fault::is_locked(&error) || fault::is_collision(&error) => careful = true,
-                Err(error) => return Err(fault::told(error)),
-            }
-        }
-        Err(fault::held_up())
+        let rows = self
+            .sql
+            .work
+            .query()
+            .bind(self.time())
+            .bind(&settling.uids)
+            .bind(&settling.owners)
+            .bind(&settling.fences)
+            .bind(care == Care::Careful)
+            .bind(space)
+            .bind(&topics)
+            .bind(&shards)
+            .bind(floors)
+            .bind(quota)
+            .bind(requests.wanted())
+            .bind(bytes)
+            .bind_sparse(&limits.messages)
+            .bind_sparse(&limits.tops)
+            .bind_sparse(&limits.free_below)
+            .bind(&limits.again)
+            .bind(&owners)
+            .bind_sparse(&ids)
+            .bind_sparse(&attempts)
+            .bind(&leases)
+            .bind(&starts)
+            .bind(&had)
+            .bind(time == Time::Check)
+            .bind(since)
+            .fetch_all(&mut *connection);
+        Ok(Look::read(&rows.await?, requests, lanes.len(), &starts, quota)?)
     }
 }
 
@@ -313,18 +334,19 @@ impl Look {
         Ok(HashMap::new())
     }
 
-    /// What lanes gave out.
-    fn numbers(&self) -> Vec<(Lane, i64)> {
+    /// What lanes gave out: the numbers of messages, and the fences of their deliveries.
+    pub(super) fn numbers(&self) -> Vec<(Lane, i64, i64)> {
         let number = |delivery: &Delivery| i64::try_from(delivery.number.0).unwrap_or(i64::MAX);
         let lane = |delivery: &Delivery| {
             let content = &delivery.content;
             (content.topic.clone(), i32::from(content.shard.0))
         };
-        self.taken.iter().map(|(_, delivery)| (lane(delivery), number(delivery))).collect()
+        let fence = |delivery: &Delivery| count(delivery.lease.fence.get());
+        self.taken.iter().map(|(_, one)| (lane(one), number(one), fence(one))).collect()
     }
 
     /// Lanes that are held back, and gave what they may, have nothing more for this claim.
-    fn held_back(&mut self, limits: &Limits) {
+    pub(super) fn held_back(&mut self, limits: &Limits) {
         for (place, (max, top)) in limits.messages.iter().zip(&limits.tops).enumerate() {
             let is_spent = max.is_some_and(|max| max < self.quota && self.given[place] >= max);
             if is_spent || top.is_some() {

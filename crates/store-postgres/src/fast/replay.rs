@@ -60,7 +60,9 @@ impl PostgresStore {
         let mut deliveries = Vec::with_capacity(rows.len());
         for row in &rows {
             let mut cells = Cells::new(row);
-            let (granted, until) = (fence(cells.next()?)?, moment(cells.next()?));
+            cells.check_writable()?;
+            let Some(granted) = cells.next()? else { return Ok(None) };
+            let (granted, until) = (fence(granted)?, moment(cells.next()?));
             let superseded: bool = cells.next()?;
             let lease = Lease { owner: claim.owner, fence: granted, until };
             let delivery = delivery(&mut cells, claim.namespace, lease)?;
@@ -68,7 +70,7 @@ impl PostgresStore {
                 deliveries.push(delivery);
             }
         }
-        Ok((!rows.is_empty()).then_some(deliveries))
+        Ok(Some(deliveries))
     }
 
     /// How many more messages of the claim's namespace may be in flight.
@@ -86,7 +88,10 @@ impl PostgresStore {
             .bind(namespace(claim.namespace))
             .bind(i64::try_from(max).unwrap_or(i64::MAX))
             .fetch_one(&mut *connection);
-        let counted: i64 = Cells::new(&counted.await.map_err(fault::told)?).next()?;
+        let row = counted.await.map_err(fault::told)?;
+        let mut cells = Cells::new(&row);
+        cells.check_writable()?;
+        let counted: i64 = cells.next()?;
         let left = max.saturating_sub(u64::try_from(counted).unwrap_or_default());
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }

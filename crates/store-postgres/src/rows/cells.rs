@@ -30,6 +30,11 @@ impl<'r> Cells<'r> {
         cell.map_err(fault::told)
     }
 
+    /// Whether the server only reads: then nothing that it says is used, for it may be old.
+    pub(crate) fn check_writable(&mut self) -> Result<(), Error> {
+        if self.next()? { Err(fault::read_only()) } else { Ok(()) }
+    }
+
     pub(crate) fn moment(&mut self) -> Result<Timestamp, Error> {
         self.next().map(moment)
     }

@@ -98,24 +98,12 @@ impl<P: ReadContent> Message<P> {
 
     /// Reads `{columns}` and the content.
     pub(crate) fn read(cells: &mut Cells<'_>) -> Result<Self, Error> {
-        let (shown, kept) = (Shown::read(cells)?, Kept::read(cells)?);
-        let content = P::read(cells)?;
+        let (mut shown, kept) = (Shown::read(cells)?, Kept::read(cells)?);
+        let content = content(&mut shown, P::read(cells)?)?;
         let superseded = kept.superseded;
         let hash = caller_hash(shown.hash_name.as_deref(), shown.hash.as_deref())?;
         let correlation = shown.correlation.as_deref();
         let namespace = named(&Namespace::ALL, kept.namespace)?;
-        let content = shown.topic.zip(content).map(|(topic, (payload, attributes))| {
-            Ok::<_, Error>(Content {
-                topic: Topic::new(topic)?,
-                shard: shard(shown.shard),
-                partition: partition(shown.partition)?,
-                payload,
-                attributes,
-                due: shown.due.map(moment),
-                expires: shown.expires.map(moment),
-                seal: seal(shown.seal.as_deref())?,
-            })
-        });
         let snapshot = Snapshot {
             uid: Uid::from_u128(shown.uid.as_u128()),
             number: Number(counted(shown.number)?),
@@ -123,7 +111,7 @@ impl<P: ReadContent> Message<P> {
             keyed: kept.keyed,
             state: named(&STATES, kept.state)?,
             dead: kept.dead.map(|code| named(&REASONS, code)).transpose()?,
-            content: content.transpose()?,
+            content,
             fingerprint: fingerprint(shown.fingerprint.as_deref())?,
             hash,
             trace: trace(correlation, shown.causation.as_deref(), shown.tenant.as_deref())?,
@@ -139,6 +127,21 @@ impl<P: ReadContent> Message<P> {
         };
         Ok(Self { snapshot, superseded })
     }
+}
+
+/// The content of a message, out of its row; none if it has no topic or no payload.
+fn content<P>(shown: &mut Shown, body: Option<(P, Attributes)>) -> Result<Option<Content<P>>, Error> {
+    let Some((topic, (payload, attributes))) = shown.topic.take().zip(body) else { return Ok(None) };
+    Ok(Some(Content {
+        topic: Topic::new(topic)?,
+        shard: shard(shown.shard),
+        partition: partition(shown.partition.take())?,
+        payload,
+        attributes,
+        due: shown.due.map(moment),
+        expires: shown.expires.map(moment),
+        seal: seal(shown.seal.as_deref())?,
+    }))
 }
 
 fn shard(shard: Option<i32>) -> Shard {
@@ -188,25 +191,16 @@ fn ended_grant(kept: Kept) -> Result<Option<Grant>, Error> {
 
 /// A message that has just been leased, or was before: reads `{delivery}`.
 pub(crate) fn delivery(cells: &mut Cells<'_>, namespace: Namespace, lease: Lease) -> Result<Delivery, Error> {
-    let shown = Shown::read(cells)?;
-    let (payload, attributes) = Payload::read(cells)?.ok_or_else(|| damaged("was leased without content"))?;
-    let topic = shown.topic.ok_or_else(|| damaged("was leased without a topic"))?;
+    let mut shown = Shown::read(cells)?;
+    let content = content(&mut shown, Payload::read(cells)?)?;
+    let content = content.ok_or_else(|| damaged("was leased without a topic or a payload"))?;
     let fingerprint = fingerprint(shown.fingerprint.as_deref())?;
     let correlation = shown.correlation.as_deref();
     Ok(Delivery {
         uid: Uid::from_u128(shown.uid.as_u128()),
         number: Number(counted(shown.number)?),
         key: Key::new(namespace, Source::new(shown.source)?, Id::new(shown.id)?),
-        content: Content {
-            topic: Topic::new(topic)?,
-            shard: shard(shown.shard),
-            partition: partition(shown.partition)?,
-            payload,
-            attributes,
-            due: shown.due.map(moment),
-            expires: shown.expires.map(moment),
-            seal: seal(shown.seal.as_deref())?,
-        },
+        content,
         fingerprint: fingerprint.ok_or_else(|| damaged("has content without a fingerprint"))?,
         hash: caller_hash(shown.hash_name.as_deref(), shown.hash.as_deref())?,
         trace: trace(correlation, shown.causation.as_deref(), shown.tenant.as_deref())?,

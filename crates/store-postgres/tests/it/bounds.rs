@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::{Accepted, Bound, Key, NewMessage, Payload, Store, StoreExt, Topic};
+use oncebox_core::{
+    Accepted, Batch, Bound, Claim, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt, Topic,
+};
 use oncebox_store_postgres::{Options, PostgresStore};
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::Postgres;
@@ -74,6 +76,45 @@ async fn processes_pass_a_bound_by_a_named_part_of_it() {
         (MAX..=MAX + passed_max).contains(&taken),
         "{taken} were taken in, {MAX} and {passed_max} may be"
     );
+}
+
+/// What a process remembers of the depths of lanes may be stale, full or empty: whether a lane is full, the tables say.
+/// Holds: RULE-25, MBX-C-5.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn depths_that_are_stale_or_not_remembered_are_counted() -> TestResult {
+    const MAX: u32 = 256;
+    /// More than a process remembers.
+    const LANES: u32 = 4_200;
+    let [one, other] = two().await;
+    let is_full = async |store: &PostgresStore, id: &str| match store.accept_one(&message(id, MAX)).await {
+        Ok(Accepted::New { .. }) => false,
+        Ok(Accepted::Saturated { .. }) => true,
+        unexpected => panic!("{unexpected:?}"),
+    };
+    assert_eq!(fill(&one, "first", MAX).await, MAX);
+    // Stale: another process makes place.
+    let (owner, lease) = (Owner::new(7)?, Span::lease(DEADLINE)?);
+    let taken = other.claim(&Claim::new(Namespace::Inbox, owner, lease, Batch::new(1)?)).await?;
+    other.settle(&[taken[0].ack()]).await?;
+    assert!(!is_full(&one, "one more").await);
+    assert!(is_full(&one, "too many").await);
+    // Full: the depths of so many other lanes are remembered that this one's may not be.
+    let lanes: Vec<_> = (0..LANES)
+        .map(|lane| {
+            let mut elsewhere = message(&format!("lane {lane}"), MAX);
+            elsewhere.content.topic = Topic::new(format!("lane {lane}")).unwrap();
+            elsewhere
+        })
+        .collect();
+    for some in lanes.chunks(1_000) {
+        for accepted in one.accept(some).await? {
+            assert!(matches!(accepted, Accepted::New { .. }), "{accepted:?}");
+        }
+    }
+    assert!(is_full(&one, "too many").await);
+    // Empty: the other process has counted none.
+    assert!(is_full(&other, "too many").await);
+    Ok(())
 }
 
 /// The table of keys is bounded: full, it refuses what is new and answers what it knows; how full it is, is shown.

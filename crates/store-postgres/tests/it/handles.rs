@@ -1,8 +1,11 @@
 //! Two handles on one database: what one of them knows, and the other one does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use oncebox_core::Store;
+use oncebox_core::{
+    Batch, Claim, Interest, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt, Topic, Topics,
+};
 use oncebox_store_postgres::PostgresStore;
 use oncebox_testkit::{Fixture, ManualClock, TestResult, handles};
 
@@ -40,4 +43,29 @@ async fn thousands_of_topics_are_all_served_by_who_filled_them() -> TestResult {
     let (fixture, _) = two().await;
     let same = fixture.store.clone();
     handles::thousands_of_topics_are_all_served(&fixture, &same).await
+}
+
+/// A listener hears of what its own process brings. What another one brings rings nowhere, and the claim that comes with the poll interval has it all the
+/// same, before and after something rang.
+/// Holds: RULE-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_listener_heard_of_is_claimed_all_the_same() -> TestResult {
+    let (fixture, other) = two().await;
+    let ours = &fixture.store;
+    let message = |id: &str| -> Result<NewMessage, oncebox_core::Error> {
+        Ok(NewMessage::new(Key::inbox("shop", id)?, Topic::new("orders")?, Payload::new("{}")?))
+    };
+    let (owner, lease) = (Owner::new(7)?, Span::lease(Duration::from_secs(60))?);
+    let claim = Claim::new(Namespace::Inbox, owner, lease, Batch::new(10)?);
+    let mut wakeups = ours.wakeups(Interest { namespace: Namespace::Inbox, topics: Topics::ALL });
+    for id in ["1", "2"] {
+        other.accept_one(&message(id)?).await?;
+        let heard = tokio::time::timeout(Duration::ZERO, wakeups.wait()).await;
+        assert!(heard.is_err(), "a database tells nobody of other processes");
+        assert_eq!(ours.claim(&claim).await?.len(), 1, "{id}");
+        ours.accept_one(&message(&format!("own {id}"))?).await?;
+        wakeups.wait().await;
+        assert_eq!(ours.claim(&claim).await?.len(), 1, "own {id}");
+    }
+    Ok(())
 }

@@ -25,6 +25,8 @@ mod rights;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
+mod server_clock;
+#[cfg(test)]
 mod transactions;
 
 use std::sync::Arc;

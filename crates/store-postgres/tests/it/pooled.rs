@@ -6,6 +6,7 @@ use oncebox_core::Kind;
 use oncebox_store_postgres::{Address, Options, PostgresStore};
 use oncebox_testkit::servers::{PgBouncer, Postgres};
 use oncebox_testkit::{Fixture, ManualClock, TestResult};
+use sqlx::PgPool;
 
 /// The pooler that all cases of this run share.
 fn pooler() -> &'static PgBouncer {
@@ -16,12 +17,18 @@ fn pooler() -> &'static PgBouncer {
     })
 }
 
-async fn open() -> Fixture {
+/// A pool behind it, and tables of its own.
+pub(crate) async fn fresh() -> (PgPool, Options) {
     let url = format!("{}?pooler=transaction&connections=6", pooler().url_for("postgres"));
     let address = Address::parse(&url, Options::default()).expect("a good URL");
     let pool = address.connect().await.expect("it answers");
     let mut options = address.options().clone();
     options.schema = crate::fresh(&pool).await.schema;
+    (pool, options)
+}
+
+async fn open() -> Fixture {
+    let (pool, mut options) = fresh().await;
     let clock = Arc::new(ManualClock::default());
     options.clock = Some(clock.clone());
     Fixture { store: Arc::new(PostgresStore::new(pool, &options)), time: clock }

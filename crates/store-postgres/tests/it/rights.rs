@@ -127,12 +127,13 @@ async fn a_right_that_is_missing_is_named() -> TestResult {
         schema.validate(&pool).await?,
         [
             "function `next_ticket()` lets you do nothing, not call it",
+            "table `ahead` lets you select, not select, insert, update, delete",
             "table `lease` lets you select, insert, not select, insert, update, delete",
             "table `message` lets you select, not select, insert, update, delete",
         ]
     );
     psql(database.url(), "revoke select on oncebox.meta from few_rights")?;
-    assert_eq!(schema.validate(&pool).await?.len(), 4);
+    assert_eq!(schema.validate(&pool).await?.len(), 5);
     let store = PostgresStore::new(pool, &Options::default());
     let refused = store.accept_one(&message("1")?).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Unavailable);

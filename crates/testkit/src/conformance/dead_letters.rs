@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oncebox_core::limits::REPEAT_WINDOW;
-use oncebox_core::{Action, Budget, DeadLetters, Hold, Namespace, Retention, State, Uid};
+use oncebox_core::{
+    Accepted, Action, Budget, DeadLetters, Hold, Namespace, Operated, Order, Retention, State, Uid,
+};
 
 use super::kit::{Checked, Draft, TICK, days, key_in, mail, message, seconds, sighting, topic};
 use crate::fixture::{Fixture, TestResult};
@@ -177,5 +179,74 @@ pub async fn dead_letters_are_forgotten_in_bounded_pieces(fixture: Fixture) -> T
         }
     }
     assert_eq!(forgotten, 11, "one of `b` stays");
+    Ok(())
+}
+
+/// Topics with dead letters, in the cases about many.
+const TOPICS: usize = 4_300;
+/// Calls of upkeep within which a topic that is over its retention is found, whatever put it there.
+const ROUND_CALLS_MAX: u32 = 10;
+
+fn nth(number: usize) -> String {
+    format!("topic {number:04}")
+}
+
+/// One letter in each of thousands of topics, dead for as long as repeats need them; all are in the care of retention.
+async fn thousands(fixture: &Fixture) -> TestResult {
+    let letter = |number: usize| mail(&number.to_string()).topic(&nth(number)).hold(seconds(0), None);
+    let letters: Vec<_> = (0..TOPICS).map(letter).collect();
+    for some in letters.chunks(1_000) {
+        let mut orders = Vec::with_capacity(some.len());
+        for accepted in fixture.store.accept(some).await? {
+            let Accepted::New { receipt, .. } = accepted else {
+                return Err(format!("a letter was not new: {accepted:?}").into());
+            };
+            orders.push(Order { target: receipt.uid.into(), action: Action::Cancel });
+        }
+        for operated in fixture.store.operate(&orders).await? {
+            assert!(matches!(operated, Operated::Changed(_)), "{operated:?}");
+        }
+    }
+    fixture.pass(REPEAT_WINDOW).await;
+    fixture.upkeep(&budget(by_number(2), [])).await
+}
+
+/// How many letters so many calls of upkeep forget.
+async fn forgotten_by(fixture: &Fixture, budget: &Budget, calls: u32) -> Checked<u64> {
+    let mut forgotten = 0;
+    for _ in 0..calls {
+        forgotten += fixture.store.upkeep(budget.clone()).await?.dead_letters_forgotten;
+    }
+    Ok(forgotten)
+}
+
+/// Among thousands of topics, one that gets too many letters is trimmed by the upkeep that finds that they need not be kept; and one that has too
+/// many because its bound was lowered, within a few calls.
+/// Holds: MBX-P-9, RULE-20.
+pub async fn a_topic_over_its_number_is_found_among_thousands(fixture: Fixture) -> TestResult {
+    thousands(&fixture).await?;
+    for (place, name) in [TOPICS - 1, TOPICS / 2].map(nth).into_iter().enumerate() {
+        let mut letters = Vec::new();
+        for id in 0..4 {
+            letters.push(fixture.dies(&format!("more {place} {id}"), &name).await?);
+        }
+        fixture.pass(REPEAT_WINDOW).await;
+        assert_eq!(forgotten_by(&fixture, &budget(by_number(2), []), 1).await?, 3, "{name}");
+        assert_eq!(fixture.kept(&letters).await?, [false, false, true, true], "{name}");
+        let lowered = budget(by_number(2), [(&*name, by_number(0))]);
+        assert_eq!(forgotten_by(&fixture, &lowered, ROUND_CALLS_MAX).await?, 2, "{name}");
+        assert_eq!(fixture.kept(&letters).await?, [false; 4], "{name}");
+    }
+    Ok(())
+}
+
+/// Where some topic keeps its letters for longer than all others, theirs are found within a few calls.
+/// Holds: MBX-P-9, RULE-20.
+pub async fn a_topic_over_its_age_is_found_among_thousands(fixture: Fixture) -> TestResult {
+    thousands(&fixture).await?;
+    fixture.pass(days(14)).await;
+    let short = [TOPICS - 1, TOPICS / 2].map(nth);
+    let budget = budget(by_age(90), [(&*short[0], by_age(14)), (&*short[1], by_age(14))]);
+    assert_eq!(forgotten_by(&fixture, &budget, ROUND_CALLS_MAX).await?, 2);
     Ok(())
 }

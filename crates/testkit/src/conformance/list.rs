@@ -90,6 +90,8 @@ macro_rules! conformance {
                 a_number_of_dead_letters_breaks_no_promise
                 a_dead_key_without_content_goes_by_the_default
                 dead_letters_are_forgotten_in_bounded_pieces
+                a_topic_over_its_number_is_found_among_thousands
+                a_topic_over_its_age_is_found_among_thousands
             [divergence]
                 replace_writes_the_newest_content
                 replace_keeps_the_place_and_the_past

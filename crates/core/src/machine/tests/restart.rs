@@ -1,5 +1,6 @@
 //! After a restart a mailbox lane does not run far ahead of what was out before it.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::limits::MAILBOX_REORDER_MESSAGES_MAX;
 use crate::machine::{Capacity, Effect, Machine, Record, Resume, Turn};
 use crate::{
     Batch, Claim, DeadReason, Delivery, Fence, Id, IdSource, Key, Namespace, NewMessage, Number, Owner,
-    Payload, Source, Span, Timestamp, Topic, Uid,
+    Payload, Shard, Source, Span, Timestamp, Topic, Uid,
 };
 
 struct Ids(u128);
@@ -76,7 +77,8 @@ fn a_mailbox_lane_gives_out_32_past_its_oldest_inherited_delivery() {
     mailbox.turn(|machine, turn| machine.settle(turn, &before[2].ack()));
     assert_eq!(mailbox.claim(Namespace::Mailbox, 100).len(), 100 - 3 - MAILBOX_REORDER_MESSAGES_MAX);
     let usage = mailbox.turn(Machine::usage);
-    assert_eq!(usage.reorder_depth_max, MAILBOX_REORDER_MESSAGES_MAX as u64, "it tells how far it went");
+    let depths = BTreeMap::from([(Shard::default(), MAILBOX_REORDER_MESSAGES_MAX as u64)]);
+    assert_eq!(usage.reorder_depths, depths, "it tells how far it went");
 }
 
 /// Holds: RULE-11, MBX-G-9.
