@@ -4,6 +4,7 @@
 mod directions;
 mod layout;
 mod leftovers;
+mod logs;
 mod manifest;
 mod purity;
 mod sizes;
@@ -30,8 +31,8 @@ enum Weight {
 }
 
 /// The checks that look at one file at a time.
-const CHECKS: [fn(&File) -> Vec<Finding>; 5] =
-    [layout::check, leftovers::check, purity::check, sizes::check, words::check];
+const CHECKS: [fn(&File) -> Vec<Finding>; 6] =
+    [layout::check, leftovers::check, logs::check, purity::check, sizes::check, words::check];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let files = workspace.files()?;

@@ -53,9 +53,9 @@ impl Backoff {
         growth: Growth::Exponential,
         jitter: Jitter::Fifth,
     };
-    /// The mailbox: full jitter below `min(60 s, 200 ms · 2^n)`. Call it with the number of the delivery (MBX-P-7).
+    /// The mailbox: full jitter below `min(60 s, 1 s · 2^n)`. Call it with the number of the delivery, from 1 (MBX-P-7).
     pub const MAILBOX: Self = Self {
-        first: Duration::from_millis(200),
+        first: Duration::from_secs(1),
         max: Duration::from_secs(60),
         growth: Growth::Exponential,
         jitter: Jitter::Full,
@@ -131,6 +131,16 @@ mod tests {
     #[test]
     fn the_inbox_waits_2_4_8_seconds_up_to_60() {
         assert_eq!(seconds(Backoff::INBOX, 0..=6), [2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    /// Draws from both ends of every range: 1 ms, and 2, 4, 8 … 60 s.
+    /// Holds: MBX-P-7, RULE-10.
+    #[test]
+    fn the_mailbox_draws_from_1_ms_to_2_4_8_seconds_up_to_60() {
+        for (delivery, most) in [(1, 2_000), (2, 4_000), (3, 8_000), (5, 32_000), (6, 60_000), (99, 60_000)] {
+            let drawn = |draw| Backoff::MAILBOX.delay(delivery, &mut Fixed(draw)).get().as_millis();
+            assert_eq!((drawn(0), drawn(most - 1), drawn(most)), (1, u128::from(most), 1), "{delivery}");
+        }
     }
 
     #[test]

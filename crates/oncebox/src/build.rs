@@ -179,7 +179,7 @@ impl Builder {
         if let Some(invalid) = self.problem {
             return Err(invalid.into());
         }
-        let opened = open::store(url, self.clock.clone()).await?;
+        let opened = open::store(url, self.name.clone(), self.clock.clone()).await?;
         self.on_opened(opened)
     }
 
@@ -221,7 +221,7 @@ impl Builder {
     }
 
     fn on_opened(mut self, opened: open::Opened) -> Result<Oncebox, Error> {
-        self.name.get_or_insert_with(|| opened.name.into());
+        self.name.get_or_insert(opened.name);
         self.on_both(opened.store, opened.transactions)
     }
 

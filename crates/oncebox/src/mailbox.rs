@@ -160,7 +160,7 @@ impl Mailbox {
         message.content.seal = Some(envelope::seal(&message, now));
         message.lane_max = self.settings.shard_capacity();
         message.policy = Policy {
-            attempts_max: self.settings.attempts_max(),
+            attempts_max: topic.attempts_max(),
             hold: Hold { window: topic.replay_window, keep: None },
             ..Policy::MAILBOX
         };

@@ -14,11 +14,15 @@ pub(crate) struct Opened {
     /// How it takes part in transactions, if it does.
     pub(crate) transactions: Option<Arc<dyn Transactions>>,
     /// Tells it from others in logs (IBX-113), and nothing secret.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
 }
 
-/// Opens the store that `url` names.
-pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Opened, Error> {
+/// Opens the store that `url` names. `name` is what its user calls it, if that was said.
+pub(crate) async fn store(
+    url: &str,
+    name: Option<Arc<str>>,
+    clock: Option<Arc<dyn Clock>>,
+) -> Result<Opened, Error> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     #[cfg(feature = "postgres")]
     if matches!(scheme, "postgres" | "postgresql") {
@@ -26,11 +30,11 @@ pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Op
     }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let settings = Settings::parse(query)?;
-    let (store, name) = match scheme {
+    let (store, usual) = match scheme {
         #[cfg(feature = "memory")]
         "memory" => (memory(path, settings, clock)?, numbered("memory")),
         #[cfg(feature = "embedded")]
-        "embedded" => (embedded(path, settings, clock).await?, format!("embedded:{path}")),
+        "embedded" => (embedded(path, settings, name.clone(), clock).await?, format!("embedded:{path}")),
         _ => {
             return Err(invalid(format!(
                 "no store is called `{scheme}`: use one of {}, or enable its feature",
@@ -38,7 +42,7 @@ pub(crate) async fn store(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Op
             )));
         }
     };
-    Ok(Opened { store, transactions: None, name })
+    Ok(Opened { store, transactions: None, name: name.unwrap_or_else(|| usual.into()) })
 }
 
 /// The name of a store that has no place to be named by: the first of the process is number 1.
@@ -81,6 +85,7 @@ fn memory(path: &str, settings: Settings, clock: Option<Arc<dyn Clock>>) -> Resu
 async fn embedded(
     path: &str,
     mut settings: Settings,
+    name: Option<Arc<str>>,
     clock: Option<Arc<dyn Clock>>,
 ) -> Result<Arc<dyn Store>, Error> {
     use std::path::PathBuf;
@@ -95,7 +100,7 @@ async fn embedded(
     }
     let mut options = Options::default();
     options.capacity = settings.capacity()?;
-    options.clock = clock;
+    (options.name, options.clock) = (name, clock);
     if let Some(text) = settings.take("durability") {
         options.durability = durability(&text)?;
     }
@@ -138,7 +143,7 @@ pub(crate) fn on_postgres(store: Arc<oncebox_store_postgres::PostgresStore>) -> 
 
     let hasty = Arc::new(store.hasty());
     let merged = Coalesced::with(hasty, store.clone(), coalesce::Options::DEFAULT);
-    let name = store.name().to_owned();
+    let name = store.name().into();
     Opened { store: Arc::new(merged), transactions: Some(crate::transaction::of(store)), name }
 }
 

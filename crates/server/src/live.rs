@@ -94,10 +94,10 @@ mod tests {
         let old = Config::default();
         let mut new = Config::default();
         new.mailbox.shards = 3;
-        new.mailbox.attempts_max = 9;
+        new.mailbox.topic.attempts_max = 9;
         new.store = "memory:".to_owned();
         assert_eq!(keep_fixed(&old, &mut new), ["store", "mailbox.shards"]);
-        assert_eq!((new.mailbox.shards, new.mailbox.attempts_max), (old.mailbox.shards, 9));
+        assert_eq!((new.mailbox.shards, new.mailbox.topic.attempts_max), (old.mailbox.shards, 9));
         assert_eq!(new.store, old.store);
     }
 }

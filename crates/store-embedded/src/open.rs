@@ -31,15 +31,18 @@ impl EmbeddedStore {
         let disk =
             RealDisk::open(path).map_err(|error| failed(&format!("opening {}", path.display()), error))?;
         let lock = DirectoryLock::take(path)?;
-        Self::open_locked(Arc::new(disk), options, Some(lock))
+        let name = options.name.clone().unwrap_or_else(|| format!("embedded:{}", path.display()).into());
+        Self::open_locked(name, Arc::new(disk), options, Some(lock))
     }
 
     /// Opens the store on any disk. Nothing keeps a second opener away.
     pub fn open_on(disk: Arc<dyn Disk>, options: &Options) -> Result<Self, Error> {
-        Self::open_locked(disk, options, None)
+        let name = options.name.clone().unwrap_or_else(|| "embedded".into());
+        Self::open_locked(name, disk, options, None)
     }
 
     fn open_locked(
+        name: Arc<str>,
         disk: Arc<dyn Disk>,
         options: &Options,
         lock: Option<DirectoryLock>,
@@ -86,8 +89,8 @@ impl EmbeddedStore {
         let group = std::mem::take(&mut engine.group);
         let written = journal.append(&group.bytes.0, &group.homes, group.time).and_then(|()| journal.sync());
         written.map_err(|error| failed("writing the journal", error))?;
-        log_opening(found.cut.as_ref(), trouble.as_ref());
-        let shared = Arc::new(Shared::new(engine, &journal, trouble));
+        log_opening(&name, found.cut.as_ref(), trouble.as_ref());
+        let shared = Arc::new(Shared::new(name, engine, &journal, trouble));
         let threads = start(journal, preparer, &shared, options)?;
         Ok(Self {
             shared,
@@ -124,12 +127,12 @@ fn begin(
 }
 
 /// One line for each thing that somebody has to know about an opening.
-fn log_opening(cut: Option<&Cut>, trouble: Option<&Trouble>) {
+fn log_opening(store: &str, cut: Option<&Cut>, trouble: Option<&Trouble>) {
     if let Some(cut) = cut {
-        tracing::warn!(segment = %cut.segment, offset = cut.offset, bytes = cut.bytes, frames = cut.frames, "{cut}");
+        tracing::warn!(store, segment = %cut.segment, offset = cut.offset, bytes = cut.bytes, frames = cut.frames, "{cut}");
     }
     if let Some(Trouble { text, .. }) = trouble {
-        tracing::warn!("the journal cannot grow, nothing new is taken in: {text}");
+        tracing::warn!(store, "the journal cannot grow, nothing new is taken in: {text}");
     }
 }
 

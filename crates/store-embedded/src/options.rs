@@ -25,6 +25,8 @@ pub enum Durability {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
+    /// What lines of the log call the store (IBX-113); `embedded:` and its directory if none is given.
+    pub name: Option<Arc<str>>,
     /// When an answer is given.
     pub durability: Durability,
     /// How much it may hold. Until finished messages can leave memory, they count too.
@@ -43,6 +45,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            name: None,
             durability: Durability::Sync,
             capacity: Capacity::default(),
             segment_bytes: 16 << 20,

@@ -1,6 +1,6 @@
 //! What the callers and the syncer share: the engine under a lock, and how far the journal is.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use oncebox_core::{Error, Kind};
 use tokio::sync::oneshot;
@@ -38,6 +38,8 @@ impl Progress {
 }
 
 pub(crate) struct State {
+    /// Tells the store from others in the log.
+    pub(crate) name: Arc<str>,
     pub(crate) engine: Engine,
     /// The number of the group that is being filled.
     pub(crate) group_number: u64,
@@ -82,8 +84,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Engine, journal: &Journal, trouble: Option<Trouble>) -> Self {
+    pub(crate) fn new(name: Arc<str>, engine: Engine, journal: &Journal, trouble: Option<Trouble>) -> Self {
         let state = State {
+            name,
             engine,
             group_number: 1,
             solid: 0,

@@ -334,11 +334,12 @@ fn note_trouble(state: &mut State, trouble: Option<Trouble>) {
     if state.trouble == trouble {
         return;
     }
+    let store = &state.name;
     match &trouble {
         Some(Trouble { text, .. }) => {
-            tracing::warn!("the journal cannot grow, nothing new is taken in: {text}");
+            tracing::warn!(%store, "the journal cannot grow, nothing new is taken in: {text}");
         }
-        None => tracing::info!("the journal can grow again"),
+        None => tracing::info!(%store, "the journal can grow again"),
     }
     state.trouble = trouble;
 }

@@ -6,6 +6,7 @@
 
 mod fixture;
 
+pub mod bounds;
 pub mod conformance;
 pub mod faulty;
 pub mod handles;

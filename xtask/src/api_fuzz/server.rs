@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::failure::{Failure, Result};
 
 /// Messages die early and come again at once, so that dead letters and repeats are seen.
-const SETTINGS: [&str; 3] = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=2ms"];
+const SETTINGS: [&str; 3] =
+    ["mailbox.topic.attempts_max=2", "mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=2ms"];
 /// How often the log is looked at for the address, and with which pauses.
 const LOOKS_MAX: u32 = 1_200;
 const PAUSE: Duration = Duration::from_millis(50);

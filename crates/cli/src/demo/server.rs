@@ -20,7 +20,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// Nothing that the server is told takes so long, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Quick, so that the demo is. The usual delays suit real work better.
-const BACKOFF: [&str; 4] = ["--set", "mailbox.backoff_base=60ms", "--set", "mailbox.backoff_max=300ms"];
+const BACKOFF: [&str; 4] =
+    ["--set", "mailbox.topic.backoff_base=60ms", "--set", "mailbox.topic.backoff_max=300ms"];
 
 /// The running server; killed when it is dropped.
 pub(super) struct Server {

@@ -149,7 +149,7 @@ fn a_message_goes_through() {
 
 #[test]
 fn dead_letters_get_another_chance() {
-    let served = Served::start(&["--set", "mailbox.attempts_max=1"]);
+    let served = Served::start(&["--set", "mailbox.topic.attempts_max=1"]);
     for key in ["a", "b"] {
         served.json(&["send", "bad", "--key", key, "--data", key]);
         let envelope = served.json(&["recv", "bad", "--wait", "10s"]);

@@ -44,12 +44,38 @@ const READ_AT_ONCE_MAX: usize = 64;
 /// # }
 /// ```
 ///
-/// And whoever has a scheduler cannot run what others have scheduled:
+/// Code that has a scheduler cannot run what others have scheduled:
 /// ```compile_fail,E0599
 /// # use oncebox::commands::Scheduler;
 /// # async fn run(scheduler: Scheduler) -> Result<(), oncebox::Error> {
 /// scheduler.process_pending().await?;
 /// # Ok(())
+/// # }
+/// ```
+///
+/// Nor can it lease a command:
+/// ```compile_fail,E0599
+/// # use oncebox::commands::Scheduler;
+/// # async fn lease(scheduler: Scheduler, claim: oncebox_core::Claim) -> Result<(), oncebox::Error> {
+/// scheduler.claim(&claim).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Nor settle one that a processor has leased:
+/// ```compile_fail,E0599
+/// # use oncebox::commands::Scheduler;
+/// # async fn settle(scheduler: Scheduler, settlement: oncebox_core::Settlement) -> Result<(), oncebox::Error> {
+/// scheduler.settle(&[settlement]).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Nor reach the store that could do both:
+/// ```compile_fail,E0616
+/// # use oncebox::commands::Scheduler;
+/// # fn reach(scheduler: &Scheduler) {
+/// let store = &scheduler.shared;
 /// # }
 /// ```
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! What is logged about single messages of the mailbox: every line has the `corr_id` of its message (MBX-P-8), none a key or a
 //! payload.
 
-use oncebox_core::{Accepted, Delivery, NewMessage, Settled, Trace};
+use oncebox_core::{Accepted, Delivery, Extended, NewMessage, Settled, Trace};
 use tracing::{debug, info, warn};
 
 use crate::telemetry;
@@ -34,7 +34,22 @@ pub(super) fn delivered(store: &str, delivery: &Delivery) {
     debug!(store, %topic, corr_id, attempt = delivery.deliveries, "delivered");
 }
 
-/// A delivery was settled. Who acknowledges by receipt is not looked up: then the message's trace is unknown, and no line is written.
+/// Whether every settlement has its line: then a message that is settled by receipt is read first, for its `corr_id`. Without such
+/// lines a receipt is enough, and nothing is read.
+pub(super) fn tells_settlements() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
+}
+
+/// A delivery was given more time, or not.
+pub(super) fn extended(store: &str, trace: Option<&Trace>, extended: Option<Extended>) {
+    let Some(corr_id) = trace.map(corr_id) else { return };
+    match extended {
+        Some(Extended::Until(_)) => debug!(store, corr_id, "extended"),
+        _ => debug!(store, corr_id, "not extended: the delivery is not held any more"),
+    }
+}
+
+/// A delivery was settled. Without a trace, because the message was not read or is gone, no line is written.
 pub(super) fn settled(store: &str, trace: Option<&Trace>, settled: Settled) {
     let Some(corr_id) = trace.map(corr_id) else { return };
     match settled {

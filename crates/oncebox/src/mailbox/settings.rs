@@ -27,12 +27,6 @@ pub struct MailboxSettings {
     pub messages_default: u32,
     /// Payload bytes that one call receives, if it does not say.
     pub bytes_default: u64,
-    /// Deliveries of a message, at most.
-    pub attempts_max: u32,
-    /// The first delay of a message that was not acknowledged, before it is spread.
-    pub backoff_base: Duration,
-    /// The longest.
-    pub backoff_max: Duration,
     /// What holds for a topic that has no settings of its own.
     pub topic: TopicSettings,
     /// Topics with settings of their own.
@@ -43,6 +37,13 @@ pub struct MailboxSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicSettings {
+    /// Deliveries of a message, at most; it keeps the limit that it was sent with.
+    pub attempts_max: u32,
+    /// What the delay of a message that was not acknowledged grows from: up to twice this after the first delivery, twice as much
+    /// after each further one, spread from a millisecond on.
+    pub backoff_base: Duration,
+    /// The longest such delay.
+    pub backoff_max: Duration,
     /// How long a repeated idempotency key is known as such, from acceptance.
     pub replay_window: Duration,
     /// How long a message may wait; then it is a dead letter.
@@ -57,6 +58,14 @@ pub struct TopicSettings {
 }
 
 impl TopicSettings {
+    pub(super) fn attempts_max(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.attempts_max)
+    }
+
+    pub(super) fn backoff(&self) -> Result<Backoff, Invalid> {
+        Backoff::new(self.backoff_base, self.backoff_max, Growth::Exponential, Jitter::Full)
+    }
+
     fn retention(&self) -> Retention {
         Retention { keep: Some(self.dlq_keep), messages_max: Some(self.dlq_messages_max) }
     }
@@ -66,7 +75,16 @@ impl Default for TopicSettings {
     fn default() -> Self {
         let (replay_window, ready_keep) = (Duration::from_secs(300), DAY.saturating_mul(7));
         let (dlq_keep, dlq_messages_max) = (DAY.saturating_mul(14), 10_000);
-        Self { replay_window, ready_keep, payload_bytes_max: 1024 * 1024, dlq_keep, dlq_messages_max }
+        Self {
+            attempts_max: MAILBOX_ATTEMPTS_DEFAULT,
+            backoff_base: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(60),
+            replay_window,
+            ready_keep,
+            payload_bytes_max: 1024 * 1024,
+            dlq_keep,
+            dlq_messages_max,
+        }
     }
 }
 
@@ -80,9 +98,6 @@ impl Default for MailboxSettings {
             visibility_default: Duration::from_secs(5),
             messages_default: 32,
             bytes_default: 512 * 1024,
-            attempts_max: MAILBOX_ATTEMPTS_DEFAULT,
-            backoff_base: Duration::from_millis(200),
-            backoff_max: Duration::from_secs(60),
             topic: TopicSettings::default(),
             topics: BTreeMap::new(),
         }
@@ -109,14 +124,15 @@ impl MailboxSettings {
         let messages = (1..=256).contains(&self.messages_default);
         expect(messages, "messages_default", "must be from 1 to 256");
         expect(self.bytes_default > 0, "bytes_default", "must be greater than zero");
-        expect(self.attempts_max > 0, "attempts_max", "must be greater than zero");
-        expect(!self.backoff_base.is_zero(), "backoff_base", "must be greater than zero");
-        let backoff = self.backoff_max >= self.backoff_base && self.backoff_max <= DURATION_MAX;
-        expect(backoff, "backoff_max", "must be from backoff_base to ten years");
         for topic in self.topics.values().chain([&self.topic]) {
+            expect(topic.attempts_max > 0, "attempts_max", "must be greater than zero");
+            expect(!topic.backoff_base.is_zero(), "backoff_base", "must be greater than zero");
+            let backoff = topic.backoff_max >= topic.backoff_base && topic.backoff_max <= DURATION_MAX;
+            expect(backoff, "backoff_max", "must be from backoff_base to ten years");
             let replay = topic.replay_window >= self.visibility_default * 2;
             expect(replay, "replay_window", "must be at least twice visibility_default");
-            expect(!topic.ready_keep.is_zero(), "ready_keep", "must be greater than zero");
+            let ready = !topic.ready_keep.is_zero() && topic.ready_keep <= DURATION_MAX;
+            expect(ready, "ready_keep", "must be greater than zero, and ten years at most");
             let payload = (1..=PAYLOAD_BYTES_MAX).contains(&topic.payload_bytes_max);
             expect(payload, "payload_bytes_max", "must be from 1 byte to 64 MiB");
             let keep = !topic.dlq_keep.is_zero() && topic.dlq_keep <= DURATION_MAX;
@@ -147,14 +163,6 @@ impl MailboxSettings {
         NonZeroU32::new(self.shard_capacity)
     }
 
-    pub(super) fn attempts_max(&self) -> Option<NonZeroU32> {
-        NonZeroU32::new(self.attempts_max)
-    }
-
-    pub(super) fn backoff(&self) -> Result<Backoff, Invalid> {
-        Backoff::new(self.backoff_base, self.backoff_max, Growth::Exponential, Jitter::Full)
-    }
-
     /// The visibility that is given to who asks for this one.
     pub(super) fn visibility(&self, asked: Option<Duration>) -> Result<Duration, Error> {
         let visibility = asked.unwrap_or(self.visibility_default);
@@ -174,21 +182,24 @@ impl MailboxSettings {
 mod tests {
     use std::time::Duration;
 
-    use super::MailboxSettings;
+    use super::{Backoff, MailboxSettings};
 
-    /// Holds: MBX-C-12, MBX-P-9.
+    /// Holds: MBX-C-12, MBX-P-7, MBX-P-9, RULE-10.
     #[test]
     fn the_defaults_are_the_designs_and_every_mistake_is_named() {
         let mut settings = MailboxSettings::default();
         assert_eq!(settings.problems(), []);
         assert_eq!(settings.topic.replay_window, Duration::from_secs(300));
-        assert_eq!((settings.visibility_min.as_millis(), settings.backoff_max.as_secs()), (250, 60));
+        assert_eq!((settings.visibility_min.as_millis(), settings.topic.backoff_max.as_secs()), (250, 60));
+        assert_eq!(settings.topic.backoff(), Ok(Backoff::MAILBOX));
+        assert_eq!(settings.topic.attempts_max, 16);
         assert_eq!(settings.topic.ready_keep.as_secs(), 7 * 24 * 3_600);
         assert_eq!(settings.topic.dlq_keep.as_secs(), 14 * 24 * 3_600);
         assert_eq!(settings.topic.dlq_messages_max, 10_000);
         settings.shard_capacity = 9_000;
-        settings.attempts_max = 0;
+        settings.topic.attempts_max = 0;
         settings.topic.replay_window = Duration::from_secs(9);
+        settings.topic.ready_keep = Duration::MAX;
         settings.topic.dlq_keep = Duration::ZERO;
         settings.topic.dlq_messages_max = 0;
         let problems: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
@@ -198,6 +209,7 @@ mod tests {
                 "global_in_flight must not be below shard_capacity",
                 "attempts_max must be greater than zero",
                 "replay_window must be at least twice visibility_default",
+                "ready_keep must be greater than zero, and ten years at most",
                 "dlq_keep must be greater than zero, and ten years at most",
                 "dlq_messages_max must be greater than zero",
             ]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use oncebox_core::{
-    Backoff, Error, Extended, Kind, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt,
+    Error, Extended, Kind, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt,
     Timestamp, Trace, Verdict,
 };
 use tracing::debug;
@@ -63,9 +63,9 @@ pub enum Outcome {
 
 /// What a settlement asks of the store.
 enum Step {
-    /// With the trace of the message, if it had to be looked up.
+    /// With the trace of the message, if it was read.
     Settle(Settlement, Option<Trace>),
-    Extend(LeaseToken, Span),
+    Extend(LeaseToken, Span, Option<Trace>),
     Refused(Outcome),
 }
 
@@ -121,20 +121,18 @@ impl Mailbox {
         Ok((self.outcomes(steps, settled, extended), received))
     }
 
-    /// What to ask of the store. Only what cannot do without is looked up: a receipt is enough to acknowledge.
+    /// What to ask of the store. Only messages that are needed are read: a receipt is enough to acknowledge, unless the log tells of it.
     async fn steps(&self, settles: Vec<Settle>) -> Result<Vec<Step>, Error> {
-        let backoff = self.settings().backoff()?;
-        let lookups: Vec<Ref> = settles
-            .iter()
-            .filter(|settle| settle.needs_lookup())
-            .map(|settle| settle.delivery.message())
-            .collect();
+        let told = log::tells_settlements();
+        let is_read = |settle: &Settle| told || settle.needs_lookup();
+        let lookups: Vec<Ref> =
+            settles.iter().filter(|settle| is_read(settle)).map(|settle| settle.delivery.message()).collect();
         // Even a call without items waits its turn.
         let found = if lookups.is_empty() { Vec::new() } else { self.shared.store.get(&lookups).await? };
         let mut found = found.into_iter();
         let steps = settles.into_iter().map(|settle| {
-            let message = if settle.needs_lookup() { found.next().flatten() } else { None };
-            self.step(settle, message, &backoff)
+            let message = if is_read(&settle) { found.next().flatten() } else { None };
+            self.step(settle, message)
         });
         let mut steps = steps.collect::<Result<Vec<_>, Error>>()?;
         refuse_what_is_settled(&mut steps);
@@ -151,10 +149,13 @@ impl Mailbox {
         self.shared.store.extend(&extensions).await
     }
 
-    fn step(&self, settle: Settle, found: Option<Snapshot>, backoff: &Backoff) -> Result<Step, Error> {
+    fn step(&self, settle: Settle, found: Option<Snapshot>) -> Result<Step, Error> {
         let found = found.filter(|found| found.key.namespace == Namespace::Mailbox);
         let deliveries = found.as_ref().map_or(0, |found| found.deliveries);
         let trace = found.as_ref().map(|found| found.trace.clone());
+        let content = found.as_ref().and_then(|found| found.content.as_ref());
+        let topic = content.map_or("", |content| content.topic.as_str());
+        let backoff = self.settings().topic(topic).backoff()?;
         let token = match (settle.delivery, found.and_then(|found| found.grant)) {
             (Handle::Receipt(token), _) => token,
             (Handle::Message(_), _) if deliveries > 1 => return Ok(Step::Refused(Outcome::ReceiptRequired)),
@@ -166,11 +167,12 @@ impl Mailbox {
         Ok(match settle.wish {
             Wish::Ack => Step::Settle(token.settle(Verdict::Ack), trace),
             Wish::Nack { reason } => {
-                let delay = self.shared.delay(backoff, deliveries);
+                let delay = self.shared.delay(&backoff, deliveries);
                 Step::Settle(token.settle(Verdict::Abandon { delay, error: reason }), trace)
             }
             Wish::Extend(visibility) => {
-                Step::Extend(token, Span::new("visibility", self.settings().visibility(Some(visibility))?)?)
+                let visibility = Span::new("visibility", self.settings().visibility(Some(visibility))?)?;
+                Step::Extend(token, visibility, trace)
             }
         })
     }
@@ -189,10 +191,14 @@ impl Mailbox {
                     _ => Outcome::Ok,
                 }
             }
-            Step::Extend(..) => match extended.next() {
-                Some(Extended::Until(until)) => Outcome::Until(until),
-                _ => Outcome::LeaseLost,
-            },
+            Step::Extend(.., trace) => {
+                let extended = extended.next();
+                log::extended(&self.shared.name, trace.as_ref(), extended);
+                match extended {
+                    Some(Extended::Until(until)) => Outcome::Until(until),
+                    _ => Outcome::LeaseLost,
+                }
+            }
         });
         let outcomes: Vec<_> = outcomes.collect();
         debug!(store = %self.shared.name, count = outcomes.len(), "settled");
@@ -210,7 +216,7 @@ impl Settle {
 impl Step {
     fn extension(&self) -> Option<oncebox_core::Extension> {
         match self {
-            Self::Extend(token, visibility) => Some(token.extend(*visibility)),
+            Self::Extend(token, visibility, _) => Some(token.extend(*visibility)),
             Self::Settle(..) | Self::Refused(_) => None,
         }
     }
@@ -224,7 +230,7 @@ fn refuse_what_is_settled(steps: &mut [Step]) {
             Step::Settle(Settlement { uid, owner, fence, .. }, _) => {
                 settled.insert(LeaseToken { uid: *uid, owner: *owner, fence: *fence });
             }
-            Step::Extend(token, _) if settled.contains(token) => *step = Step::Refused(Outcome::LeaseLost),
+            Step::Extend(token, ..) if settled.contains(token) => *step = Step::Refused(Outcome::LeaseLost),
             Step::Extend(..) | Step::Refused(_) => {}
         }
     }

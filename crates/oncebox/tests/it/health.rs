@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use oncebox::{Level, Message, Oncebox, Worker};
 use oncebox_testkit::faulty::{Fault, Operation};
+use oncebox_testkit::servers::Postgres;
 use tokio::time::sleep;
 
-use super::fixture::Paused;
+use super::fixture::{Directory, Paused};
 
 /// Holds: CMD-19.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
@@ -51,18 +52,59 @@ async fn a_stalled_loop_is_unhealthy() {
     assert!(inbox.oncebox.health().await.is_healthy(), "what is gone does not matter");
 }
 
+/// A store of each kind that this bound holds for, opened with it.
+async fn bounded(bound: &str, limit: u32) -> Vec<(Oncebox, Option<Directory>)> {
+    let directory = Directory::new();
+    let place = directory.0.display().to_string();
+    let mut opened = vec![
+        (Oncebox::open(&format!("memory:?{bound}={limit}")).await.unwrap(), None),
+        (Oncebox::open(&format!("embedded:{place}?{bound}={limit}")).await.unwrap(), Some(directory)),
+    ];
+    if bound == "keys_max" {
+        let database = Postgres::shared().unwrap().lend_database().unwrap();
+        let url = format!("{}?ensure=yes&{bound}={limit}", database.url());
+        opened.push((Oncebox::open(&url).await.unwrap(), None));
+    }
+    opened
+}
+
 /// Holds: RULE-20.
 #[tokio::test(crate = "crate::timed")]
 async fn health_warns_when_a_bound_is_nearly_reached() {
-    let oncebox = Oncebox::open("memory:?messages_max=10").await.unwrap();
-    for id in 0..7 {
-        oncebox.inbox().enqueue(Message::new("t", "test", id.to_string())).await.unwrap();
+    for (bound, name) in [("messages_max", "messages"), ("keys_max", "keys")] {
+        for (oncebox, _directory) in bounded(bound, 10).await {
+            for id in 0..7 {
+                oncebox.inbox().enqueue(Message::new("t", "test", id.to_string())).await.unwrap();
+            }
+            assert_eq!(oncebox.health().await.level(), Level::Healthy);
+            oncebox.inbox().enqueue(Message::new("t", "test", "8")).await.unwrap();
+            let health = oncebox.health().await;
+            assert_eq!((health.level(), health.is_healthy()), (Level::Warning, true));
+            let text = format!("{name}: 8 of 10 used: raise the bound or let things go");
+            assert_eq!(health.findings[0].to_string(), text, "{}", oncebox.name());
+            oncebox.close().await.unwrap();
+            assert_eq!(oncebox.health().await.level(), Level::Unhealthy);
+        }
     }
-    assert_eq!(oncebox.health().await.level(), Level::Healthy);
-    oncebox.inbox().enqueue(Message::new("t", "test", "8")).await.unwrap();
-    let health = oncebox.health().await;
-    assert_eq!((health.level(), health.is_healthy()), (Level::Warning, true));
-    assert_eq!(health.findings[0].to_string(), "messages: 8 of 10 used: raise the bound or let things go");
-    oncebox.close().await.unwrap();
-    assert_eq!(oncebox.health().await.level(), Level::Unhealthy);
+}
+
+/// The warning comes before the first refusal, and not with the first message.
+/// Holds: RULE-20.
+#[tokio::test(crate = "crate::timed")]
+async fn health_warns_when_memory_is_nearly_used() {
+    for (oncebox, _directory) in bounded("live_bytes_max", 100_000).await {
+        let mut warned = Vec::new();
+        for id in 0..1_000 {
+            let message = Message::new("t", "test", id.to_string()).bytes(vec![b'x'; 1_000]);
+            if oncebox.inbox().enqueue(message).await.is_err() {
+                break;
+            }
+            let health = oncebox.health().await;
+            assert!(health.findings.iter().all(|finding| finding.subject == "live_bytes"), "{health:?}");
+            warned.push(health.level() == Level::Warning);
+        }
+        let first = warned.iter().position(|warned| *warned).expect("it warned before it was full");
+        let percent = first * 100 / warned.len();
+        assert!((75..85).contains(&percent), "{}: {percent} % used without a warning", oncebox.name());
+    }
 }

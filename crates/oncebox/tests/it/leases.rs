@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use oncebox::{Context, DeadReason, Failure, Message, MessageState, Oncebox, State, Worker};
 use oncebox_testkit::faulty::{Fault, Operation};
+use oncebox_testkit::servers::Postgres;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{Paused, key};
+use super::fixture::{Directory, Paused, key};
 use crate::timed::{until, within};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -99,7 +100,18 @@ async fn block(State(blocking): State<Blocking>, context: Context) {
 /// Holds: IBX-078.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 3)]
 async fn a_message_that_comes_back_waits_for_its_own_handler_to_end() {
-    let oncebox = Oncebox::open("memory:").await.unwrap();
+    let directory = Directory::new();
+    let database = Postgres::shared().unwrap().lend_database().unwrap();
+    for url in [
+        "memory:".to_owned(),
+        format!("embedded:{}", directory.0.display()),
+        format!("{}?ensure=yes", database.url()),
+    ] {
+        comes_back_to_its_handler(&Oncebox::open(&url).await.unwrap()).await;
+    }
+}
+
+async fn comes_back_to_its_handler(oncebox: &Oncebox) {
     let enqueue = async |id: &str| oncebox.inbox().enqueue(Message::new("t", "test", id)).await.map(drop);
     let show = async |id: &str| oncebox.operator("t").show(key(id)).await.unwrap().unwrap();
     enqueue("1").await.unwrap();
@@ -111,7 +123,7 @@ async fn a_message_that_comes_back_waits_for_its_own_handler_to_end() {
         most: most.clone(),
         go_on: Arc::new(Mutex::new(go_on)),
     };
-    let worker = Worker::new(&oncebox).with_state(blocking).on("t", block).lease(Duration::from_secs(3));
+    let worker = Worker::new(oncebox).with_state(blocking).on("t", block).lease(Duration::from_secs(3));
     let worker = worker.start().unwrap();
     until("its handler runs", async || runs.load(Ordering::SeqCst) == 1).await;
     // An operator takes it away; the worker hears of it by its next heartbeat, and is given the message again.

@@ -45,6 +45,8 @@ mod testing;
 #[cfg(test)]
 mod transaction;
 #[cfg(test)]
+mod unhandled;
+#[cfg(test)]
 mod upkeep;
 #[cfg(test)]
 mod worker;

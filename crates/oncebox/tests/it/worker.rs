@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncebox::{
     Backoff, Bytes, Context, DeadReason, Failure, FromState, Growth, Handler, Jitter, Json, Message,
-    MessageState, Oncebox, Route, State, Stopped, Text, Unhandled, Worker,
+    MessageState, Oncebox, Route, State, Stopped, Text, Worker,
 };
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
@@ -245,23 +245,6 @@ fn a_panic_is_a_failure_and_a_wish_for_death_is_granted() {
         assert_eq!(counts(stopped), [0, 1, 1]);
         assert_eq!(fixture.show("1").await.last_error.unwrap().as_str(), "panic: out of cheese");
         assert_eq!(fixture.show("2").await.dead, Some(DeadReason::Failed));
-    });
-}
-
-/// Holds: IBX-074, RULE-15.
-#[test]
-fn a_topic_without_a_handler_is_left_or_abandoned_or_given_up() {
-    on_every_store(async |fixture| {
-        fixture.enqueue("other", "1").await;
-        let worker = || Worker::new(&fixture.oncebox).on("t", async || {});
-        assert_eq!(counts(worker().run_until_idle().await.unwrap()), [0, 0, 0]);
-        assert_eq!(fixture.show("1").await.deliveries, 0);
-        let abandon = worker().on_unhandled(Unhandled::Abandon);
-        assert_eq!(counts(abandon.run_until_idle().await.unwrap()), [0, 1, 0]);
-        fixture.advance(Duration::from_secs(2));
-        let dead = worker().on_unhandled(Unhandled::Dead);
-        assert_eq!(counts(dead.run_until_idle().await.unwrap()), [0, 0, 1]);
-        assert_eq!(fixture.show("1").await.dead, Some(DeadReason::Unhandled));
     });
 }
 

@@ -140,16 +140,16 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Payload bytes that one call receives, if it does not say"
     ),
     setting!(
-        mailbox.attempts_max,
+        mailbox.topic.attempts_max,
         Kind::Count(1, 1_000),
-        "Deliveries of a message; then it is a dead letter"
+        "Deliveries of a message; then it is a dead letter. It keeps the limit that it was sent with"
     ),
     setting!(
-        mailbox.backoff_base,
+        mailbox.topic.backoff_base,
         Kind::Duration(MILLI, DAY),
-        "The first delay of a message that was not acknowledged, before it is spread"
+        "What the delay of a message that was not acknowledged grows from: it is drawn from 1ms up to twice this after the first delivery, and up to twice as much after each further one"
     ),
-    setting!(mailbox.backoff_max, Kind::Duration(MILLI, DAY), "The longest such delay"),
+    setting!(mailbox.topic.backoff_max, Kind::Duration(MILLI, DAY), "The longest such delay"),
     setting!(
         mailbox.topic.replay_window,
         Kind::Duration(MILLI, YEAR),

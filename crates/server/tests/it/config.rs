@@ -46,18 +46,18 @@ fn nothing_said_gives_the_defaults() {
 
 #[test]
 fn the_later_source_wins_and_is_remembered() {
-    let file = "[mailbox]\nshards = 1\nattempts_max = 7\nmessages_default = 3\n";
+    let file = "[mailbox]\nshards = 1\ntopic.attempts_max = 7\nmessages_default = 3\n";
     let environment =
-        [("oncebox__Mailbox__SHARDS", "2"), ("ONCEBOX__MAILBOX__ATTEMPTS_MAX", "8"), ("PATH", "x")];
+        [("oncebox__Mailbox__SHARDS", "2"), ("ONCEBOX__MAILBOX__TOPIC__ATTEMPTS_MAX", "8"), ("PATH", "x")];
     let loaded =
         load(&sources(file, &environment, &[("mailbox.shards", "3"), ("mailbox.shards", "4")])).unwrap();
     let mailbox = &loaded.config.mailbox;
-    assert_eq!((mailbox.shards, mailbox.attempts_max, mailbox.messages_default), (4, 8, 3));
+    assert_eq!((mailbox.shards, mailbox.topic.attempts_max, mailbox.messages_default), (4, 8, 3));
     for (name, origin) in [
         ("mailbox.shards", Origin::Flag),
-        ("mailbox.attempts_max", Origin::Variable("ONCEBOX__MAILBOX__ATTEMPTS_MAX".to_owned())),
+        ("mailbox.topic.attempts_max", Origin::Variable("ONCEBOX__MAILBOX__TOPIC__ATTEMPTS_MAX".to_owned())),
         ("mailbox.messages_default", Origin::File { path: "oncebox.toml".into(), line: 4 }),
-        ("mailbox.backoff_max", Origin::Default),
+        ("mailbox.topic.backoff_max", Origin::Default),
     ] {
         assert_eq!(loaded.origins.of(name), origin, "{name}");
     }
@@ -74,17 +74,23 @@ fn lists_come_from_every_source() {
     assert_eq!(shown(load(&sources("", &[], &[("listen", text)])).unwrap()), expected);
 }
 
-/// Holds: MBX-P-9.
+/// Holds: MBX-P-9, RULE-10.
 #[test]
 fn a_topic_has_its_own_settings_and_the_rest_from_all_topics() {
-    let file =
-        "[mailbox.topics.\"orders.eu\"]\nreplay_window = \"10m\"\n[mailbox.topic]\nready_keep = \"3d\"\n";
+    let file = "[mailbox.topics.\"orders.eu\"]\nreplay_window = \"10m\"\nattempts_max = 3\nbackoff_base = \"50ms\"\n\
+                [mailbox.topic]\nready_keep = \"3d\"\nbackoff_max = \"9s\"\n";
     let flag = [("mailbox.topics.orders.eu.payload_bytes_max", "2KiB")];
     let loaded = load(&sources(file, &[], &flag)).unwrap();
     let topic = &loaded.config.mailbox.topics["orders.eu"];
     assert_eq!((topic.replay_window.as_secs(), topic.ready_keep.as_secs()), (600, 3 * 86_400));
     assert_eq!(topic.payload_bytes_max, 2048);
-    assert_eq!(loaded.config.mailbox.topic.replay_window.as_secs(), 300);
+    let delays = (topic.backoff_base.as_millis(), topic.backoff_max.as_millis());
+    assert_eq!((topic.attempts_max, delays), (3, (50, 9_000)));
+    let all = &loaded.config.mailbox.topic;
+    assert_eq!(
+        (all.replay_window.as_secs(), all.attempts_max, all.backoff_base.as_millis()),
+        (300, 16, 1_000)
+    );
     assert_eq!(loaded.config.mailbox.topics.len(), 1);
 }
 
@@ -111,7 +117,7 @@ fn the_profile_decides_what_is_kept() {
     );
 }
 
-/// Holds: MBX-C-7.
+/// Holds: MBX-C-7, MBX-I-9.
 #[test]
 fn amnesia_and_a_store_on_disk_do_not_go_together() {
     let flag = [("amnesia", "true")];

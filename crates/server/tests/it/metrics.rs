@@ -35,7 +35,7 @@ async fn each_message_is_counted_once_however_it_was_sent() {
 /// Holds: MBX-I-10.
 #[tokio::test]
 async fn deliveries_are_counted_once_and_repeats_beside_them() {
-    let set = [("mailbox.backoff_base", "1ms"), ("mailbox.backoff_max", "1ms")];
+    let set = [("mailbox.topic.backoff_base", "1ms"), ("mailbox.topic.backoff_max", "1ms")];
     let server = start_with(&set).await;
     for key in ["1", "2", "3"] {
         json(&ask(&server, "POST", "/v1/send", &message("deliver-a", key).to_string()).await);

@@ -1,6 +1,8 @@
 //! The embedded store against the conformance suite, the faulty cases and the random comparison, and across restarts.
 
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod disk;

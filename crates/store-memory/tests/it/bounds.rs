@@ -11,7 +11,7 @@ use oncebox_core::{
     NewMessage, Observed, Operated, Order, Owner, Payload, Policy, Sighting, Span, Store, StoreExt, Topic,
 };
 use oncebox_store_memory::{Options, Payloads};
-use oncebox_testkit::{Fixture, TestResult, block_on};
+use oncebox_testkit::{Fixture, TestResult, block_on, bounds};
 use zeroize::Zeroizing;
 
 use crate::open_with;
@@ -93,26 +93,13 @@ fn a_held_key_is_never_forgotten_for_room() -> TestResult {
 /// Holds: RULE-19, MBX-I-5.
 #[test]
 fn bytes_are_bounded_also_when_content_is_replaced() -> TestResult {
-    block_on(async {
-        let Fixture { store, .. } = bounded(|capacity| capacity.live_bytes_max = 10_000);
-        store.accept_one(&message("1", vec![b'x'; 5_000])).await?;
-        assert!(matches!(
-            store.accept_one(&message("2", vec![b'x'; 4_000])).await?,
-            Accepted::Saturated { bound, .. } if bound.name == Bound::LIVE_BYTES
-        ));
-        assert!(matches!(
-            store.accept_one(&message("1", vec![b'y'; 9_900])).await?,
-            Accepted::Saturated { .. }
-        ));
-        let kept = store.get_one(&message("1", "").key.into()).await?.ok_or("it is there")?;
-        assert_eq!(kept.content.ok_or("with content")?.payload.len(), 5_000);
-        assert!(matches!(store.accept_one(&message("1", vec![b'y'; 9_000])).await?, Accepted::Replaced(_)));
-        // Room comes back to the last byte.
-        let delivery = store.claim(&claim()).await?.remove(0);
-        store.settle(&[delivery.ack()]).await?;
-        assert!(matches!(store.accept_one(&message("3", vec![b'z'; 8_900])).await?, Accepted::New { .. }));
-        Ok(())
-    })
+    block_on(bounds::a_store_full_of_bytes_says_so(bounded(|capacity| capacity.live_bytes_max = 10_000)))
+}
+
+/// Holds: MBX-I-13, RULE-03.
+#[test]
+fn a_full_store_forgets_no_key() -> TestResult {
+    block_on(bounds::a_full_store_forgets_no_key(bounded(|capacity| capacity.keys_max = 5)))
 }
 
 /// Takes in messages until there is no room, and tells the fullest bound before the last one and then.

@@ -8,8 +8,8 @@ use oncebox_core::{
     Accepted, Batch, Bound, Claim, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt, Topic,
 };
 use oncebox_store_postgres::{Options, PostgresStore};
-use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::Postgres;
+use oncebox_testkit::{Fixture, ManualClock, TestResult, block_on, bounds};
 
 use crate::{fresh, pool};
 
@@ -152,4 +152,18 @@ async fn the_table_of_keys_is_bounded_and_shown() -> TestResult {
     assert!(keys.limit == 20 && keys.used >= 20, "{keys:?}");
     store.close().await?;
     Ok(())
+}
+
+/// Holds: MBX-I-13, RULE-03.
+#[test]
+fn a_full_store_forgets_no_key() -> TestResult {
+    block_on(async {
+        let pool = pool().await;
+        let mut options = fresh(&pool).await;
+        let clock = Arc::new(ManualClock::default());
+        options.keys_max = 5;
+        options.clock = Some(clock.clone());
+        let store = Arc::new(PostgresStore::new(pool, &options));
+        bounds::a_full_store_forgets_no_key(Fixture { store, time: clock }).await
+    })
 }

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
+#[cfg(test)]
 mod demoted;
 #[cfg(test)]
 mod handles;

@@ -183,7 +183,7 @@ async fn a_claim_that_loses_some_gets_the_rest_once() {
 
 /// A process that has plenty of newer messages before it still finds what comes back to the beginning of their lane: at once what it
 /// gave back itself, soon what another process gave back, or committed late.
-/// Holds: RULE-18.
+/// Holds: RULE-11, RULE-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_back_to_the_beginning_of_a_lane_is_found() {
     let pool = pool().await;
@@ -228,7 +228,7 @@ async fn what_comes_back_to_the_beginning_of_a_lane_is_found() {
 
 /// What waited for its partition is found at once when the partition becomes free, however far behind it lies, and however it became
 /// free.
-/// Holds: RULE-17, RULE-18.
+/// Holds: RULE-11, RULE-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waited_for_its_partition_is_found_at_the_beginning_of_its_lane() {
     let (store, first) = behind_a_busy_partition().await;

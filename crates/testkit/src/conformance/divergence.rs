@@ -172,6 +172,40 @@ pub async fn the_hash_of_equal_content_is_written(fixture: Fixture) -> TestResul
     Ok(())
 }
 
+/// Topic, payload, hash and due time are written whatever state the key is in, unless that is Done: only seen, ready, leased or Dead.
+/// Holds: IBX-029, RULE-08.
+pub async fn content_is_written_in_every_state_but_done(fixture: Fixture) -> TestResult {
+    let later = fixture.now().await.after(days(3));
+    fixture.sight(Sighting { hash: Some(hash("sha256", 1)), ..sighting(key("seen")) }).await?;
+    for id in ["leased", "ready", "dead"] {
+        fixture.accept(&message(id).hash(hash("sha256", 1))).await?;
+    }
+    let leased = fixture.take().await?;
+    assert_eq!(leased.key, key("leased"));
+    fixture.change(key("dead"), Action::Cancel).await?;
+    for (id, state) in [
+        ("seen", State::Processing),
+        ("ready", State::Processing),
+        ("leased", State::Processing),
+        ("dead", State::Dead),
+    ] {
+        let newest = message(id).content("invoices", b"second").hash(hash("sha256", 2)).due(later);
+        fixture.again(&newest).await?;
+        let stored = fixture.read(key(id)).await?;
+        assert_eq!(
+            (stored.state, stored.content, stored.hash),
+            (state, Some(newest.content), newest.hash),
+            "{id}"
+        );
+    }
+    // What was written counts: nothing is ready before the new time, and then under the new topic alone.
+    fixture.settle(leased.release()).await?;
+    fixture.expect_claimable(&[]).await?;
+    fixture.pass(days(3)).await;
+    fixture.expect_claimable_by(&claim_of(&["orders"], 10), &[]).await?;
+    fixture.expect_claimable_by(&claim_of(&["invoices"], 10), &["leased", "ready", "seen"]).await
+}
+
 /// Newer content under a lease is never lost: whatever the verdict, it is ready at once and no attempt is spent.
 /// Holds: RULE-08.
 pub async fn newer_content_under_a_lease_supersedes_it(fixture: Fixture) -> TestResult {

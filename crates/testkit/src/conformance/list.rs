@@ -105,6 +105,7 @@ macro_rules! conformance {
                 a_contradicting_hash_diverges
                 content_may_diverge_from_its_sighting
                 the_hash_of_equal_content_is_written
+                content_is_written_in_every_state_but_done
                 newer_content_under_a_lease_supersedes_it
                 a_superseded_delivery_can_be_released
                 a_lease_is_superseded_only_by_other_content

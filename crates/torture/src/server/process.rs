@@ -19,7 +19,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 const LINES_MAX: usize = 10;
 /// Short retry times, so that everything can come again during the campaign.
 const SETTINGS: [&str; 3] =
-    ["mailbox.backoff_base=50ms", "mailbox.backoff_max=500ms", "mailbox.topic.replay_window=1h"];
+    ["mailbox.topic.backoff_base=50ms", "mailbox.topic.backoff_max=500ms", "mailbox.topic.replay_window=1h"];
 
 /// A running server; dropping it kills it.
 pub(super) struct Server {

@@ -10,7 +10,8 @@ use super::memory::Marker;
 use super::rig::{Server, Store, home, on_durable_stores};
 use super::talk::{NOTHING, base64, text};
 
-const QUICK: [&str; 3] = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
+const QUICK: [&str; 3] =
+    ["mailbox.topic.attempts_max=2", "mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"];
 
 const NO_FILES: [PathBuf; 0] = [];
 
@@ -144,7 +145,8 @@ fn carry(server: &Server, marker: &Marker) -> Vec<Connection> {
         let payload = |before: usize| marker.payload(before, repeats);
         let message = |topic: &str, before: usize| {
             let key = format!("{number} {before}");
-            json!({"topic": topic, "idem_key": key, "payload_b64": base64(payload(before))})
+            let attrs = json!({"secret": base64(marker.payload(before, 1))});
+            json!({"topic": topic, "idem_key": key, "payload_b64": base64(payload(before)), "attrs": attrs})
         };
         call(Request::post("/v1/send", &message("t", 0))).ok();
         call(Request::post("/v1/send/batch", &json!({"messages": [message("t", 1), message("t", 2)]}))).ok();
@@ -157,7 +159,8 @@ fn carry(server: &Server, marker: &Marker) -> Vec<Connection> {
         let wish = json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 1, "max_bytes": 1_000_000});
         let received = call(Request::post("/v1/recv", &wish)).ok();
         let receipt = |received: &Value| text(&received["messages"][0], "receipt").to_owned();
-        call(Request::post(&format!("/v1/nack/{}", receipt(&received)), &json!({}))).ok();
+        let reason = json!({"reason": base64(marker.payload(0, 1))});
+        call(Request::post(&format!("/v1/nack/{}", receipt(&received)), &reason)).ok();
         for _ in 0..2 {
             let received = server.recv_one("t");
             call(Request::post(&format!("/v1/ack/{}", text(&received, "receipt")), &json!({}))).ok();
@@ -181,8 +184,8 @@ fn carry(server: &Server, marker: &Marker) -> Vec<Connection> {
     kept
 }
 
-/// After the last acknowledgement the process has no copy of a payload in its memory: not where it was, and not in any buffer
-/// that carried it, also while clients keep their connections open. Without amnesia the same search finds copies.
+/// After the last acknowledgement the process has no copy of a payload in its memory, nor of an attribute or of what a receiver gave as
+/// the reason of a failure: not where it was, and not in any buffer that carried it, also while clients keep their connections open. Without amnesia the same search finds copies.
 /// Holds: MBX-I-9.
 #[test]
 fn with_amnesia_no_copy_of_a_payload_stays_in_memory() {

@@ -24,8 +24,12 @@ fn line(server: &Server, says: &str) -> Value {
 /// Holds: MBX-P-8.
 #[test]
 fn every_line_about_a_message_has_its_correlation_id() {
-    let set =
-        ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms", "log.level=debug"];
+    let set = [
+        "mailbox.topic.attempts_max=2",
+        "mailbox.topic.backoff_base=1ms",
+        "mailbox.topic.backoff_max=5ms",
+        "log.level=debug",
+    ];
     on_every_store(&set, |server| {
         send(&server, FIRST, "a");
         send(&server, AGAIN, "a");
@@ -35,8 +39,17 @@ fn every_line_about_a_message_has_its_correlation_id() {
         let received = server.recv_one("t");
         assert_eq!(received["corr_id"], FIRST);
         server.ack(text(&received, "msg_id")).refused(409, "E_RECEIPT");
+        let more = json!({"visibility_ms": 60_000});
+        server.post(&format!("/v1/extend/{}", text(&received, "receipt")), &more).ok();
         server.ack(text(&received, "receipt")).ok();
-        for says in ["accepted", "delivered", "not acknowledged: the message comes again", "a dead letter"] {
+        for says in [
+            "accepted",
+            "delivered",
+            "not acknowledged: the message comes again",
+            "a dead letter",
+            "extended",
+            "acknowledged",
+        ] {
             assert_eq!(line(&server, says)["corr_id"], FIRST, "{says}");
         }
         for (says, corr_id) in

@@ -1,10 +1,73 @@
 //! Send, receive, settle: what a mailbox promises to whoever speaks HTTP.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use blake3::Hasher;
+use serde_json::{Value, json};
 
 use super::http::Request;
 use super::rig::on_every_store;
-use super::talk::{NOTHING, base64, moment, text, texts};
+use super::talk::{NOTHING, base64, bytes, moment, text, texts};
+
+/// The hash chain of an envelope as `docs/reference/hash-chain.md` tells it to consumers in any language, from the answer alone.
+fn chain(envelope: &Value) -> String {
+    fn put(hasher: &mut Hasher, text: &str) {
+        hasher.update(&u32::try_from(text.len()).expect("short").to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut hasher = Hasher::new();
+    for name in ["topic", "ts", "idem_key", "payload_hash"] {
+        put(&mut hasher, text(envelope, name));
+    }
+    let attributes: BTreeMap<_, _> = envelope["attrs"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name, value.as_str()))
+        .collect();
+    hasher.update(&u32::try_from(attributes.len()).expect("short").to_le_bytes());
+    for (name, value) in attributes {
+        put(&mut hasher, name);
+        put(&mut hasher, value.expect("a text"));
+    }
+    format!("b3:{}", hasher.finalize())
+}
+
+/// A consumer verifies what it received with nothing but the envelope: the payload by its hash, everything else by the chain; and a
+/// single bit is enough to fail.
+/// Holds: MBX-I-12, MBX-G-7, RULE-18.
+#[test]
+fn a_consumer_verifies_an_envelope_by_itself() {
+    on_every_store(&[], |server| {
+        let all_bytes: Vec<u8> = (0..=255).collect();
+        let attrs = [json!({}), json!({"b": "2", "a": "1", "ключ": "значение", "empty": ""})];
+        for (key, attrs) in ["one", "größe:2"].into_iter().zip(attrs) {
+            let payload = base64(&all_bytes);
+            let body = json!({"topic": "t", "idem_key": key, "payload_b64": payload, "attrs": attrs});
+            server.post("/v1/send", &body).ok();
+            let message = server.recv_one("t");
+            let received = bytes(text(&message, "payload_b64"));
+            let hash = |bytes: &[u8]| format!("b3:{}", blake3::hash(bytes));
+            assert_eq!((&received, text(&message, "payload_hash")), (&all_bytes, &*hash(&received)));
+            assert_eq!(text(&message, "hash_chain"), chain(&message), "{message}");
+            let mut flipped = received;
+            flipped[100] ^= 1;
+            assert_ne!(text(&message, "payload_hash"), hash(&flipped));
+            for (name, value) in [
+                ("topic", json!("u")),
+                ("ts", json!("2026-01-01T00:00:00.000Z")),
+                ("idem_key", json!("l")),
+                ("payload_hash", json!(hash(&flipped))),
+                ("attrs", json!({"a": "2"})),
+            ] {
+                let mut forged = message.clone();
+                forged[name] = value;
+                assert_ne!(text(&message, "hash_chain"), chain(&forged), "{name}");
+            }
+            server.ack(text(&message, "receipt")).ok();
+        }
+    });
+}
 
 /// Replays R-T1.
 /// Holds: MBX-C-1, MBX-C-9, MBX-I-7, RULE-18.
@@ -131,7 +194,7 @@ fn what_is_given_back_comes_again_after_a_while() {
 /// Holds: MBX-I-4, MBX-C-4, MBX-P-5.
 #[test]
 fn sixteen_failures_make_a_dead_letter_until_it_is_reprocessed() {
-    on_every_store(&["mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"], |server| {
+    on_every_store(&["mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"], |server| {
         let id = server.sent("t", "k");
         server.fail("t", 16);
         assert_eq!(server.recv("t"), NOTHING);

@@ -70,7 +70,7 @@ fn check(results: &Value) {
 /// Holds: RULE-13, RULE-17.
 #[test]
 fn each_settlement_has_its_own_outcome() {
-    on_every_store(&["mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"], |server| {
+    on_every_store(&["mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"], |server| {
         server.sent("t", "1");
         server.sent("t", "2");
         let held = server.recv("t");
@@ -88,7 +88,7 @@ fn each_settlement_has_its_own_outcome() {
 /// Holds: RULE-13, RULE-17.
 #[test]
 fn a_round_of_work_settles_and_gives_the_next() {
-    on_every_store(&["mailbox.backoff_base=10s", "mailbox.shards=1"], |server| {
+    on_every_store(&["mailbox.topic.backoff_base=10s", "mailbox.shards=1"], |server| {
         for idem_key in ["1", "2", "3"] {
             server.sent("t", idem_key);
         }

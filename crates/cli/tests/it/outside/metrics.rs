@@ -48,7 +48,8 @@ fn live(server: &Server) {
 /// Holds: MBX-I-10.
 #[test]
 fn the_golden_names_are_there_each_once() {
-    let set = ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
+    let set =
+        ["mailbox.topic.attempts_max=2", "mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"];
     on_every_store(&set, |server| {
         live(&server);
         let metrics = server.get("/metrics");
@@ -132,8 +133,12 @@ fn whisper(server: &Server) -> Vec<String> {
 /// Holds: RULE-22, LDG-10.
 #[test]
 fn neither_metrics_nor_logs_tell_payloads_keys_or_ids() {
-    let set =
-        ["mailbox.attempts_max=2", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms", "log.level=debug"];
+    let set = [
+        "mailbox.topic.attempts_max=2",
+        "mailbox.topic.backoff_base=1ms",
+        "mailbox.topic.backoff_max=5ms",
+        "log.level=debug",
+    ];
     on_every_store(&set, |server| {
         let secrets = whisper(&server);
         let metrics = server.get("/metrics");

@@ -197,9 +197,9 @@ impl Pair<'_> {
 #[test]
 fn the_server_does_what_a_mailbox_does() {
     let set = [
-        "mailbox.attempts_max=3",
-        "mailbox.backoff_base=1ms",
-        "mailbox.backoff_max=2ms",
+        "mailbox.topic.attempts_max=3",
+        "mailbox.topic.backoff_base=1ms",
+        "mailbox.topic.backoff_max=2ms",
         "mailbox.topic.replay_window=1h",
     ];
     on_every_store(&set, |server| {

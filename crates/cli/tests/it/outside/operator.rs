@@ -6,8 +6,12 @@ use super::http::Request;
 use super::rig::{Server, on_every_store};
 use super::talk::{NOTHING, base64, text, texts};
 
-const QUICK: [&str; 4] =
-    ["mailbox.shards=1", "mailbox.attempts_max=1", "mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
+const QUICK: [&str; 4] = [
+    "mailbox.shards=1",
+    "mailbox.topic.attempts_max=1",
+    "mailbox.topic.backoff_base=1ms",
+    "mailbox.topic.backoff_max=5ms",
+];
 
 /// Makes dead letters; gives their ids.
 fn dead(server: &Server, topic: &str, keys: &[&str]) -> Vec<String> {

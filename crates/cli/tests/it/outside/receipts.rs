@@ -5,7 +5,7 @@ use serde_json::json;
 use super::rig::on_every_store;
 use super::talk::{moment, text};
 
-const QUICK: [&str; 2] = ["mailbox.backoff_base=1ms", "mailbox.backoff_max=5ms"];
+const QUICK: [&str; 2] = ["mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"];
 
 /// Holds: RULE-17.
 #[test]

@@ -14,6 +14,12 @@ pub(crate) fn base64(payload: impl AsRef<[u8]>) -> String {
     STANDARD.encode(payload)
 }
 
+/// What base64 stands for.
+#[track_caller]
+pub(crate) fn bytes(base64: &str) -> Vec<u8> {
+    STANDARD.decode(base64).expect("base64")
+}
+
 /// The text of a member.
 #[track_caller]
 pub(crate) fn text<'a>(json: &'a Value, name: &str) -> &'a str {

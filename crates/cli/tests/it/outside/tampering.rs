@@ -30,7 +30,7 @@ fn damaged(answer: &Value) -> Vec<(&str, &str)> {
 }
 
 /// Receivers are told which message is not what was sent, whichever way they receive; the others come.
-/// Holds: MBX-I-12, MBX-G-7.
+/// Holds: MBX-I-12, MBX-G-7, MBX-C-4.
 #[test]
 fn a_message_that_was_changed_is_named_to_its_receiver_and_delivered_to_nobody() {
     let (server, database) = server();
@@ -57,6 +57,8 @@ fn a_message_that_was_changed_is_named_to_its_receiver_and_delivered_to_nobody()
     let told: Vec<_> = lines.iter().map(|line| (text(line, "msg_id"), line["code"].as_str())).collect();
     assert_eq!(told, [(&*whole, None), (&*changed, Some("E_INTEGRITY"))]);
 
+    let series = r#"dlq_total{topic="recv",reason="integrity"}"#;
+    assert_eq!(server.eventually(|| server.metric(series)), "1", "it is counted as such");
     let dead = server.get("/v1/dlq?topic=recv").ok();
     assert!(dead.to_string().contains("\"integrity\""), "{dead}");
 }

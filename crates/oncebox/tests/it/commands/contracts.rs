@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use oncebox::commands::{Command, Contracted, Contracts, Execution, Mediator, Processor, Status};
+use oncebox::commands::{Command, Contracted, Contracts, Execution, Mediator, Processor, Scheduler, Status};
 use oncebox::{Failure, Growth, Kind};
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +73,52 @@ impl<C: Command<Output = ()>> Schedulable<C> {
 #[test]
 fn only_a_command_without_a_result_can_be_scheduled() {
     const { assert!(Schedulable::<Pay>::IS && !Schedulable::<Add>::IS) };
+}
+
+/// Every call that leases, runs or settles, as a method of all types. A method of the type itself comes first: were there one, the
+/// calls below would be its calls, and would not compile.
+trait ProcessorOnly {
+    fn claim(&self) -> bool {
+        false
+    }
+
+    fn work(&self) -> bool {
+        false
+    }
+
+    fn extend(&self) -> bool {
+        false
+    }
+
+    fn settle(&self) -> bool {
+        false
+    }
+
+    fn process_pending(&self) -> bool {
+        false
+    }
+}
+
+impl ProcessorOnly for Scheduler {}
+
+/// The compiler refuses the calls themselves; the doc tests of `Scheduler` show that.
+/// Holds: CMD-07.
+#[test]
+fn a_scheduler_can_neither_lease_nor_settle() {
+    on_every_store(async |fixture| {
+        let scheduler = fixture.scheduler();
+        let id = scheduler.schedule(&pay(1), plain()).await.unwrap().command_id;
+        let calls = [
+            scheduler.claim(),
+            scheduler.work(),
+            scheduler.extend(),
+            scheduler.settle(),
+            scheduler.process_pending(),
+        ];
+        assert_eq!(calls, [false; 5]);
+        assert_eq!(scheduler.status(id).await.unwrap(), Some(Status::Pending), "reading leases nothing");
+        assert_eq!(fixture.record(id).await.lease, None);
+    });
 }
 
 #[derive(Serialize, Deserialize)]
@@ -193,7 +239,12 @@ fn an_unknown_contract_and_an_unreadable_payload_fail_as_any_other_command() {
             }),
         );
         assert_eq!(processor.process_pending().await.unwrap().retrying, 2);
-        fixture.advance(std::time::Duration::from_secs(30));
+        fixture.advance(std::time::Duration::from_millis(29_999));
+        assert_eq!(processor.process_pending().await.unwrap(), oncebox::Stopped::default(), "not yet");
+        for id in [unknown.command_id, unreadable.command_id] {
+            assert!(matches!(fixture.status(id).await, Status::Failed { attempt: 1, next: Some(_) }));
+        }
+        fixture.advance(std::time::Duration::from_millis(1));
         assert_eq!(processor.process_pending().await.unwrap().dead, 2);
         let unknown = fixture.record(unknown.command_id).await;
         assert!(unknown.last_error.unwrap().as_str().contains("not registered"));
@@ -202,7 +253,7 @@ fn an_unknown_contract_and_an_unreadable_payload_fail_as_any_other_command() {
         assert!(error.as_str().contains("payload is not of the type"), "{error}");
         assert!(!error.as_str().contains("77321"), "payloads stay out of errors");
         for status in [unknown.status, unreadable.status] {
-            assert!(matches!(status, Status::DeadLettered { .. }), "{status:?}");
+            assert_eq!(status, Status::DeadLettered { reason: oncebox::DeadReason::Exhausted });
         }
     });
 }

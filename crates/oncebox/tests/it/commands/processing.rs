@@ -156,10 +156,17 @@ async fn senseless_options_are_refused() {
         refused(|options| options.timeout = Some(Duration::ZERO)),
         "timeout must be greater than zero"
     );
+    assert_eq!(refused(|options| options.batch = 10_001), "batch size is over 10000");
+    assert_eq!(
+        refused(|options| options.lease = Duration::from_millis(99)),
+        "lease is shorter than 100 ms: heartbeats could not keep it"
+    );
+    assert_eq!(refused(|options| options.lease = Duration::MAX), "lease is longer than ten years");
     assert!(Owner::new(0).is_err());
     let second = Duration::from_secs(1);
     assert!(Backoff::new(Duration::ZERO, second, Growth::Fixed, Jitter::Fifth).is_err());
     assert!(Backoff::new(second * 2, second, Growth::Exponential, Jitter::None).is_err());
+    assert!(Backoff::new(second, Duration::MAX, Growth::Exponential, Jitter::None).is_err());
     assert!(oncebox.health().await.is_healthy(), "what was refused is no loop that fails");
 }
 

@@ -1,5 +1,6 @@
 //! Failing: when a command is run again, and when it is given up.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,19 +8,22 @@ use oncebox::commands::{Execution, Mediator, Processor, Status};
 use oncebox::{Backoff, Clock, DeadReason, Failure, Growth, Jitter, Namespace, Operated};
 
 use super::kit::{Bank, Pay, backoff, contracts, options, processor};
-use crate::fixture::on_every_store;
+use crate::fixture::{on_every_store, on_every_store_with};
 
 /// Holds: CMD-15, CMD-16.
 #[test]
 fn a_failed_command_is_visible_again_after_its_delay() {
     on_every_store(async |fixture| {
-        for (growth, delays) in [(Growth::Fixed, [30, 30, 30]), (Growth::Exponential, [30, 60, 120])] {
+        for (growth, max, delays) in [
+            (Growth::Fixed, 600, [30, 30, 30]),
+            (Growth::Exponential, 600, [30, 60, 120]),
+            (Growth::Exponential, 50, [30, 50, 50]),
+        ] {
             let bank = Bank::failing(3);
-            let processor = processor(
-                &fixture.oncebox,
-                &bank,
-                options(|options| options.retry.backoff = backoff(30, growth)),
-            );
+            let [first, max] = [30, max].map(Duration::from_secs);
+            let backoff = Backoff::new(first, max, growth, Jitter::None).unwrap();
+            let processor =
+                processor(&fixture.oncebox, &bank, options(|options| options.retry.backoff = backoff));
             let [id] = fixture.pay([1]).await[..] else { unreachable!("one was scheduled") };
             for (delay, attempt) in delays.into_iter().zip(1..) {
                 let stopped = processor.process_pending().await.unwrap();
@@ -106,19 +110,36 @@ fn a_command_runs_as_often_as_its_scheduler_says_or_else_its_processor() {
     });
 }
 
+/// The delays of a hundred commands that fail at once.
+async fn delays(fixture: &crate::fixture::Fixture, backoff: Backoff) -> BTreeSet<Duration> {
+    let set = options(|options| (options.batch, options.retry.backoff) = (100, backoff));
+    let processor = processor(&fixture.oncebox, &Bank::failing(u32::MAX), set);
+    let ids = fixture.pay(0..100).await;
+    assert_eq!(processor.process_pending().await.unwrap().retrying, 100);
+    let mut delays = BTreeSet::new();
+    for id in ids {
+        let Status::Failed { next: Some(next), .. } = fixture.status(id).await else { panic!("it failed") };
+        delays.insert(next.since(fixture.clock.now()));
+    }
+    delays
+}
+
 /// Holds: CMD-15.
 #[test]
-fn delays_are_spread_by_a_fifth_if_not_set() {
-    on_every_store(async |fixture| {
-        let processor = processor(&fixture.oncebox, &Bank::failing(u32::MAX), options(|_| {}));
-        for id in fixture.pay(0..20).await {
-            processor.process_pending().await.unwrap();
-            let Status::Failed { next: Some(next), .. } = fixture.status(id).await else {
-                panic!("it failed")
-            };
-            let delay = next.since(fixture.clock.now());
-            assert!((Duration::from_secs(4)..=Duration::from_secs(6)).contains(&delay), "{delay:?}");
-        }
+fn delays_are_spread_by_a_fifth_unless_jitter_is_off() {
+    // The same draws in every run.
+    let set = |builder: oncebox::Builder| builder.rng(Box::new(oncebox_testkit::SplitMix::new(7)));
+    on_every_store_with(set, async |fixture| {
+        let [four, five, six] = [4, 5, 6].map(Duration::from_secs);
+        let spread = delays(&fixture, oncebox::commands::Retry::default().backoff).await;
+        assert!(spread.iter().all(|delay| (four..=six).contains(delay)), "{spread:?}");
+        assert!(
+            spread.first() < Some(&(four + four / 20))
+                && spread.last().is_some_and(|most| *most + six / 20 > six),
+            "{spread:?}"
+        );
+        let none = Backoff::new(five, five, Growth::Exponential, Jitter::None).unwrap();
+        assert_eq!(delays(&fixture, none).await, [five].into());
     });
 }
 

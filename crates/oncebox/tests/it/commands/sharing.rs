@@ -9,7 +9,7 @@ use oncebox::{Failure, Oncebox, Owner};
 use tokio::sync::{Barrier, Notify};
 
 use super::kit::{Bank, Pay, contracts, options, processor};
-use crate::fixture::on_every_store;
+use crate::fixture::{Fixture, on_every_store};
 
 /// What the handlers of a test share.
 #[derive(Clone)]
@@ -57,39 +57,45 @@ fn two_processors_share_the_work_and_never_a_command() {
     });
 }
 
-/// Holds: CMD-20.
+/// Holds: CMD-15, CMD-20.
 #[test]
 fn a_crashed_processors_command_is_taken_over_after_its_lease() {
     on_every_store(async |fixture| {
-        let [id] = fixture.pay([1]).await[..] else { unreachable!("one was scheduled") };
-        let begun = Arc::new(Notify::new());
-        let stuck = {
-            let begun = begun.clone();
-            move |_: Arc<Pay>, _: Execution| {
-                let begun = begun.clone();
-                async move {
-                    begun.notify_one();
-                    std::future::pending::<Result<(), Failure>>().await
-                }
-            }
-        };
-        let mediator = Mediator::builder().handle(stuck).build().unwrap();
-        let crashing = Processor::new(&fixture.oncebox, &contracts(), &mediator, options(|_| {})).unwrap();
-        tokio::select! {
-            biased;
-            _ = crashing.process_pending() => unreachable!("its handler never ends"),
-            () = begun.notified() => {}
-        }
-        // Whoever stops a pass in the middle gives nothing back.
-        assert_eq!(fixture.status(id).await, Status::Running);
-        let bank = Bank::default();
-        let next = processor(&fixture.oncebox, &bank, options(|_| {}));
-        fixture.advance(Duration::from_millis(59_999));
-        assert_eq!(next.process_pending().await.unwrap().handled, 0, "the lease still stands");
-        fixture.advance(Duration::from_millis(1));
-        assert_eq!(fixture.status(id).await, Status::Failed { attempt: 1, next: None });
-        assert_eq!(next.process_pending().await.unwrap().handled, 1);
-        let record = fixture.record(id).await;
-        assert_eq!((record.status, record.attempts), (Status::Completed, 2));
+        // A minute if not set.
+        taken_over_after(&fixture, 60, options(|_| {})).await;
+        taken_over_after(&fixture, 200, options(|options| options.lease = Duration::from_secs(200))).await;
     });
+}
+
+async fn taken_over_after(fixture: &Fixture, lease: u64, options: ProcessorOptions) {
+    let [id] = fixture.pay([1]).await[..] else { unreachable!("one was scheduled") };
+    let begun = Arc::new(Notify::new());
+    let stuck = {
+        let begun = begun.clone();
+        move |_: Arc<Pay>, _: Execution| {
+            let begun = begun.clone();
+            async move {
+                begun.notify_one();
+                std::future::pending::<Result<(), Failure>>().await
+            }
+        }
+    };
+    let mediator = Mediator::builder().handle(stuck).build().unwrap();
+    let crashing = Processor::new(&fixture.oncebox, &contracts(), &mediator, options.clone()).unwrap();
+    tokio::select! {
+        biased;
+        _ = crashing.process_pending() => unreachable!("its handler never ends"),
+        () = begun.notified() => {}
+    }
+    // Whoever stops a pass in the middle gives nothing back.
+    assert_eq!(fixture.status(id).await, Status::Running);
+    let bank = Bank::default();
+    let next = processor(&fixture.oncebox, &bank, options);
+    fixture.advance(Duration::from_millis(lease * 1_000 - 1));
+    assert_eq!(next.process_pending().await.unwrap().handled, 0, "the lease still stands");
+    fixture.advance(Duration::from_millis(1));
+    assert_eq!(fixture.status(id).await, Status::Failed { attempt: 1, next: None });
+    assert_eq!(next.process_pending().await.unwrap().handled, 1);
+    let record = fixture.record(id).await;
+    assert_eq!((record.status, record.attempts), (Status::Completed, 2));
 }

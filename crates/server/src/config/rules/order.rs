@@ -28,7 +28,7 @@ impl Rule {
 static RULES: &[Rule] = &[
     Rule::plain("mailbox.global_in_flight", "mailbox.shard_capacity"),
     Rule::plain("mailbox.visibility_default", "mailbox.visibility_min"),
-    Rule::plain("mailbox.backoff_max", "mailbox.backoff_base"),
+    Rule::plain("mailbox.topic.backoff_max", "mailbox.topic.backoff_base"),
     Rule {
         high: "mailbox.topic.replay_window",
         low: "mailbox.visibility_default",

@@ -117,7 +117,7 @@ fn an_unknown_name_is_a_fault_with_a_suggestion() {
 #[test]
 fn all_faults_are_told_at_once() {
     let file = "listen = ['0.0.0.0:1', 'x']\nlog.level = ','\nhttp.wait_max = 'soon'\nbogus = 1\n\
-                mailbox.backoff_base = '2m'\nhttp.batch_bytes_max = 'x'\nhttp.bodies_bytes_max = '1KiB'\n";
+                mailbox.topic.backoff_base = '2m'\nhttp.batch_bytes_max = 'x'\nhttp.bodies_bytes_max = '1KiB'\n";
     let problems =
         load(&sources(file, &[("ONCEBOX__AMNESIA", "yes")], &[("mailbox.shards", "-1")])).unwrap_err();
     let starts: Vec<String> =
@@ -132,7 +132,7 @@ fn all_faults_are_told_at_once() {
         "http.batch_bytes_max",
         "amnesia",
         "mailbox.shards",
-        "mailbox.backoff_max",
+        "mailbox.topic.backoff_max",
     ];
     let mut starts: Vec<&str> = starts.iter().map(String::as_str).collect();
     starts.sort_unstable();
