@@ -71,8 +71,8 @@ impl Builder {
     /// Names the store in logs and health. If not set, by where it is: `postgres://HOST:PORT/DATABASE`, `embedded:DIRECTORY`; stores
     /// without a place are numbered, as in `memory-1`.
     #[must_use]
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = Some(name.into());
+    pub fn name(mut self, name: impl AsRef<str>) -> Self {
+        self.name = Some(name.as_ref().into());
         self
     }
 

@@ -31,8 +31,8 @@ pub struct Sighting {
 
 impl Sighting {
     /// The message that `source` calls `id` came by.
-    pub fn new(source: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
-        Self { source: source.into(), id: id.into(), hash: None, problem: None }
+    pub fn new(source: impl AsRef<str>, id: impl AsRef<str>) -> Self {
+        Self { source: source.as_ref().into(), id: id.as_ref().into(), hash: None, problem: None }
     }
 
     /// With a hash of its content: kept, and compared when it comes again.

@@ -175,8 +175,8 @@ impl Mailbox {
     }
 
     /// Dead letters, and all other messages of the mailbox, on behalf of an actor: list, show, reprocess, purge.
-    pub fn operator(&self, actor: impl Into<Arc<str>>) -> Operator {
-        Operator::new(self.shared.clone(), Namespace::Mailbox, actor.into())
+    pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
+        Operator::new(self.shared.clone(), Namespace::Mailbox, actor.as_ref().into())
     }
 
     /// A message that is not what was sent becomes a dead letter, and its receiver learns which it was.

@@ -51,11 +51,16 @@ pub struct Message {
 
 impl Message {
     /// A message without a payload, ready at once. Topic, source and id have 1 to 255 characters.
-    pub fn new(topic: impl Into<Arc<str>>, source: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
+    ///
+    /// ```
+    /// # let number = 17;
+    /// oncebox::Message::new("orders", "shop", &format!("order-{number}"));
+    /// ```
+    pub fn new(topic: impl AsRef<str>, source: impl AsRef<str>, id: impl AsRef<str>) -> Self {
         Self {
-            topic: topic.into(),
-            source: source.into(),
-            id: id.into(),
+            topic: topic.as_ref().into(),
+            source: source.as_ref().into(),
+            id: id.as_ref().into(),
             payload: Bytes::new(),
             attributes: Attributes::default(),
             hash: None,
@@ -119,8 +124,8 @@ impl Message {
 
     /// Messages with the same partition are handled one at a time, in order.
     #[must_use]
-    pub fn partition(mut self, partition: impl Into<Arc<str>>) -> Self {
-        self.partition = Some(partition.into());
+    pub fn partition(mut self, partition: impl AsRef<str>) -> Self {
+        self.partition = Some(partition.as_ref().into());
         self
     }
 

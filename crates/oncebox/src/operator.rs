@@ -44,8 +44,8 @@ impl Operator {
 
     /// Why: the audit events say so.
     #[must_use]
-    pub fn because(mut self, reason: impl Into<Arc<str>>) -> Self {
-        self.reason = reason.into();
+    pub fn because(mut self, reason: impl AsRef<str>) -> Self {
+        self.reason = reason.as_ref().into();
         self
     }
 

@@ -119,8 +119,8 @@ impl Oncebox {
     }
 
     /// Operating. `actor` is who the audit events name: a person, or a program.
-    pub fn operator(&self, actor: impl Into<Arc<str>>) -> Operator {
-        Operator::new(self.0.clone(), Namespace::Inbox, actor.into())
+    pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
+        Operator::new(self.0.clone(), Namespace::Inbox, actor.as_ref().into())
     }
 
     /// What time makes necessary; a [`crate::Worker`] runs it by itself.

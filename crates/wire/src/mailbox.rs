@@ -102,7 +102,7 @@ pub struct Recv {
     /// Where from.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: String,
-    /// Hidden from others for so long: 250 at least, 5,000 if not given.
+    /// Hidden from others for so long: 250 at least, 30,000 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 250, maximum = 43_200_000))]
     pub visibility_ms: Option<u64>,

@@ -18,8 +18,8 @@ pub struct Contract {
 
 impl Contract {
     /// A name of 1 to 240 characters that is not blank, and a version greater than zero.
-    pub fn new(name: impl Into<Arc<str>>, version: u32) -> Result<Self, Error> {
-        let name = name.into();
+    pub fn new(name: impl AsRef<str>, version: u32) -> Result<Self, Error> {
+        let name = name.as_ref();
         if name.trim().is_empty() {
             return Err(Invalid::new("contract name", "is blank: give one that never changes").into());
         }
@@ -33,7 +33,7 @@ impl Contract {
         }
         let version = NonZeroU32::new(version)
             .ok_or(Invalid::new("contract version", "must be greater than zero: begin with 1"))?;
-        Ok(Self { name, version })
+        Ok(Self { name: name.into(), version })
     }
 
     /// The name.

@@ -26,10 +26,10 @@ pub struct Parcel {
 
 impl Parcel {
     /// A parcel without a payload. Within its topic's replay window, an idempotency key is delivered once.
-    pub fn new(topic: impl Into<Arc<str>>, idem_key: impl Into<Arc<str>>) -> Self {
+    pub fn new(topic: impl AsRef<str>, idem_key: impl AsRef<str>) -> Self {
         Self {
-            topic: topic.into(),
-            idem_key: idem_key.into(),
+            topic: topic.as_ref().into(),
+            idem_key: idem_key.as_ref().into(),
             payload: Bytes::new(),
             payload_hash: None,
             attributes: Attributes::default(),
@@ -70,16 +70,16 @@ impl Parcel {
     /// Parcels of one topic with the same partition are delivered one at a time, in order; without a [`Parcel::shard_key`] they
     /// are in the same shard.
     #[must_use]
-    pub fn partition(mut self, partition: impl Into<Arc<str>>) -> Self {
-        self.partition = Some(partition.into());
+    pub fn partition(mut self, partition: impl AsRef<str>) -> Self {
+        self.partition = Some(partition.as_ref().into());
         self
     }
 
     /// Chooses the shard, and nothing else: parcels of one topic with the same key are in the same shard, and are delivered side
     /// by side. 1 to 1,024 bytes without NUL.
     #[must_use]
-    pub fn shard_key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.shard_key = Some(key.into());
+    pub fn shard_key(mut self, key: impl AsRef<str>) -> Self {
+        self.shard_key = Some(key.as_ref().into());
         self
     }
 

@@ -34,9 +34,9 @@ pub struct Receive {
 
 impl Receive {
     /// What is ready of this topic.
-    pub fn new(topic: impl Into<Arc<str>>) -> Self {
+    pub fn new(topic: impl AsRef<str>) -> Self {
         let (visibility, messages, bytes, request) = (None, None, None, None);
-        Self { topic: topic.into(), visibility, messages, bytes, wait: Duration::ZERO, request }
+        Self { topic: topic.as_ref().into(), visibility, messages, bytes, wait: Duration::ZERO, request }
     }
 
     /// Hidden from others for so long; then, unless it was acknowledged, it comes again.

@@ -95,7 +95,7 @@ impl Default for MailboxSettings {
             shard_capacity: 4_096,
             global_in_flight: 8_192,
             visibility_min: Duration::from_millis(250),
-            visibility_default: Duration::from_secs(5),
+            visibility_default: Duration::from_secs(30),
             messages_default: 32,
             bytes_default: 512 * 1024,
             topic: TopicSettings::default(),

@@ -69,7 +69,7 @@ async fn every_retention_is_shown() {
     for (name, stage, expected) in [
         ("mailbox_retention_seconds", "dlq", "7200"),
         ("mailbox_retention_seconds", "ready", "90"),
-        ("mailbox_retention_seconds", "inflight", "50"),
+        ("mailbox_retention_seconds", "inflight", "300"),
         ("mailbox_retention_messages", "dlq", "7"),
         ("mailbox_retention_messages", "ready", "32768"),
         ("mailbox_retention_messages", "inflight", "8192"),

@@ -21,7 +21,7 @@ fn a_fault_names_the_setting_its_place_and_what_to_do() {
         (
             "[mailbox.topics.orders]\nreplay_window = '9s'",
             "mailbox.topics.orders.replay_window (oncebox.toml, line 2) is 9s, below twice \
-             mailbox.visibility_default (5s): raise it",
+             mailbox.visibility_default (30s): raise it",
         ),
         (
             "http.body_bytes_max = '1MiB'",
