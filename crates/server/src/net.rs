@@ -4,6 +4,7 @@ mod alarm;
 mod connection;
 mod listener;
 mod pace;
+mod parser;
 
 pub(crate) use alarm::Patience;
 pub(crate) use connection::Connections;

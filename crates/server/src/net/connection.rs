@@ -21,6 +21,7 @@ use super::Listener;
 use super::alarm::Patience;
 use super::listener::Stream;
 use super::pace::{Busy, Limits, Paced};
+use super::parser::{Requests, Shaped, UnderWay};
 use crate::http::{App, Door, Gate};
 
 /// Heads, and the pieces that bodies are read in.
@@ -48,6 +49,7 @@ impl Drop for Counted {
 struct Answer {
     body: Body,
     busy: Busy,
+    _under_way: UnderWay,
 }
 
 impl Drop for Answer {
@@ -124,14 +126,20 @@ impl Connections {
         self.tasks.spawn(async move {
             let _permit = permit;
             let _counted = Counted::new(&app);
-            let (busy, patience) = (Busy::default(), Patience::default());
-            let io = TokioIo::new(Paced::new(stream, limits, busy.clone()));
+            let (busy, patience, requests) = (Busy::default(), Patience::default(), Requests::default());
+            let paced = Paced::new(stream, limits, busy.clone());
+            let io = TokioIo::new(Shaped::new(paced, requests.clone(), |head| gate.refuse_head(head)));
             let service = service_fn(|request| {
                 let (gate, busy, patience) = (&gate, &busy, &patience);
+                let under_way = requests.begin();
                 busy.turn();
                 async move {
                     let response = gate.answer(request, door, patience).await;
-                    Ok::<_, Infallible>(response.map(|body| Answer { body, busy: busy.clone() }))
+                    Ok::<_, Infallible>(response.map(|body| Answer {
+                        body,
+                        busy: busy.clone(),
+                        _under_way: under_way,
+                    }))
                 }
             });
             let mut http = http1::Builder::new();

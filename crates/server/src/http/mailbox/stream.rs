@@ -22,7 +22,7 @@ use super::super::body;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
 use super::receive::PIECE;
-use super::{TAG, outgoing, receive};
+use super::{TAG, convert, outgoing, receive};
 
 /// Pieces of the answer that wait to be written, at most: what is given out ahead of a slow reader is little.
 const PIECES_MAX: usize = 1;
@@ -45,7 +45,7 @@ pub(super) async fn recv_stream(State(app): State<App>, request: Request) -> Res
     let wait = app.wait(recv.wait_ms)?;
     let wish = receive::wish(&app, &recv)?;
     // What is wrong with the wish is told before the stream begins.
-    let first = app.live().mailbox.receive(wish.clone()).await?;
+    let first = app.live().mailbox.receive(wish.clone()).await.map_err(convert::refused)?;
     let (sender, channel) = Channel::<Bytes, io::Error>::new(PIECES_MAX);
     let left = CancellationToken::new();
     let guard = left.clone().drop_guard();
