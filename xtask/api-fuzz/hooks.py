@@ -213,13 +213,13 @@ RULES = (
     "request_id is not a UUID, or is the nil one",
     # Opaque names: a schema says nothing of them.
     "delivery is neither a receipt nor the id of a message",
-    "cursor is not one of ours",
+    "after is not one of ours",
     # Lengths are characters in a schema and bytes in a store.
     "bytes",
     # Up to 64 attributes, of 16 KiB together, with names of their own.
-    "attribute",
+    "attrs",
     # `1.0` is an integer to a schema, and none to the server.
-    "wrong type: expected u",
+    "wrong type: expected a whole number",
 )
 INTEGER_MAX = 2**63 - 1
 

@@ -1,10 +1,13 @@
 //! The doors over HTTP.
 
 mod app;
+mod authority;
 mod body;
 mod dlq;
 mod express;
+mod fault;
 mod gate;
+mod head;
 mod health;
 mod json;
 mod ledger;
@@ -12,8 +15,10 @@ mod mailbox;
 mod openapi;
 mod operator;
 mod page;
+mod percent;
 mod refusal;
 mod segment;
+mod unparsed;
 mod view;
 
 use axum::Router;

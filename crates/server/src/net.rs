@@ -6,6 +6,7 @@ mod capacity;
 mod connection;
 mod drive;
 mod listener;
+mod parser;
 mod stream;
 
 pub(crate) use alarm::Patience;

@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::strict::read_as;
+
+read_as!(Object: TryBegin, MarkProcessed, Release);
+
 /// Takes a lease on a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct TryBegin {
     /// The key.
     #[cfg_attr(
@@ -24,7 +28,7 @@ pub struct TryBegin {
 /// The key is processed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct MarkProcessed {
     /// The key.
     #[cfg_attr(
@@ -40,7 +44,7 @@ pub struct MarkProcessed {
 /// Gives a lease back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct Release {
     /// The key.
     #[cfg_attr(

@@ -12,6 +12,7 @@ pub mod path;
 mod base64;
 mod code;
 mod health;
+mod strict;
 
 pub use base64::Base64;
 pub use code::{Bound, Code, ErrorBody, Problem};

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::strict::{read_as, unique};
 use crate::{Base64, Code};
+
+read_as!(Object: Send, SendBatch, Recv, Ack, Nack, Extend, SettleItem, Settle, Work);
+read_as!(Word: Op);
 
 /// A message to be sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Send {
     /// Where to: up to 1,024 bytes.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
@@ -24,7 +28,7 @@ pub struct Send {
     #[cfg_attr(feature = "openapi", schema(pattern = "^b3:[0-9A-Fa-f]{64}$"))]
     pub payload_hash: Option<String>,
     /// Names and values beside the payload: up to 64, of 16 KiB together.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
     pub attrs: BTreeMap<String, String>,
     /// Messages of one topic with the same partition are delivered one at a time, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +60,7 @@ pub struct Sent {
 /// Messages to be sent, in order; up to 1,000.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct SendBatch {
     /// The messages.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
@@ -97,7 +101,7 @@ pub struct SentItem {
 /// A wish for messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Recv {
     /// Where from.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
@@ -180,10 +184,15 @@ pub struct Envelope {
     pub visible_until: String,
 }
 
+/// Acknowledges a delivery: there is nothing more to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct Ack {}
+
 /// Gives a delivery back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Nack {
     /// Why; shown with the dead letter, should it become one. Up to 4 KiB are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,7 +202,7 @@ pub struct Nack {
 /// Gives a delivery more time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Extend {
     /// So much from now on; ten times the visibility it was received with at most.
     #[cfg_attr(feature = "openapi", schema(minimum = 250, maximum = 43_200_000))]
@@ -220,7 +229,7 @@ pub struct Settled {
 /// What is to become of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", remote = "Self")]
 pub enum Op {
     /// It was handled.
     #[default]
@@ -234,7 +243,7 @@ pub enum Op {
 /// One delivery to be settled.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleItem {
     /// What is to become of it.
     pub op: Op,
@@ -252,7 +261,7 @@ pub struct SettleItem {
 /// Deliveries to be settled, in order; up to 1,000.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Settle {
     /// The deliveries.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
@@ -270,7 +279,7 @@ pub struct SettledBatch {
 /// One round of a remote worker: settles these, then gives the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Work {
     /// The deliveries to be settled, in order; up to 1,000.
     #[serde(default)]

@@ -12,6 +12,7 @@ mod bytes;
 mod correlation;
 mod delivery;
 mod gate;
+mod items;
 mod ledger;
 mod many;
 #[cfg(target_os = "linux")]
@@ -28,4 +29,5 @@ mod several;
 mod shards;
 mod slow;
 mod stopping;
+mod strict;
 mod tampering;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -156,8 +156,19 @@ async fn next(body: &mut Body, until: Instant) -> Result<Option<Bytes>, Refusal>
     }
 }
 
+/// Refuses a body that is compressed, say: it would be stored as it came.
+fn expect_plain(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    if codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
+    }
+    let text = "the body has a content coding, and this server knows none: send it as it is, without `content-encoding`";
+    Err(Refusal::schema(text).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+}
+
 /// What the request says that its body is. Only what no web page can send unasked is taken.
 pub(super) fn kind(headers: &HeaderMap) -> Result<Kind, Refusal> {
+    expect_plain(headers)?;
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = content_type.split(';').next().unwrap_or_default().trim();
     match name {
@@ -184,11 +195,21 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     body: Body,
     limit: Limit,
 ) -> Result<(T, Permit), Refusal> {
+    let (bytes, permit) = read_unparsed(app, headers, body, limit).await?;
+    Ok((json::parse(&bytes)?, permit))
+}
+
+/// The same, before it is parsed.
+pub(super) async fn read_unparsed(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    limit: Limit,
+) -> Result<(Bytes, Permit), Refusal> {
     if let Err(refusal) = expect_json(headers) {
         return Err(discard(headers, body, refusal).await);
     }
-    let (bytes, permit) = app.room.read(headers, body, limit).await?;
-    Ok((json::parse(&bytes)?, permit))
+    app.room.read(headers, body, limit).await
 }
 
 /// The same, where no body at all, or `null`, means the default.
@@ -223,8 +244,39 @@ pub(super) fn answer_as(status: StatusCode, value: &impl Serialize) -> Result<Re
 
 /// Answers with JSON that is written already.
 pub(super) fn answer_written(json: std::io::Result<Vec<u8>>) -> Result<Response, Refusal> {
-    let json = json.map_err(|_| Refusal::new(Code::Unavailable, "the answer could not be written"))?;
+    let mut json = json.map_err(|_| Refusal::new(Code::Unavailable, "the answer could not be written"))?;
+    // For those who read it on a terminal.
+    json.push(b'\n');
     let mut response = Response::new(Body::from(json));
     response.headers_mut().insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/json"));
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+    use axum::http::{HeaderMap, HeaderValue};
+
+    use super::{Kind, kind};
+
+    fn headers(content_type: &'static str, codings: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
+        for coding in codings {
+            headers.append(CONTENT_ENCODING, HeaderValue::from_static(coding));
+        }
+        headers
+    }
+
+    /// Holds: MBX-G-4.
+    #[test]
+    fn a_body_with_a_content_coding_is_refused() {
+        for content_type in ["application/json", "application/octet-stream"] {
+            for coded in [&["gzip"][..], &["identity, gzip"], &["identity", "br"], &[""]] {
+                let refusal = kind(&headers(content_type, coded)).unwrap_err();
+                assert!(refusal.message.contains("content-encoding"), "{coded:?}: {}", refusal.message);
+            }
+        }
+        assert_eq!(kind(&headers("application/json", &["Identity"])).ok(), Some(Kind::Json));
+        assert_eq!(kind(&headers("application/octet-stream", &[])).ok(), Some(Kind::Bytes));
+    }
 }

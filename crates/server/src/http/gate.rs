@@ -1,12 +1,11 @@
 //! The gate: what every request passes before it is looked at, and every answer before it leaves.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::header::{ACCEPT, ALLOW, CONNECTION, HOST, ORIGIN};
+use axum::http::header::{ACCEPT, ALLOW, CONNECTION, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use oncebox_core::{Trace, Uid};
@@ -17,7 +16,9 @@ use tower_service::Service;
 
 use super::app::App;
 use super::express::{self, Express};
+use super::head;
 use super::refusal::{Refusal, Shape};
+use super::unparsed;
 use crate::net::Patience;
 
 /// Beyond what a request asks to wait for, it has so long to be answered.
@@ -85,7 +86,7 @@ impl Gate {
     pub(crate) async fn answer(&self, request: Request, caller: &Caller) -> Response {
         let shape = shape(request.headers());
         let (corr_id, checked) = match corr_id(&self.app, request.headers()) {
-            Ok(corr_id) => (corr_id, check(caller.door, request.headers())),
+            Ok(corr_id) => (corr_id, head::check(caller.door, &request)),
             Err(refusal) => (made(&self.app), Err(refusal)),
         };
         let mut response = match checked {
@@ -103,11 +104,23 @@ impl Gate {
             }
         }
         response.headers_mut().insert(CORR_ID, corr_id.0);
+        // An answer is what it says it is, also where a browser would guess.
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         // With amnesia: what came over a connection stays in its buffer for as long as it is open.
         if self.app.stopping.is_cancelled() || self.app.live().config.amnesia {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+
+    /// The answer to a request whose head could not be read, in place of the one that the parser has written; none if that is
+    /// no answer of the kind.
+    pub(crate) fn refuse_head(&self, parsers: &[u8]) -> Option<Vec<u8>> {
+        let corr_id = made(&self.app);
+        let (refusal, answer) = unparsed::answer(parsers, corr_id.as_str())?;
+        self.app.refused(&refusal);
+        tracing::debug!(corr_id = corr_id.as_str(), code = %refusal.code, "refused by its head");
+        Some(answer)
     }
 
     async fn pass(&self, request: Request, corr_id: &CorrId, caller: &Caller) -> Response {
@@ -159,78 +172,4 @@ fn corr_id(app: &App, headers: &HeaderMap) -> Result<CorrId, Refusal> {
         return Err(Refusal::schema("X-Corr-Id is not a UUID: leave it out, and one is made"));
     }
     Ok(CorrId(given.clone()))
-}
-
-/// Without capabilities, everybody who reaches the port is trusted. A web page in a browser of this machine reaches it too, so
-/// what a browser sends on behalf of a page is refused: a foreign name in `Host` (a name that was made to point here), and
-/// any `Origin`.
-fn check(door: Door, headers: &HeaderMap) -> Result<(), Refusal> {
-    if headers.contains_key(ORIGIN) {
-        return Err(Refusal::new(
-            Code::CapScope,
-            "web pages may not call this server: it trusts everybody on this machine",
-        ));
-    }
-    let host = headers.get(HOST).map(|host| host.to_str().unwrap_or("?"));
-    match (door, host) {
-        (Door::Unix, _) => Ok(()),
-        (Door::Tcp, Some(host)) if is_local(host) => Ok(()),
-        _ => Err(Refusal::new(
-            Code::CapScope,
-            "this server only answers to `localhost` and loopback addresses: call it by one of these",
-        )),
-    }
-}
-
-/// Whether a `Host` names this machine, whatever the port.
-fn is_local(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::header::{HOST, ORIGIN};
-    use axum::http::{HeaderMap, HeaderValue};
-
-    use super::{Door, check, is_local};
-
-    /// Holds: RULE-21.
-    #[test]
-    fn only_who_calls_it_by_a_local_name_is_answered() {
-        for host in [
-            "localhost",
-            "LOCALHOST:7420",
-            "127.0.0.1",
-            "127.0.0.1:7420",
-            "127.8.9.1:1",
-            "[::1]:7420",
-            "[::1]",
-        ] {
-            assert!(is_local(host), "{host}");
-        }
-        for host in [
-            "",
-            "example.com",
-            "localhost.example.com",
-            "127.0.0.1.example.com:7420",
-            "10.0.0.1",
-            "[::2]:7420",
-            "0.0.0.0",
-        ] {
-            assert!(!is_local(host), "{host}");
-        }
-        let headers = |host: &'static str| HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-        assert!(check(Door::Tcp, &HeaderMap::new()).is_err(), "no host at all");
-        assert!(check(Door::Tcp, &headers("example.com")).is_err());
-        assert!(check(Door::Unix, &headers("example.com")).is_ok(), "no browser reaches a socket");
-        let mut page = headers("localhost");
-        assert!(check(Door::Tcp, &page).is_ok());
-        page.insert(ORIGIN, HeaderValue::from_static("null"));
-        assert!(check(Door::Tcp, &page).is_err());
-    }
 }

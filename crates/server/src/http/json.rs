@@ -1,97 +1,134 @@
 //! JSON: what is wrong with it, without repeating what it says.
 
-use serde::de::DeserializeOwned;
-use serde_json::error::Category;
-use serde_json::{Map, Value};
+mod fields;
+mod items;
 
+use serde::Deserialize;
+use serde_json::error::Category;
+use serde_path_to_error::Path;
+
+pub(super) use fields::{Fields, parse_any_case};
+pub(super) use items::{item, list, part};
+
+use super::fault::{self, Whole};
 use super::refusal::Refusal;
 
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(bytes).map_err(|error| refuse(&error))
+/// What is parsed as a whole.
+const REQUEST: Whole<'static> = Whole::Called("the request");
+
+pub(super) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(bytes).map_err(|error| refuse::<T>(bytes, &error))
 }
 
-/// The same, with names of fields in any case.
-pub(super) fn parse_any_case<T: DeserializeOwned>(bytes: &[u8], names: &[&str]) -> Result<T, Refusal> {
-    let fields: Map<String, Value> = parse(bytes)?;
-    let spelt = |name: String| {
-        let known = names.iter().find(|known| known.eq_ignore_ascii_case(&name));
-        known.map_or(name, |known| (*known).to_owned())
-    };
-    let fields = fields.into_iter().map(|(name, value)| (spelt(name), value)).collect();
-    serde_json::from_value(Value::Object(fields)).map_err(|error| refuse(&error))
-}
-
-fn refuse(error: &serde_json::Error) -> Refusal {
+/// Why something is not JSON, or not what was expected.
+#[cold]
+fn refuse<'a, T: Deserialize<'a>>(bytes: &'a [u8], error: &serde_json::Error) -> Refusal {
     let place = format!("line {}, column {}", error.line(), error.column());
     Refusal::schema(match error.classify() {
-        Category::Data if error.line() == 0 => without_values(&error.to_string()),
-        Category::Data => format!("{} ({place})", without_values(&error.to_string())),
+        // It is read once more: to know at all times where it is would cost those whose requests are right.
+        Category::Data => match path_to_fault::<T>(bytes) {
+            Some(path) => format!("{} ({place})", fault::explain(REQUEST, &path, &error.to_string())),
+            None => format!("the body is not what the request takes ({place})"),
+        },
         Category::Eof => format!("the JSON ends too early ({place})"),
         Category::Syntax | Category::Io => format!("the body is not JSON ({place})"),
     })
 }
 
-/// What the parser says, but for what it found: that may be a secret.
-fn without_values(text: &str) -> String {
-    let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
-    for (start, say) in [
-        ("invalid type: ", "wrong type"),
-        ("invalid value: ", "wrong value"),
-        ("invalid length ", "wrong length"),
-    ] {
-        if text.starts_with(start) {
-            let expected = text.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
-            return format!("{say}: expected {expected}");
-        }
-    }
-    if text.starts_with("unknown variant ") {
-        let expected = text.rsplit_once(", expected ").map_or("another one", |(_, expected)| expected);
-        return format!("wrong value: expected {expected}");
-    }
-    if let Some((_, expected)) =
-        text.strip_prefix("unknown field ").and_then(|text| text.rsplit_once(", expected "))
-    {
-        return format!("a field has an unknown name: known are {}", expected.trim_start_matches("one of "));
-    }
-    text.to_owned()
+/// The same, of a part of the request: where it is, the caller knows.
+fn refuse_part(whole: Whole<'_>, error: &serde_path_to_error::Error<serde_json::Error>) -> Refusal {
+    let (path, fault) = (error.path(), error.inner());
+    Refusal::schema(match fault.classify() {
+        Category::Data => fault::explain(whole, path, &fault.to_string()),
+        // It is JSON by its grammar: a text in it escapes what is no character.
+        _ => fault::explain(whole, path, "is not Unicode"),
+    })
+}
+
+fn path_to_fault<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<Path> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed: Result<T, _> = serde_path_to_error::deserialize(&mut deserializer);
+    parsed.err().map(|error| error.path().clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use oncebox_wire::ledger::TryBegin;
-    use oncebox_wire::mailbox::{Recv, SettleItem};
+    use oncebox_wire::mailbox::{Recv, Send, SettleItem, Work};
+    use oncebox_wire::operator::Sweep;
+    use serde::de::DeserializeOwned;
 
-    use super::{parse, parse_any_case};
+    use super::parse;
 
-    fn told(json: &str) -> String {
-        parse::<Recv>(json.as_bytes()).unwrap_err().message
+    #[track_caller]
+    fn said<T: DeserializeOwned>(json: &str) -> String {
+        parse::<T>(json.as_bytes()).err().unwrap_or_else(|| panic!("{json} is taken")).message
     }
 
     /// Holds: MBX-C-8.
     #[test]
-    fn mistakes_are_told_without_what_was_said() {
-        assert_eq!(told("{"), "the JSON ends too early (line 1, column 1)");
-        assert_eq!(told("secret"), "the body is not JSON (line 1, column 1)");
+    fn mistakes_name_the_field_and_not_what_was_said() {
+        assert_eq!(said::<Recv>("{"), "the JSON ends too early (line 1, column 1)");
+        assert_eq!(said::<Recv>("secret"), "the body is not JSON (line 1, column 1)");
+        assert_eq!(said::<Recv>("{} {}"), "topic is missing (line 1, column 2)");
+        assert_eq!(said::<Recv>(r#"{"topic":"t"} {}"#), "the body is not JSON (line 1, column 15)");
         assert_eq!(
-            told(r#"{"topic":"t","max_messages":"secret"}"#),
-            "wrong type: expected u32 (line 1, column 36)"
+            said::<Recv>(r#"{"topic":"t","max_messages":"secret"}"#),
+            "max_messages has a wrong type: expected a whole number from 0 to 4294967295 (line 1, column 36)"
         );
-        assert_eq!(told("{}"), "missing field `topic` (line 1, column 2)");
-        let unknown = told(r#"{"topic":"t","secret":1}"#);
+        assert_eq!(
+            said::<Recv>(r#"{"topic":"t","max_messages":-1}"#),
+            "max_messages has a wrong value: expected a whole number from 0 to 4294967295 (line 1, column 30)"
+        );
+        assert_eq!(
+            said::<Recv>(r#"{"topic":"t","topic":"t"}"#),
+            "topic is there more than once: send it once (line 1, column 20)"
+        );
+        let unknown = said::<Recv>(r#"{"topic":"t","secret":1}"#);
         assert!(
             unknown.starts_with("a field has an unknown name: known are `topic`, `visibility_ms`"),
             "{unknown}"
         );
-        let variant = parse::<SettleItem>(br#"{"op":"secret","delivery":"x"}"#).unwrap_err().message;
-        assert_eq!(variant, "wrong value: expected one of `ack`, `nack`, `extend` (line 1, column 14)");
+        assert_eq!(
+            said::<SettleItem>(r#"{"op":"secret","delivery":"x"}"#),
+            "op has a wrong value: expected one of `ack`, `nack`, `extend` (line 1, column 14)"
+        );
+        assert_eq!(
+            said::<Sweep>(r#"{"dry_run":"secret"}"#),
+            "dry_run has a wrong type: expected `true` or `false` (line 1, column 19)"
+        );
     }
 
     #[test]
-    fn names_in_any_case_are_the_same_and_unknown_ones_do_not_matter() {
-        let names = ["key", "owner", "leaseSeconds"];
-        let parsed: TryBegin =
-            parse_any_case(br#"{"KEY":"k","leaseseconds":40,"Extra":[]}"#, &names).unwrap();
-        assert_eq!((parsed.key.as_str(), parsed.lease_seconds), ("k", Some(40)));
-        assert_eq!(parse_any_case::<TryBegin>(b"{}", &names).unwrap_err().message, "missing field `key`");
+    fn a_field_inside_another_is_named_with_it() {
+        assert_eq!(said::<Work>(r#"{"recv":{}}"#), "recv.topic is missing (line 1, column 10)");
+        assert_eq!(
+            said::<Work>(r#"{"settle":[{"op":"ack","delivery":7}],"recv":{"topic":"t"}}"#),
+            "settle[0].delivery has a wrong type: expected a string (line 1, column 35)"
+        );
+        let unknown = said::<Work>(r#"{"recv":{"secret":1}}"#);
+        assert!(unknown.starts_with("a field of recv has an unknown name: known are `topic`"), "{unknown}");
+        assert_eq!(
+            said::<Work>(r#"{"recv":["t"]}"#),
+            "recv has a wrong type: expected an object (line 1, column 8)"
+        );
+        assert_eq!(
+            said::<Recv>(r#"["t"]"#),
+            "the request has a wrong type: expected an object (line 1, column 0)"
+        );
+    }
+
+    /// Names and values of attributes are the sender's, and so is a payload.
+    #[test]
+    fn what_a_sender_says_is_not_repeated() {
+        let send = |rest: &str| said::<Send>(&format!(r#"{{"topic":"t","idem_key":"k",{rest}}}"#));
+        let base64 = send(r#""payload_b64":"secret!""#);
+        assert!(
+            base64.starts_with("payload_b64 is not base64 (standard alphabet, padded) (line"),
+            "{base64}"
+        );
+        let attrs = send(r#""payload_b64":"","attrs":{"secret":7}"#);
+        assert!(attrs.starts_with("attrs has a wrong type: expected a string (line"), "{attrs}");
+        let attrs = send(r#""payload_b64":"","attrs":{"secret":"1","secret":"2"}"#);
+        assert!(attrs.starts_with("attrs has a name more than once: send each name once (line"), "{attrs}");
     }
 }

@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use oncebox::Timestamp;
 use oncebox::ledger::{self, LeaseToken, Released};
+use oncebox::{Error, Timestamp};
 use oncebox_wire::Code;
 use oncebox_wire::ledger::{Answer, Begun, Entry, MarkProcessed, Release, Status, TryBegin};
 use serde::de::DeserializeOwned;
@@ -21,6 +21,8 @@ use super::{body, json};
 use crate::config::UnknownKey;
 
 const TAG: &str = "ledger";
+/// What the library calls by another name than a request.
+const TERMS: [(&str, &str); 1] = [("id", "key")];
 /// The names of all fields.
 const NAMES: [&str; 4] = ["key", "owner", "leaseSeconds", "leaseId"];
 
@@ -56,7 +58,7 @@ async fn try_begin(State(app): State<App>, request: Request) -> Result<Response,
     let wish: TryBegin = read(&app, &parts.headers, content).await?;
     let lease = wish.lease_seconds.map(Duration::from_secs);
     let owner = wish.owner.as_deref().filter(|owner| !owner.is_empty());
-    let begun = app.ledger.try_begin(&wish.key, owner, lease).await?;
+    let begun = app.ledger.try_begin(&wish.key, owner, lease).await.map_err(refused)?;
     let answer = |status, lease: Option<LeaseToken>, expires_at: Option<Timestamp>| Begun {
         status,
         lease_id: lease.map(|lease| lease.to_string()),
@@ -84,13 +86,15 @@ async fn mark_processed(State(app): State<App>, request: Request) -> Result<Resp
     let (parts, content) = request.into_parts();
     let mark: MarkProcessed = read(&app, &parts.headers, content).await?;
     let Some(lease_id) = mark.lease_id else {
-        app.ledger.mark_processed(&mark.key).await?;
+        app.ledger.mark_processed(&mark.key).await.map_err(refused)?;
         return body::answer(&Answer { status: Status::Processed });
     };
-    let status = match lease(&app, &mark.key, &lease_id).await? {
-        Some(lease) if app.ledger.finish(&mark.key, &lease).await? == ledger::Finished::Processed => {
-            Status::Processed
-        }
+    let finished = match lease(&app, &mark.key, &lease_id).await? {
+        Some(lease) => Some(app.ledger.finish(&mark.key, &lease).await.map_err(refused)?),
+        None => None,
+    };
+    let status = match finished {
+        Some(ledger::Finished::Processed) => Status::Processed,
         _ => Status::LeaseLost,
     };
     body::answer(&Answer { status })
@@ -108,10 +112,12 @@ async fn mark_processed(State(app): State<App>, request: Request) -> Result<Resp
 async fn release(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let release: Release = read(&app, &parts.headers, content).await?;
-    let status = match lease(&app, &release.key, &release.lease_id).await? {
-        Some(lease) if app.ledger.release(&release.key, &lease).await? == Released::Released => {
-            Status::Released
-        }
+    let released = match lease(&app, &release.key, &release.lease_id).await? {
+        Some(lease) => Some(app.ledger.release(&release.key, &lease).await.map_err(refused)?),
+        None => None,
+    };
+    let status = match released {
+        Some(Released::Released) => Status::Released,
         _ => Status::LeaseLost,
     };
     body::answer(&Answer { status })
@@ -131,7 +137,7 @@ async fn get(State(app): State<App>, Path(key): Path<String>) -> Result<Response
 }
 
 async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {
-    let found = app.ledger.get(key).await?;
+    let found = app.ledger.get(key).await.map_err(refused)?;
     let status = match found.status {
         ledger::Status::Processed => Status::Processed,
         ledger::Status::Busy => Status::Busy,
@@ -151,17 +157,21 @@ async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {
     })
 }
 
+/// A failure of the ledger, in the words of its requests.
+fn refused(error: Error) -> Refusal {
+    Refusal::from(error).in_terms_of(&TERMS)
+}
+
 /// The lease that a text names. What is none of our leases is a foreign one; what is no key is refused all the same.
 async fn lease(app: &App, key: &str, text: &str) -> Result<Option<LeaseToken>, Refusal> {
     let lease = text.parse::<LeaseToken>().ok();
     if lease.is_none() {
-        app.ledger.get(key).await?;
+        app.ledger.get(key).await.map_err(refused)?;
     }
     Ok(lease)
 }
 
 async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, content: Body) -> Result<T, Refusal> {
-    body::expect_json(headers)?;
-    let (bytes, _room) = app.room.read(headers, content, app.live().one()).await?;
+    let (bytes, _room) = body::read_unparsed(app, headers, content, app.live().one()).await?;
     json::parse_any_case(&bytes, &NAMES)
 }

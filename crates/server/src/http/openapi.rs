@@ -60,7 +60,7 @@ pub(super) struct Documents {
 
 impl Documents {
     pub(super) fn new(document: &OpenApi) -> Self {
-        let json = document.to_pretty_json().unwrap_or_default();
+        let json = document.to_pretty_json().unwrap_or_default() + "\n";
         Self { json: json.into(), page: page::render(document).into() }
     }
 }

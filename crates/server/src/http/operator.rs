@@ -1,5 +1,7 @@
 //! The operator's door: list, show, count, redrive, purge.
 
+use std::error::Error as _;
+
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
@@ -16,9 +18,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::App;
+use super::fault::{self, Whole};
 use super::openapi::Refusals;
 use super::refusal::Refusal;
 use super::{body, segment, view};
+
+/// What is wrong with the query of an address.
+type QueryFault = serde_path_to_error::Error<serde::de::value::Error>;
 
 const TAG: &str = "operator";
 /// Messages on a page, if it does not say.
@@ -64,8 +70,12 @@ pub(super) async fn page(app: &App, list: List) -> Result<Response, Refusal> {
         Sort::Oldest => Direction::OldestFirst,
         Sort::Newest => Direction::NewestFirst,
     };
-    query.size = PageSize::new(list.limit.unwrap_or(PAGE_DEFAULT))?;
-    query.after = list.after.as_deref().map(str::parse::<Cursor>).transpose()?;
+    let most = PageSize::MAX.get();
+    let size = list.limit.unwrap_or(PAGE_DEFAULT);
+    let size = PageSize::new(size).map_err(|_| Refusal::schema(format!("limit must be from 1 to {most}")))?;
+    query.size = size;
+    let after = list.after.as_deref().map(str::parse::<Cursor>).transpose();
+    query.after = after.map_err(|_| Refusal::schema("after is not one of ours: take it from `next`"))?;
     let page = app.operator(namespace, "").page(&query).await?;
     let next = page.next.map(|next| next.to_string());
     body::answer(&Page { messages: page.messages.iter().map(view::view).collect(), next })
@@ -200,8 +210,16 @@ async fn count(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
 /// What the address asks for.
 pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Refusal> {
     let query = axum::extract::Query::<T>::try_from_uri(uri);
-    // The parser repeats what it found, which may be a secret.
-    query.map(|query| query.0).map_err(|_| Refusal::schema("the address asks for something unknown or wrong: see /docs for the names and values after the `?`"))
+    query.map(|query| query.0).map_err(|rejection| {
+        let mut causes = std::iter::successors(rejection.source(), |cause| (**cause).source());
+        let fault = causes.find_map(|cause| cause.downcast_ref::<QueryFault>());
+        let fault = fault.map(|fault| {
+            fault::explain(Whole::Called("the address"), fault.path(), &fault.inner().to_string())
+        });
+        // Anything else that the parser says repeats what it found, which may be a secret.
+        let fault = fault.unwrap_or_else(|| "the address asks for something unknown or wrong".to_owned());
+        Refusal::schema(format!("{fault}; see /docs for what may stand behind the `?`"))
+    })
 }
 
 /// A message's id, as a ULID or a UUID.

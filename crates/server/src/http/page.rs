@@ -37,7 +37,7 @@ pub(super) fn render(document: &OpenApi) -> String {
             escape(&json)
         );
     }
-    page.push_str("</body></html>");
+    page.push_str("</body></html>\n");
     page
 }
 

@@ -64,8 +64,20 @@ impl Refusal {
         self.taken.as_ref().map(|(msg_id, _)| msg_id.clone())
     }
 
-    /// Writes it out.
-    pub(super) fn render(&self, corr_id: &str, shape: Shape) -> Response {
+    /// Names fields as the caller wrote them: the library has names of its own for some. A pair is what a message begins with,
+    /// and what it begins with then.
+    pub(super) fn in_terms_of(mut self, terms: &[(&str, &str)]) -> Self {
+        let begins = |(known, _): &&(&str, &str)| {
+            self.message.strip_prefix(known).is_some_and(|rest| rest.starts_with(' '))
+        };
+        if let Some((known, written)) = terms.iter().find(begins) {
+            self.message.replace_range(..known.len(), written);
+        }
+        self
+    }
+
+    /// Its body, and the type of that.
+    pub(super) fn body(&self, corr_id: &str, shape: Shape) -> (Vec<u8>, &'static str) {
         let body = ErrorBody {
             code: self.code,
             message: self.message.clone(),
@@ -83,7 +95,15 @@ impl Refusal {
                 (serde_json::to_vec(&problem), "application/problem+json")
             }
         };
-        let mut response = Response::new(Body::from(json.unwrap_or_default()));
+        let mut json = json.unwrap_or_default();
+        json.push(b'\n');
+        (json, content_type)
+    }
+
+    /// Writes it out.
+    pub(super) fn render(&self, corr_id: &str, shape: Shape) -> Response {
+        let (json, content_type) = self.body(corr_id, shape);
+        let mut response = Response::new(Body::from(json));
         *response.status_mut() =
             StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -106,7 +106,7 @@ impl Connection {
         let _counted = Counted::new(&app);
         let caller = Caller { door, patience: Patience::default(), hung_up: activity.hung_up().clone() };
         let answer = |request| gate.answer(request, &caller);
-        match drive(stream, &activity, &app.stopping, answer).await {
+        match drive(stream, &activity, &app.stopping, answer, |head| gate.refuse_head(head)).await {
             Ended::Client | Ended::Stopped => {}
             Ended::Error(error) => debug!(%error, "a connection ended with an error"),
             Ended::Closed(reason) => {

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::{Activity, Reason, Receiving, Request};
 use super::alarm::Alarm;
 use super::listener::Stream;
+use super::parser::{Requests, Shaped, UnderWay};
 use super::stream::Reporting;
 
 /// Heads, and the pieces that bodies are read in.
@@ -38,22 +39,26 @@ pub(super) enum Ended {
     Stopped,
 }
 
-/// Answers the requests of a connection until it ends.
+/// Answers the requests of a connection until it ends. `refuse` makes the answer to a head that cannot be read of the one
+/// that the HTTP layer would write by itself.
 pub(super) async fn drive<A: Future<Output = Response>>(
     stream: Box<dyn Stream>,
     activity: &Arc<Activity>,
     stopping: &CancellationToken,
     answer: impl Fn(axum::extract::Request) -> A,
+    refuse: impl Fn(&[u8]) -> Option<Vec<u8>> + Unpin,
 ) -> Ended {
+    let requests = Requests::default();
     let service = service_fn(|request: hyper::Request<Incoming>| {
-        let begun = activity.begin();
+        let begun = (activity.begin(), requests.begin());
         let answer = answer(request.map(|body| arriving(body, activity)));
         async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, _request: begun })) }
     });
     let mut http = http1::Builder::new();
     // The activity's deadlines replace this one, which would be set anew for every request.
     http.header_read_timeout(None).max_buf_size(BUFFER_BYTES);
-    let io = TokioIo::new(Reporting::new(stream, Arc::clone(activity)));
+    let stream = Reporting::new(stream, Arc::clone(activity));
+    let io = TokioIo::new(Shaped::new(stream, requests.clone(), refuse));
     let mut connection = pin!(http.serve_connection(io, service));
     let ended = tokio::select! {
         biased;
@@ -153,7 +158,7 @@ impl HttpBody for Arriving {
 /// The body of an answer: when it is dropped, the request is over.
 struct Answer {
     body: Body,
-    _request: Request,
+    _request: (Request, UnderWay),
 }
 
 impl HttpBody for Answer {

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Base64;
+use crate::strict::read_as;
+
+read_as!(Word: Namespace, State, Reason);
 
 /// Which face of the store a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", remote = "Self")]
 pub enum Namespace {
     /// The inbox.
     Inbox,
@@ -25,7 +28,7 @@ pub enum Namespace {
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", remote = "Self")]
 #[non_exhaustive]
 pub enum State {
     /// Its key was sighted; nothing is to be done yet.
@@ -41,7 +44,7 @@ pub enum State {
 /// Why a message is Dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", remote = "Self")]
 #[non_exhaustive]
 pub enum Reason {
     /// A worker or an operator said so.

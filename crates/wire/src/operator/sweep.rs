@@ -3,11 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::message::{Namespace, Reason, State};
+use crate::strict::read_as;
+
+read_as!(Object: Reprocess, Sweep);
 
 /// Gives dead letters of the mailbox another chance: those named, or those that match.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Reprocess {
     /// These; up to 1,000. Then nothing else chooses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -32,7 +35,7 @@ pub struct Reprocess {
 /// Which messages a sweep changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Sweep {
     /// Of this face; the mailbox if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

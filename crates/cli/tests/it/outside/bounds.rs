@@ -27,7 +27,8 @@ fn unknown_fields_are_refused_by_every_call() {
             ("/v1/recv", json!({"topic": "t", "secret": 1})),
             ("/v1/recv/stream", json!({"topic": "t", "secret": 1})),
             ("/v1/work", json!({"recv": {"topic": "t", "secret": 1}})),
-            ("/v1/settle", json!({"settle": [{"op": "ack", "delivery": "x", "secret": 1}]})),
+            ("/v1/settle", json!({"settle": [], "secret": 1})),
+            ("/v1/ack/7ZZZZZZZZZZZZZZZZZZZZZZZZZ", json!({"secret": 1})),
             ("/v1/nack/7ZZZZZZZZZZZZZZZZZZZZZZZZZ", json!({"secret": 1})),
             ("/v1/extend/7ZZZZZZZZZZZZZZZZZZZZZZZZZ", json!({"visibility_ms": 500, "secret": 1})),
             ("/v1/dlq/reprocess", json!({"secret": 1})),
@@ -37,6 +38,19 @@ fn unknown_fields_are_refused_by_every_call() {
         for (path, body) in &calls {
             let told = server.post(path, body).refused(400, "E_SCHEMA");
             assert!(told.contains("unknown name") && !told.contains("secret"), "{path}: {told}");
+        }
+        // In a batch, the item with the field is refused.
+        let send = json!({"topic": "t", "idem_key": "k", "payload_b64": "", "secret": 1});
+        let settle = json!({"op": "ack", "delivery": "x", "secret": 1});
+        for (path, body) in [
+            ("/v1/send/batch", json!({"messages": [send]})),
+            ("/v1/settle", json!({"settle": [settle]})),
+            ("/v1/work", json!({"settle": [settle], "recv": {"topic": "t"}})),
+        ] {
+            let item = &server.post(path, &body).ok()["results"][0];
+            assert_eq!((&item["ok"], text(item, "code")), (&json!(false), "E_SCHEMA"), "{path}: {item}");
+            let said = text(item, "message");
+            assert!(said.contains("unknown name") && !said.contains("secret"), "{path}: {said}");
         }
         server.get("/v1/messages?secret=1").refused(400, "E_SCHEMA");
         assert_eq!(server.recv("t"), NOTHING);

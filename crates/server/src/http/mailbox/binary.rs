@@ -11,9 +11,20 @@ use bytes::Bytes;
 use oncebox_wire as wire;
 use oncebox_wire::mailbox::Envelope;
 use oncebox_wire::{Base64, Code, header};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::super::percent;
 use super::super::refusal::Refusal;
+
+/// What fields of a message are called as headers.
+pub(super) const TERMS: [(&str, &str); 6] = [
+    ("topic", header::TOPIC),
+    ("idem_key", header::IDEM_KEY),
+    ("payload_hash", header::PAYLOAD_HASH),
+    ("attrs", header::ATTRS),
+    ("partition", header::PARTITION),
+    ("shard_key", header::SHARD_KEY),
+];
 
 /// The message that a body and its headers are.
 pub(super) fn message(headers: &HeaderMap, payload: &[u8]) -> Result<wire::mailbox::Send, Refusal> {
@@ -40,24 +51,28 @@ fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, Refus
 }
 
 fn decode(value: &str, name: &'static str) -> Result<String, Refusal> {
-    let decoded = percent_decode_str(value).decode_utf8();
-    decoded.map(std::borrow::Cow::into_owned).map_err(|_| not_encoded(name))
+    percent::decode(value).map(std::borrow::Cow::into_owned).ok_or_else(|| not_encoded(name))
 }
 
 fn not_encoded(name: &'static str) -> Refusal {
-    Refusal::schema(format!("the header `{name}` is not percent-encoded UTF-8"))
+    Refusal::schema(format!(
+        "the header `{name}` is not percent-encoded UTF-8: write a byte as `%` and two hex digits, and `%` itself as `%25`"
+    ))
 }
 
 fn attributes(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Refusal> {
     let name = header::ATTRS;
     let Some(value) = headers.get(name) else { return Ok(BTreeMap::new()) };
     let value = value.to_str().map_err(|_| not_encoded(name))?;
-    let pairs = value.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+    let mut attributes = BTreeMap::new();
+    for pair in value.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) =
             pair.split_once('=').ok_or_else(|| Refusal::schema("x-attrs is not name=value&name=value"))?;
-        Ok((decode(key, name)?, decode(value, name)?))
-    });
-    pairs.collect()
+        if attributes.insert(decode(key, name)?, decode(value, name)?).is_some() {
+            return Err(Refusal::schema("x-attrs has a name more than once: send each name once"));
+        }
+    }
+    Ok(attributes)
 }
 
 /// A message as a body and its headers.

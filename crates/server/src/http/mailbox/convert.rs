@@ -2,12 +2,28 @@
 
 use std::sync::Arc;
 
+use oncebox::Error;
 use oncebox::mailbox::{Damaged, Envelope, Parcel, Sent, Ticket};
 use oncebox_core::{Trace, Uid};
 use oncebox_wire as wire;
 use oncebox_wire::{Base64, Code};
 
 use super::super::refusal::Refusal;
+
+/// What the library calls by other names than a request.
+const TERMS: [(&str, &str); 6] = [
+    ("id", "idem_key"),
+    ("attribute name", "a name in attrs"),
+    ("attribute", "a name or value in attrs"),
+    ("attributes", "attrs"),
+    ("messages", "max_messages"),
+    ("visibility", "visibility_ms"),
+];
+
+/// A failure of the mailbox, in the words of its requests.
+pub(super) fn refused(error: Error) -> Refusal {
+    Refusal::from(error).in_terms_of(&TERMS)
+}
 
 /// The parcel of a message that came for a topic; `trace` is the request's.
 pub(super) fn parcel(send: wire::mailbox::Send, topic: Arc<str>, trace: &Trace) -> Result<Parcel, Refusal> {

@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::app::App;
-use super::super::body;
 use super::super::gate::HungUp;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
+use super::super::{body, json};
 use super::{TAG, binary, convert, outgoing, settle};
 
 /// Visibilities are not longer than this: half a day.
@@ -98,12 +98,28 @@ pub(in crate::http) async fn round(
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let (work, _room): (wire::mailbox::Work, _) =
-        body::read_json(app, &parts.headers, content, app.live().many()).await?;
-    let plan = settle::Plan::new(app, work.settle)?;
-    let (outcomes, taken) = take(app, hung_up, plan.settles, &work.recv).await?;
+    let (bytes, _room) = body::read_unparsed(app, &parts.headers, content, app.live().many()).await?;
+    let (plan, recv) = match serde_json::from_slice::<wire::mailbox::Work>(&bytes) {
+        Ok(work) => (settle::Plan::new(app, work.settle.into_iter().map(Ok))?, work.recv),
+        Err(_) => one_by_one(app, &bytes)?,
+    };
+    drop(bytes);
+    let (outcomes, taken) = take(app, hung_up, plan.settles, &recv).await?;
     let results = settle::results(app, plan.items, outcomes);
     body::answer_written(outgoing::worked(&results, &taken))
+}
+
+/// A round of work in which something is wrong: with one delivery alone, or with the whole.
+fn one_by_one(app: &App, bytes: &[u8]) -> Result<(settle::Plan, Recv), Refusal> {
+    const RECV: &str = "recv";
+    let fields = json::Fields::parse(bytes, &[settle::LIST, RECV])?;
+    let recv = fields.get(RECV).ok_or_else(|| Refusal::schema("recv is missing"))?;
+    let recv = json::part(RECV, recv)?;
+    let plan = match fields.get(settle::LIST) {
+        Some(list) => settle::Plan::one_by_one(app, list)?,
+        None => settle::Plan::new(app, std::iter::empty())?,
+    };
+    Ok((plan, recv))
 }
 
 fn wants_bytes(headers: &HeaderMap) -> bool {
@@ -156,9 +172,9 @@ async fn take(
     let mailbox = &app.live().mailbox;
     let began = Instant::now();
     let (outcomes, mut taken) = if settles.is_empty() {
-        (Vec::new(), mailbox.receive(wish.clone()).await?)
+        (Vec::new(), mailbox.receive(wish.clone()).await.map_err(convert::refused)?)
     } else {
-        mailbox.work(settles, wish.clone()).await?
+        mailbox.work(settles, wish.clone()).await.map_err(convert::refused)?
     };
     app.meters.dequeue.record(began.elapsed());
     while taken.is_nothing() && !app.stopping.is_cancelled() {
@@ -171,7 +187,7 @@ async fn take(
         taken = match next {
             // What was settled must be answered: the next wish tells that too much is in flight.
             Err(error) if !outcomes.is_empty() && error.kind() == Kind::Saturated => break,
-            received => received?,
+            received => received.map_err(convert::refused)?,
         };
     }
     delivered(app, &recv.topic, &taken.envelopes);

@@ -50,17 +50,19 @@ pub(in crate::http) async fn one(app: &App, corr_id: &CorrId, request: Request) 
     };
     let live = app.live();
     let (bytes, _room) = app.room.read(&parts.headers, content, live.one()).await?;
-    let mut message: wire::mailbox::Send = match kind {
-        Kind::Json => json::parse(&bytes)?,
-        Kind::Bytes => binary::message(&parts.headers, &bytes)?,
+    let (mut message, terms): (wire::mailbox::Send, &[_]) = match kind {
+        Kind::Json => (json::parse(&bytes)?, &[]),
+        Kind::Bytes => (binary::message(&parts.headers, &bytes)?, &binary::TERMS),
     };
     // While it is held, the connection cannot use its buffer again.
     drop(bytes);
     let topic = Arc::<str>::from(std::mem::take(&mut message.topic));
-    let parcel = convert::parcel(message, topic.clone(), &corr_id.trace())?;
+    let parcel = convert::parcel(message, topic.clone(), &corr_id.trace());
+    let parcel = parcel.map_err(|refusal| refusal.in_terms_of(terms))?;
     refuse_while_stopping(app)?;
     let began = Instant::now();
-    let taken = convert::sent(live.mailbox.send(parcel).await?)?;
+    let sent = live.mailbox.send(parcel).await;
+    let taken = convert::sent(sent.map_err(|error| convert::refused(error).in_terms_of(terms))?)?;
     app.meters.enqueue.record(began.elapsed());
     app.meters.topic(&topic).taken_in(taken.duplicate);
     if taken.duplicate && answer_409 {
@@ -93,32 +95,23 @@ pub(in crate::http) async fn many(
 ) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
     let live = app.live();
-    let (batch, _room): (wire::mailbox::SendBatch, _) =
-        body::read_json(app, &parts.headers, content, live.many()).await?;
-    let http = &live.config.http;
-    if batch.messages.len() > http.batch_items_max {
-        return Err(Refusal::schema(format!(
-            "the batch has more than {} messages: split it",
-            http.batch_items_max
-        )));
-    }
+    let (bytes, _room) = body::read_unparsed(app, &parts.headers, content, live.many()).await?;
+    let messages = messages(&bytes, live.config.http.batch_items_max)?;
+    drop(bytes);
     refuse_while_stopping(app)?;
     // One that is wrong must not keep the others out.
-    let mut parcels: Vec<Parcel> = Vec::with_capacity(batch.messages.len());
+    let mut parcels: Vec<Parcel> = Vec::with_capacity(messages.len());
     let trace = corr_id.trace();
     // Those that are sent together mostly have one topic.
     let mut topic: Arc<str> = Arc::default();
-    let checked = batch.messages.into_iter().map(|message| {
-        if *topic != *message.topic {
-            topic = message.topic.as_str().into();
-        }
-        match convert::parcel(message, topic.clone(), &trace) {
-            Ok(parcel) => {
-                parcels.push(parcel);
-                (topic.clone(), None)
+    let checked = messages.into_iter().map(|message| {
+        let parcel = message.and_then(|message| {
+            if *topic != *message.topic {
+                topic = message.topic.as_str().into();
             }
-            Err(refusal) => (topic.clone(), Some(refusal)),
-        }
+            convert::parcel(message, topic.clone(), &trace)
+        });
+        (topic.clone(), parcel.map(|parcel| parcels.push(parcel)).err())
     });
     let checked: Vec<_> = checked.collect();
     let began = Instant::now();
@@ -129,7 +122,7 @@ pub(in crate::http) async fn many(
         let taken = match refusal {
             Some(refusal) => Err(refusal),
             None => match outcomes.next() {
-                Some(outcome) => outcome.map_err(Refusal::from).and_then(convert::sent),
+                Some(outcome) => outcome.map_err(convert::refused).and_then(convert::sent),
                 None => Err(Refusal::new(Code::Unavailable, "the store gave no outcome: send it again")),
             },
         };
@@ -146,6 +139,26 @@ pub(in crate::http) async fn many(
     });
     let results: Vec<_> = results.collect();
     body::answer_written(outgoing::sent_batch(&results))
+}
+
+/// The messages of a batch, or why one of them is none. All are parsed at once; only if that fails, each by itself.
+fn messages(bytes: &[u8], items_max: usize) -> Result<Vec<Result<wire::mailbox::Send, Refusal>>, Refusal> {
+    const LIST: &str = "messages";
+    let check = |count: usize| match count {
+        count if count > items_max => {
+            Err(Refusal::schema(format!("the batch has more than {items_max} messages: split it")))
+        }
+        _ => Ok(()),
+    };
+    if let Ok(wire::mailbox::SendBatch { messages }) = serde_json::from_slice(bytes) {
+        check(messages.len())?;
+        return Ok(messages.into_iter().map(Ok).collect());
+    }
+    let fields = json::Fields::parse(bytes, &[LIST])?;
+    let list = fields.get(LIST).ok_or_else(|| Refusal::schema("messages is missing"))?;
+    let items = json::list(LIST, list)?;
+    check(items.len())?;
+    Ok(items.into_iter().map(json::item).collect())
 }
 
 /// A message of a batch that was not taken in, counted.

@@ -5,16 +5,20 @@ use axum::response::Response;
 use oncebox::mailbox::{Handle, Outcome, Settle};
 use oncebox_wire as wire;
 use oncebox_wire::Code;
-use oncebox_wire::mailbox::{Extend, Nack, Op, SettleItem, Settled, SettledBatch};
+use oncebox_wire::mailbox::{Ack, Extend, Nack, Op, SettleItem, Settled, SettledBatch};
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::app::App;
-use super::super::body;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
 use super::super::segment;
-use super::{TAG, receive};
+use super::super::{body, json};
+use super::{TAG, convert, receive};
 use crate::meters::Ending;
+
+/// The field with the deliveries.
+pub(super) const LIST: &str = "settle";
 
 /// The delivery was handled: the message is gone.
 #[utoipa::path(
@@ -24,8 +28,15 @@ use crate::meters::Ending;
     params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.")),
     responses((status = 200, description = "It counts; the same again is answered the same.", body = Settled), Refusals),
 )]
-pub(super) async fn ack(State(app): State<App>, Path(delivery): Path<String>) -> Result<Response, Refusal> {
-    one(&app, Settle::ack(handle(&delivery)?), Op::Ack).await
+pub(super) async fn ack(
+    State(app): State<App>,
+    Path(delivery): Path<String>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let handle = handle(&delivery)?;
+    let Ack {} = body::read_optional_json(&app, &parts.headers, content, app.live().one()).await?;
+    one(&app, Settle::ack(handle), Op::Ack).await
 }
 
 /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
@@ -80,11 +91,17 @@ pub(super) async fn extend(
 )]
 pub(in crate::http) async fn settle(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
-    let (batch, _room): (wire::mailbox::Settle, _) =
-        body::read_json(&app, &parts.headers, content, app.live().many()).await?;
-    let plan = Plan::new(&app, batch.settle)?;
+    let (bytes, _room) = body::read_unparsed(&app, &parts.headers, content, app.live().many()).await?;
+    let plan = match serde_json::from_slice::<wire::mailbox::Settle>(&bytes) {
+        Ok(batch) => Plan::new(&app, batch.settle.into_iter().map(Ok))?,
+        Err(_) => {
+            let list = json::Fields::parse(&bytes, &[LIST])?.get(LIST);
+            Plan::one_by_one(&app, list.ok_or_else(|| Refusal::schema("settle is missing"))?)?
+        }
+    };
+    drop(bytes);
     let began = Instant::now();
-    let outcomes = app.live().mailbox.settle_all(plan.settles).await?;
+    let outcomes = app.live().mailbox.settle_all(plan.settles).await.map_err(convert::refused)?;
     app.meters.ack.record(began.elapsed());
     body::answer(&SettledBatch { results: results(&app, plan.items, outcomes) })
 }
@@ -97,7 +114,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(app: &App, items: Vec<SettleItem>) -> Result<Self, Refusal> {
+    /// Of items that are parsed, or are none.
+    pub(super) fn new(
+        app: &App,
+        items: impl ExactSizeIterator<Item = Result<SettleItem, Refusal>>,
+    ) -> Result<Self, Refusal> {
         let most = app.live().config.http.batch_items_max;
         if items.len() > most {
             return Err(Refusal::schema(format!(
@@ -105,13 +126,18 @@ impl Plan {
             )));
         }
         let mut settles = Vec::with_capacity(items.len());
-        let items = items.into_iter().map(|item| {
-            let op = item.op;
+        let items = items.map(|item| {
+            let item = item?;
             settles.push(settle_of(app, &item)?);
-            Ok(op)
+            Ok(item.op)
         });
         let items = items.collect();
         Ok(Self { settles, items })
+    }
+
+    /// Of a list in which something is wrong: what it is, is the fault of one item alone.
+    pub(super) fn one_by_one(app: &App, list: &RawValue) -> Result<Self, Refusal> {
+        Self::new(app, json::list(LIST, list)?.into_iter().map(json::item))
     }
 }
 
@@ -149,7 +175,7 @@ fn handle(text: &str) -> Result<Handle, Refusal> {
 
 async fn one(app: &App, settle: Settle, op: Op) -> Result<Response, Refusal> {
     let began = Instant::now();
-    let outcome = app.live().mailbox.settle_all(vec![settle]).await?.pop();
+    let outcome = app.live().mailbox.settle_all(vec![settle]).await.map_err(convert::refused)?.pop();
     app.meters.ack.record(began.elapsed());
     body::answer(&answer(app, outcome.unwrap_or(Outcome::LeaseLost), op)?)
 }

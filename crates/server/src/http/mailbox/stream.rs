@@ -23,7 +23,7 @@ use super::super::gate::HungUp;
 use super::super::openapi::Refusals;
 use super::super::refusal::Refusal;
 use super::receive::PIECE;
-use super::{TAG, outgoing, receive};
+use super::{TAG, convert, outgoing, receive};
 
 /// Pieces of the answer that wait to be written, at most: what is given out ahead of a slow reader is little.
 const PIECES_MAX: usize = 1;
@@ -50,7 +50,7 @@ pub(super) async fn recv_stream(
     let wait = app.wait(recv.wait_ms)?;
     let wish = receive::wish(&app, &recv)?;
     // What is wrong with the wish is told before the stream begins.
-    let first = app.live().mailbox.receive(wish.clone()).await?;
+    let first = app.live().mailbox.receive(wish.clone()).await.map_err(convert::refused)?;
     let (sender, channel) = Channel::<Bytes, io::Error>::new(PIECES_MAX);
     let left = hung_up.child_token();
     let guard = left.clone().drop_guard();

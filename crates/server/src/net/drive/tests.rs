@@ -54,7 +54,7 @@ impl Client {
         let connection = tokio::spawn(async move {
             let hung_up = activity.hung_up().clone();
             let answer = |request| answer(request, &hung_up);
-            let ended = drive(Box::new(far), &activity, &stop, answer).await;
+            let ended = drive(Box::new(far), &activity, &stop, answer, |_| None).await;
             (ended, Instant::now())
         });
         Self { stream, connection, unwanted, stopping }
