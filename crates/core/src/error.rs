@@ -60,8 +60,10 @@ impl Error {
     /// The store is full by this bound; it expects room again after `retry_after`.
     pub fn saturated(retry_after: Duration, bound: Bound) -> Self {
         let Bound { name, used, limit, .. } = bound;
+        // No sender can do anything about a full disk.
+        let advice = if name == Bound::DISK_BYTES { "free space on its disk" } else { "slow down" };
         let message = format!(
-            "the store is full ({name}: {used} of {limit}) and nothing was taken in: slow down, and repeat the call later"
+            "the store is full ({name}: {used} of {limit}) and nothing was taken in: {advice}, and repeat the call later"
         );
         Self { retry_after: Some(retry_after), bound: Some(bound), ..Self::new(Kind::Saturated, message) }
     }

@@ -23,7 +23,7 @@ use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::store::EmbeddedStore;
 use crate::syncer::{BLANKS, Syncer};
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, log_trouble};
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.
@@ -86,7 +86,7 @@ impl EmbeddedStore {
         let group = std::mem::take(&mut engine.group);
         let written = journal.append(&group.bytes.0, &group.homes, group.time).and_then(|()| journal.sync());
         written.map_err(|error| failed("writing the journal", error))?;
-        log_opening(found.cut.as_ref(), trouble.as_ref());
+        log_opening(&preparer.disk.place(), found.cut.as_ref(), trouble.as_ref());
         let shared = Arc::new(Shared::new(engine, &journal, trouble));
         let threads = start(journal, preparer, &shared, options)?;
         Ok(Self {
@@ -123,13 +123,20 @@ fn begin(
     }
 }
 
-/// One line for each thing that somebody has to know about an opening.
-fn log_opening(cut: Option<&Cut>, trouble: Option<&Trouble>) {
+/// One line for each thing that an operator has to know about an opening.
+fn log_opening(place: &str, cut: Option<&Cut>, trouble: Option<&Trouble>) {
     if let Some(cut) = cut {
-        tracing::warn!(segment = %cut.segment, offset = cut.offset, bytes = cut.bytes, frames = cut.frames, "{cut}");
+        tracing::warn!(
+            store = %format_args!("embedded:{place}"),
+            segment = %cut.segment,
+            offset = cut.offset,
+            bytes = cut.bytes,
+            frames = cut.frames,
+            "{cut}"
+        );
     }
-    if let Some(Trouble { text, .. }) = trouble {
-        tracing::warn!("the journal cannot grow, nothing new is taken in: {text}");
+    if trouble.is_some() {
+        log_trouble(place, trouble);
     }
 }
 
@@ -163,8 +170,10 @@ fn start(
         chores: chore_sender,
         done,
         coming: 0,
+        wiping: 0,
         reclaiming: None,
         stalled: false,
+        weighed: None,
         refused_at: shared.lock().trouble.is_some().then(uptime),
         disk: Arc::clone(&preparer.disk),
         segment_bytes: options.segment_bytes,

@@ -15,6 +15,8 @@ mod full;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
+mod log;
+#[cfg(test)]
 mod mass;
 #[cfg(test)]
 mod offline;
