@@ -88,6 +88,10 @@ impl MemoryDisk {
 struct MemoryFile(File);
 
 impl Disk for MemoryDisk {
+    fn place(&self) -> String {
+        "memory".to_owned()
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         Ok(self.files().keys().cloned().collect())
     }

@@ -9,6 +9,9 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 /// A directory of files.
 pub trait Disk: Send + Sync {
+    /// Where it is, as lines in the log name it.
+    fn place(&self) -> String;
+
     /// The names of all files.
     fn names(&self) -> io::Result<Vec<String>>;
 
@@ -75,6 +78,10 @@ impl RealDisk {
 }
 
 impl Disk for RealDisk {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         let entries = std::fs::read_dir(&self.path)?;
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()

@@ -8,6 +8,9 @@ use oncebox_core::{Clock, Error, Fence, IdSource, Kind, Number, Timestamp, Uid};
 
 use crate::codec::{self, Boot, Entry, Reader, Writer};
 
+/// Space that writing messages again leaves.
+const AGAIN_BYTES: usize = 4_096;
+
 /// Effects on their way into the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
@@ -141,6 +144,23 @@ impl Engine {
         self.write_boot();
     }
 
+    /// Bytes that it takes to write messages again whole, with what frames add; counted only until they are more than `bytes_max`.
+    pub(crate) fn weigh(&self, homes: &[Uid], bytes_max: u64) -> u64 {
+        let (mut scratch, mut total) = (Writer::default(), AGAIN_BYTES as u64);
+        for snapshot in homes.iter().filter_map(|uid| self.machine.peek(*uid)) {
+            scratch.0.clear();
+            let record =
+                Record { at: self.machine.now(), uid: snapshot.uid, effect: Effect::Restored(&snapshot) };
+            codec::encode(&mut scratch, record);
+            let bytes = scratch.0.len() as u64;
+            total += bytes + bytes / 32;
+            if total > bytes_max {
+                break;
+            }
+        }
+        total
+    }
+
     /// Writes messages again whole, so that the segment they lived in can go; a piece of them that fits into `room`. Answers
     /// how much room it lacked, if it lacked any.
     pub(crate) fn write_again(&mut self, homes: &mut Vec<Uid>, bytes_max: usize, room: usize) -> usize {
@@ -154,7 +174,7 @@ impl Engine {
             self.group.record(Record { at, uid, effect: Effect::Restored(&snapshot) });
             let written = self.group.bytes.0.len() - before;
             // Frames add a little to what is written.
-            let needed = written + written / 32 + 4_096;
+            let needed = written + written / 32 + AGAIN_BYTES;
             if needed > room {
                 self.group.bytes.0.truncate(start);
                 self.group.homes.pop();

@@ -26,11 +26,22 @@ pub(crate) struct Blank {
     pub(crate) size: u64,
 }
 
-/// A file that may be wiped once a frame is durable.
+/// A file that may be wiped once two frames are durable that say that it is no longer needed: if the last one is damaged and cut
+/// off, the one before it still says so.
 pub(crate) struct Retired {
     pub(crate) blank: Blank,
-    /// The frame that says that it is no longer needed; none until that is written.
-    after_lsn: Option<u64>,
+    /// The first of them; none until it is written.
+    first_lsn: Option<u64>,
+    /// The second one.
+    second_lsn: Option<u64>,
+}
+
+impl Retired {
+    /// Notes the frame that ends a group.
+    fn note(&mut self, lsn: u64) {
+        let frame = if self.first_lsn.is_none() { &mut self.first_lsn } else { &mut self.second_lsn };
+        frame.get_or_insert(lsn);
+    }
 }
 
 pub(crate) struct Journal {
@@ -134,7 +145,7 @@ impl Journal {
             first = false;
         }
         for retired in &mut self.retired {
-            retired.after_lsn.get_or_insert(self.lsn_next - 1);
+            retired.note(self.lsn_next - 1);
         }
         Ok(())
     }
@@ -190,20 +201,20 @@ impl Journal {
         self.retire(oldest.into_blank());
     }
 
-    /// Has a file wiped once the next group is durable.
+    /// Has a file wiped once the next two groups are durable.
     pub(crate) fn retire(&mut self, blank: Blank) {
-        self.retired.push(Retired { blank, after_lsn: None });
+        self.retired.push(Retired { blank, first_lsn: None, second_lsn: None });
     }
 
     /// Whether a group must be written before something that was retired can be wiped.
     pub(crate) fn wants_a_group(&self) -> bool {
-        self.retired.iter().any(|retired| retired.after_lsn.is_none())
+        self.retired.iter().any(|retired| retired.second_lsn.is_none())
     }
 
     /// The files that may be wiped now.
     pub(crate) fn take_wipeable(&mut self) -> Vec<Blank> {
         let durable = self.durable_lsn;
-        let ripe = |retired: &mut Retired| retired.after_lsn.is_some_and(|lsn| lsn <= durable);
+        let ripe = |retired: &mut Retired| retired.second_lsn.is_some_and(|lsn| lsn <= durable);
         self.retired.extract_if(.., ripe).map(|retired| retired.blank).collect()
     }
 }
@@ -245,9 +256,9 @@ mod tests {
         Blank { name: crate::segment::segment_name(number), file: Arc::new(Sink), size: 1 << 16 }
     }
 
-    /// A crash must find either the segment or a durable frame that says that nobody needs it.
+    /// A crash must find either the segment or a durable frame that says that nobody needs it, also if it damages the last frame.
     #[test]
-    fn a_retired_segment_is_wiped_only_when_a_frame_that_says_so_is_durable() {
+    fn a_retired_segment_is_wiped_only_when_two_frames_that_say_so_are_durable() {
         let mut journal = Journal::new([1; 16], 1, 1, 1);
         journal.blanks.extend([blank(1), blank(2)]);
         journal.rotate().unwrap();
@@ -263,7 +274,12 @@ mod tests {
         assert_eq!(names(&mut journal), Vec::<String>::new(), "no frame says so");
         assert!(journal.wants_a_group());
         journal.append(b"", &[], Timestamp::EPOCH).unwrap();
-        assert_eq!(names(&mut journal), Vec::<String>::new(), "the frame that says so is not durable");
+        journal.sync().unwrap();
+        assert_eq!(names(&mut journal), Vec::<String>::new(), "only one frame says so");
+        assert!(journal.wants_a_group());
+        journal.append(b"", &[], Timestamp::EPOCH).unwrap();
+        assert!(!journal.wants_a_group());
+        assert_eq!(names(&mut journal), Vec::<String>::new(), "the second frame that says so is not durable");
         journal.sync().unwrap();
         assert_eq!(names(&mut journal), ["00000001.seg"]);
     }

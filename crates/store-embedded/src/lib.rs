@@ -30,6 +30,7 @@ pub mod disk;
 #[doc(hidden)]
 pub mod fuzzing;
 
+mod call;
 mod codec;
 mod engine;
 mod frame;
@@ -38,10 +39,12 @@ mod identity;
 mod journal;
 mod lock;
 mod manifest;
+mod need;
 mod offline;
 mod open;
 mod options;
 mod preparer;
+mod reclaim;
 mod recovery;
 mod segment;
 mod shared;

@@ -46,6 +46,10 @@ impl ReadOnly {
 }
 
 impl Disk for ReadOnly {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         let entries = std::fs::read_dir(&self.path)?;
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()

@@ -23,7 +23,7 @@ use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::store::EmbeddedStore;
 use crate::syncer::{BLANKS, Syncer};
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, log_trouble};
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.
@@ -31,18 +31,15 @@ impl EmbeddedStore {
         let disk =
             RealDisk::open(path).map_err(|error| failed(&format!("opening {}", path.display()), error))?;
         let lock = DirectoryLock::take(path)?;
-        let name = options.name.clone().unwrap_or_else(|| format!("embedded:{}", path.display()).into());
-        Self::open_locked(name, Arc::new(disk), options, Some(lock))
+        Self::open_locked(Arc::new(disk), options, Some(lock))
     }
 
     /// Opens the store on any disk. Nothing keeps a second opener away.
     pub fn open_on(disk: Arc<dyn Disk>, options: &Options) -> Result<Self, Error> {
-        let name = options.name.clone().unwrap_or_else(|| "embedded".into());
-        Self::open_locked(name, disk, options, None)
+        Self::open_locked(disk, options, None)
     }
 
     fn open_locked(
-        name: Arc<str>,
         disk: Arc<dyn Disk>,
         options: &Options,
         lock: Option<DirectoryLock>,
@@ -50,6 +47,7 @@ impl EmbeddedStore {
         if !(64 << 10..=16 << 20).contains(&options.segment_bytes) {
             return Err(Invalid::new("segment size", "must be from 64 KiB to 16 MiB").into());
         }
+        let name = options.name.clone().unwrap_or_else(|| format!("embedded:{}", disk.place()).into());
         let store = store_id(&*disk)?;
         let mut recovering = Recovering::new(options.capacity);
         let found = recover(&*disk, &store, &mut |group| recovering.replay(group))?;
@@ -126,13 +124,20 @@ fn begin(
     }
 }
 
-/// One line for each thing that somebody has to know about an opening.
+/// One line for each thing that an operator has to know about an opening.
 fn log_opening(store: &str, cut: Option<&Cut>, trouble: Option<&Trouble>) {
     if let Some(cut) = cut {
-        tracing::warn!(store, segment = %cut.segment, offset = cut.offset, bytes = cut.bytes, frames = cut.frames, "{cut}");
+        tracing::warn!(
+            store,
+            segment = %cut.segment,
+            offset = cut.offset,
+            bytes = cut.bytes,
+            frames = cut.frames,
+            "{cut}"
+        );
     }
-    if let Some(Trouble { text, .. }) = trouble {
-        tracing::warn!(store, "the journal cannot grow, nothing new is taken in: {text}");
+    if trouble.is_some() {
+        log_trouble(store, trouble);
     }
 }
 
@@ -166,8 +171,10 @@ fn start(
         chores: chore_sender,
         done,
         coming: 0,
+        wiping: 0,
         reclaiming: None,
         stalled: false,
+        weighed: None,
         refused_at: shared.lock().trouble.is_some().then(uptime),
         disk: Arc::clone(&preparer.disk),
         segment_bytes: options.segment_bytes,

@@ -18,8 +18,12 @@ pub(crate) enum Chore {
     LetGo(Arc<dyn DiskFile>),
 }
 
-/// A segment that was to be made or wiped, or why there is none.
-pub(crate) type Prepared = io::Result<Blank>;
+/// What became of a segment that was to be made or wiped.
+pub(crate) enum Prepared {
+    Made(io::Result<Blank>),
+    /// Its file was there before: that tells nothing about whether the disk has space.
+    Wiped(io::Result<Blank>),
+}
 
 pub(crate) fn prepare(
     mut preparer: Preparer,
@@ -28,9 +32,9 @@ pub(crate) fn prepare(
     shared: &Shared,
 ) {
     for chore in chores {
-        let result = match chore {
-            Chore::Make => preparer.make(),
-            Chore::Wipe(blank) => Preparer::fill(blank),
+        let outcome = match chore {
+            Chore::Make => Prepared::Made(preparer.make()),
+            Chore::Wipe(blank) => Prepared::Wiped(Preparer::fill(blank)),
             Chore::Remove(blank) => {
                 // A file that stays is found and removed at the next opening.
                 let _ = preparer.remove(&blank);
@@ -41,7 +45,7 @@ pub(crate) fn prepare(
                 continue;
             }
         };
-        if done.send(result).is_err() {
+        if done.send(outcome).is_err() {
             return;
         }
         shared.lock().prepared = true;

@@ -34,7 +34,7 @@ pub(crate) struct Recovered {
     pub(crate) cut: Option<Cut>,
 }
 
-/// The end of a journal whose last frames are not whole. Frames up to `durable_lsn` were answered and are there. Whether what
+/// The end of a journal whose last frames are not whole. Frames up to `durable_lsn` were on disk for certain and are there. Whether what
 /// is cut had been answered is not known: a write that a crash interrupted and damage to the last one that was answered
 /// look the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,8 @@ impl fmt::Display for Cut {
         write!(
             f,
             "{segment} cannot be read from offset {offset}, frame {lsn}, on: {bytes} bytes with {frames} whole frames are cut \
-             off; frames up to {durable_lsn} were answered and are there, whether what is cut was answered is not known"
+             off; frames up to {durable_lsn} were on disk for certain and are there, whether what is cut was answered is not \
+             known"
         )
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(crate) prepared: bool,
     /// Why the journal cannot grow; none if it can.
     pub(crate) trouble: Option<Trouble>,
+    /// Space is about to come from files that the journal has.
+    pub(crate) relief: bool,
     /// Bytes of the journal's files.
     pub(crate) disk_bytes: u64,
     /// The syncer sleeps until it is called.
@@ -94,6 +96,7 @@ impl Shared {
             room_wanted: 0,
             prepared: false,
             trouble,
+            relief: false,
             disk_bytes: journal.bytes(),
             syncer_sleeps: false,
             calls: 0,

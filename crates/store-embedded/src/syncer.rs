@@ -1,7 +1,7 @@
 //! The thread that writes groups and makes them durable.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,17 +15,16 @@ use crate::gathering::Gathering;
 use crate::journal::Journal;
 use crate::options::Durability;
 use crate::preparer::{Chore, Prepared};
+use crate::reclaim::Weighed;
 use crate::shared::{GROUP_BYTES_MAX, Life, Shared, State};
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, log_trouble};
 
 /// Leases are on disk after this long at most.
 const LEASE_SYNC: Duration = Duration::from_millis(50);
 /// The time is recorded at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 /// A disk that is full is asked again after this long.
-const DISK_RETRY: Duration = Duration::from_secs(1);
-/// Bytes that reclaiming adds to one group at most.
-const SLICE_BYTES: usize = 256 << 10;
+pub(crate) const DISK_RETRY: Duration = Duration::from_secs(1);
 /// Segments that are kept prepared.
 pub(crate) const BLANKS: usize = 2;
 /// Bytes of a segment that hold no frames, generously.
@@ -51,12 +50,16 @@ pub(crate) struct Syncer {
     pub(crate) done: Receiver<Prepared>,
     /// Segments that are being made or wiped.
     pub(crate) coming: usize,
+    /// Those of them that are being wiped.
+    pub(crate) wiping: usize,
     /// Of the oldest segment: what is still to be written again.
     pub(crate) reclaiming: Option<Vec<Uid>>,
     pub(crate) segment_bytes: u64,
     pub(crate) spare: Group,
-    /// Reclaiming waits for room.
+    /// Reclaiming waits for space.
     pub(crate) stalled: bool,
+    /// When the oldest segment was last found to hold too much to be written again.
+    pub(crate) weighed: Option<Weighed>,
     /// When the disk last refused a segment, on the monotonic clock; none if it has given one since.
     pub(crate) refused_at: Option<Duration>,
     /// When the last frame was appended, on the monotonic clock.
@@ -94,17 +97,7 @@ impl Syncer {
             return Ok(false);
         }
         self.collect(&mut state);
-        self.plan_reclaim(&mut state);
-        if let Some(homes) = &mut self.reclaiming {
-            let room = usize::try_from(state.room).unwrap_or(usize::MAX);
-            let before = state.engine.group.bytes.0.len();
-            let wanted = state.engine.write_again(homes, SLICE_BYTES.min(room / 2), room);
-            // Callers fill the next group before this one is written, so what it took must be gone for them by now.
-            let written = (state.engine.group.bytes.0.len() - before) as u64;
-            state.room = state.room.saturating_sub(written + written / 64);
-            state.room_wanted = state.room_wanted.max(wanted as u64);
-            self.stalled = wanted > 0;
-        }
+        self.reclaim(&mut state);
         let closing = state.life == Life::Closing;
         let (solid, wanted) = (state.solid, state.room_wanted);
         let was_full = state.engine.group.bytes.0.len() >= GROUP_BYTES_MAX;
@@ -119,9 +112,9 @@ impl Syncer {
             self.journal.retire_oldest();
         }
         let idle_for = uptime().saturating_sub(self.appended_at);
-        // A sign of life must not take the room that the next opening needs.
-        let sign_of_life = idle_for >= HEARTBEAT && self.journal.room() > 0;
-        if !group.is_empty() || self.journal.wants_a_group() || sign_of_life {
+        // A frame that only tells the time must not take the space that the next opening needs.
+        let tells_time = (group.timed || idle_for >= HEARTBEAT) && self.journal.room() > 0;
+        if !group.bytes.0.is_empty() || self.journal.wants_a_group() || tells_time {
             self.journal.append(&group.bytes.0, &group.homes, group.time)?;
             self.appended_at = uptime();
         }
@@ -192,21 +185,8 @@ impl Syncer {
     /// Takes over the segments that the preparer has finished, and tells the callers how much room there is.
     fn collect(&mut self, state: &mut State) {
         let before = state.room;
-        loop {
-            match self.done.try_recv() {
-                Ok(Ok(blank)) => {
-                    self.coming -= 1;
-                    self.journal.blanks.push_back(blank);
-                    self.refused_at = None;
-                    note_trouble(state, None);
-                }
-                Ok(Err(error)) => {
-                    self.coming -= 1;
-                    self.refused_at = Some(uptime());
-                    note_trouble(state, Some(Trouble::of(&error)));
-                }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-            }
+        while let Ok(prepared) = self.done.try_recv() {
+            self.take_over(state, prepared);
         }
         let waiting = state.engine.group.bytes.0.len() as u64;
         state.room = self.journal.room().saturating_sub(waiting + waiting / 64 + HEADER_BYTES as u64);
@@ -220,24 +200,32 @@ impl Syncer {
         }
     }
 
-    /// Whether the journal is much larger than what it holds.
-    fn has_too_much(&self, state: &State) -> bool {
-        let needed = 1 + usize::try_from(state.engine.machine.live_bytes() * 2 / self.segment_bytes)
-            .unwrap_or(usize::MAX - 1);
-        self.journal.live.len() > needed
+    /// Takes over one segment, or why there is none.
+    fn take_over(&mut self, state: &mut State, prepared: Prepared) {
+        self.coming -= 1;
+        let made = matches!(prepared, Prepared::Made(_));
+        self.wiping -= usize::from(!made);
+        match prepared {
+            Prepared::Made(Ok(blank)) | Prepared::Wiped(Ok(blank)) => {
+                self.journal.blanks.push_back(blank);
+                // A disk may be full although a file that it has was wiped.
+                if made || self.journal.blanks.len() >= BLANKS {
+                    self.refused_at = None;
+                    Self::note_trouble(state, None);
+                }
+            }
+            Prepared::Made(Err(error)) | Prepared::Wiped(Err(error)) => {
+                self.refused_at = Some(uptime());
+                Self::note_trouble(state, Some(Trouble::of(&error)));
+            }
+        }
     }
 
-    /// Whether there is nothing to reclaim, or no room to do it.
-    fn reclaim_rests(&self, state: &State) -> bool {
-        if self.reclaiming.is_some() { self.stalled } else { !self.has_too_much(state) }
-    }
-
-    /// Begins to write again what the oldest segment holds if the journal has too much.
-    fn plan_reclaim(&mut self, state: &mut State) {
-        if self.reclaiming.is_none() && self.has_too_much(state) {
-            let oldest = self.journal.live.front_mut().expect("there is an oldest segment");
-            self.reclaiming = Some(std::mem::take(&mut oldest.homes));
-            state.engine.write_boot();
+    /// Notes whether the journal can grow; one line in the log for each change.
+    fn note_trouble(state: &mut State, trouble: Option<Trouble>) {
+        if state.trouble != trouble {
+            log_trouble(&state.name, trouble.as_ref());
+            state.trouble = trouble;
         }
     }
 
@@ -250,8 +238,10 @@ impl Syncer {
         if unsynced && self.unsynced_since.is_none() {
             self.unsynced_since = Some(uptime());
         }
-        let overdue =
-            self.unsynced_since.is_some_and(|since| uptime().saturating_sub(since) >= self.patience());
+        // A file that is to be wiped waits for a sync, and callers may wait for its space.
+        let space_waits = self.refused_at.is_some() && !self.journal.retired.is_empty();
+        let overdue = space_waits
+            || self.unsynced_since.is_some_and(|since| uptime().saturating_sub(since) >= self.patience());
         let durable = if answer_when_written || !unsynced { number } else { durable_before };
         if unsynced {
             self.check_ours()?;
@@ -289,12 +279,15 @@ impl Syncer {
             let _ = self.chores.send(Chore::LetGo(file));
         }
         for blank in self.journal.take_wipeable() {
-            let enough = self.journal.blanks.len() + self.coming >= BLANKS;
+            // What a disk that refused is asked for does not count: it will not come.
+            let coming = if self.refused_at.is_some() { self.wiping } else { self.coming };
+            let enough = self.journal.blanks.len() + coming >= BLANKS;
             let wrong_size = blank.size != self.segment_bytes;
             if enough || wrong_size {
                 let _ = self.chores.send(Chore::Remove(blank));
             } else {
                 self.coming += 1;
+                self.wiping += 1;
                 let _ = self.chores.send(Chore::Wipe(blank));
             }
         }
@@ -327,19 +320,4 @@ impl Syncer {
         self.shared.advance(number + 1, number + 1);
         Ok(())
     }
-}
-
-/// Notes whether the journal can grow; one line in the log for each change.
-fn note_trouble(state: &mut State, trouble: Option<Trouble>) {
-    if state.trouble == trouble {
-        return;
-    }
-    let store = &state.name;
-    match &trouble {
-        Some(Trouble { text, .. }) => {
-            tracing::warn!(%store, "the journal cannot grow, nothing new is taken in: {text}");
-        }
-        None => tracing::info!(%store, "the journal can grow again"),
-    }
-    state.trouble = trouble;
 }

@@ -32,6 +32,18 @@ impl Trouble {
     }
 }
 
+/// One line in the log for each change: the journal of `store` cannot grow any more, or can again.
+pub(crate) fn log_trouble(store: &str, trouble: Option<&Trouble>) {
+    if let Some(Trouble { text, .. }) = trouble {
+        tracing::warn!(
+            store,
+            "the journal cannot grow: new messages are refused once the space that it has is used up; {text}"
+        );
+    } else {
+        tracing::info!(store, "the journal has space again: new messages are taken in");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;

@@ -19,6 +19,10 @@ struct SlowDisk(RealDisk);
 
 #[deny(clippy::missing_trait_methods)]
 impl Disk for SlowDisk {
+    fn place(&self) -> String {
+        self.0.place()
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         self.0.names()
     }

@@ -5,7 +5,7 @@ use super::numbers::entries_after;
 use super::{Machine, Turn};
 use crate::annotation::Attributes;
 use crate::id::Number;
-use crate::key::Ref;
+use crate::key::{Namespace, Ref};
 use crate::message::{Content, Grant, Snapshot, State};
 use crate::payload::PayloadHandle;
 use crate::port::{Counts, Cursor, Page, Query, ReadyTopics, Scope, Usage};
@@ -90,8 +90,13 @@ impl<P: PayloadHandle> Machine<P> {
         self.tally.bytes()
     }
 
+    /// Messages that are leased.
+    pub fn leased(&self) -> u64 {
+        Namespace::ALL.iter().map(|namespace| self.tally.namespace(*namespace).leased).sum()
+    }
+
     /// Tells which topics became claimable since the last call: whom to wake.
-    pub fn take_woken(&mut self, tell: impl FnMut(crate::key::Namespace, &Topic)) {
+    pub fn take_woken(&mut self, tell: impl FnMut(Namespace, &Topic)) {
         self.lanes.take_woken(tell);
     }
 

@@ -344,7 +344,11 @@ fn a_round_of_work_settles_and_gives_the_next() {
         for idem_key in ["1", "2", "3", "4"] {
             send(&mailbox, idem_key).await;
         }
-        let held = mailbox.receive(Receive::new("t").visibility(Duration::from_secs(5)).messages(3)).await.unwrap().envelopes;
+        let held = mailbox
+            .receive(Receive::new("t").visibility(Duration::from_secs(5)).messages(3))
+            .await
+            .unwrap()
+            .envelopes;
         let [first, second, third] = &*held else { panic!("three were asked for") };
         let nobody: MsgId = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let settles = vec![

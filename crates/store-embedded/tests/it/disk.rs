@@ -17,6 +17,17 @@ struct Content {
 
 type File = Arc<Mutex<Content>>;
 
+/// Tells disks apart.
+#[derive(Clone)]
+struct DiskNumber(usize);
+
+impl Default for DiskNumber {
+    fn default() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        Self(NEXT.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
 #[derive(Default)]
 struct Names {
     seen: BTreeMap<String, File>,
@@ -26,6 +37,7 @@ struct Names {
 /// A directory in memory; clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct SimDisk {
+    number: DiskNumber,
     names: Arc<Mutex<Names>>,
     /// Held while something is written, and by whoever copies everything: a copy shows one moment.
     moment: Arc<RwLock<()>>,
@@ -33,6 +45,8 @@ pub(crate) struct SimDisk {
     syncs: Arc<RwLock<()>>,
     /// Whether files may not grow any more.
     full: Arc<AtomicBool>,
+    /// How often a file was not allowed to.
+    refused: Arc<AtomicUsize>,
     /// How often a file was let go that was durable, and that was not.
     let_go: Arc<[AtomicUsize; 2]>,
 }
@@ -47,6 +61,11 @@ impl SimDisk {
     /// From now on files may, or may not, grow.
     pub(crate) fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
+    }
+
+    /// How often a file was not allowed to grow.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 
     /// Nothing is written or synced before this is dropped: whoever tries waits.
@@ -142,6 +161,10 @@ impl SimFile {
 }
 
 impl Disk for SimDisk {
+    fn place(&self) -> String {
+        format!("simulated disk {}", self.number.0)
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         Ok(self.lock().seen.keys().cloned().collect())
     }
@@ -197,6 +220,7 @@ impl DiskFile for SimFile {
         let end = start + bytes.len();
         if content.seen.len() < end {
             if self.disk.full.load(Ordering::SeqCst) {
+                self.disk.refused.fetch_add(1, Ordering::SeqCst);
                 return Err(io::ErrorKind::StorageFull.into());
             }
             content.seen.resize(end, 0);

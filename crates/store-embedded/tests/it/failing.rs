@@ -157,6 +157,10 @@ fn error(mishap: Mishap) -> io::Error {
 }
 
 impl Disk for FailingDisk {
+    fn place(&self) -> String {
+        self.inner.place()
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         self.check(Call::Names)?;
         self.inner.names()

@@ -82,7 +82,7 @@ impl Run {
 
     /// Opens, works and closes a few times, until the store fails. Answers with what is still open then.
     fn drive(&mut self) -> Option<EmbeddedStore> {
-        for _ in 0..3 {
+        for _ in 0..4 {
             let store = self.open()?;
             if !self.session(&store) {
                 return Some(store);

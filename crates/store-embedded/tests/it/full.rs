@@ -1,21 +1,26 @@
 //! A disk without room: every caller that needs some is refused at once and told why, all others go on, and the store opens.
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Bound, Claim, Delivery, Key, Kind, Namespace, NewMessage, Owner, Payload, Scope,
-    Settled, Span, Store, StoreExt, Topic,
+    Accepted, Batch, Bound, Budget, Claim, Clock, Delivery, Error, Key, Kind, Namespace, NewMessage, Owner,
+    Payload, Scope, Settled, Span, State, Store, StoreExt, Topic, Verdict,
 };
-use oncebox_store_embedded::EmbeddedStore;
+use oncebox_store_embedded::{Durability, EmbeddedStore};
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use crate::disk::SimDisk;
 use crate::failing::{Call, FailingDisk, Fault, Mishap};
-use crate::{open_on, options};
+use crate::{log, open_on, options};
+
+/// How long a test waits for a disk that is asked once a second.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn message(id: usize) -> NewMessage {
     let key = Key::inbox("source", id.to_string()).unwrap();
@@ -27,8 +32,22 @@ fn claim(batch: u32) -> Claim {
     Claim::new(Namespace::Inbox, Owner::new(1).unwrap(), lease, Batch::new(batch).unwrap())
 }
 
+fn small(id: usize) -> NewMessage {
+    let mut message = message(id);
+    message.content.payload = Payload::default();
+    message
+}
+
 /// Takes in messages until the store is full. Answers how many came in, and the refusal.
 fn fill(store: &EmbeddedStore, first: usize) -> (usize, Accepted) {
+    fill_with(store, first, message)
+}
+
+fn fill_with(
+    store: &EmbeddedStore,
+    first: usize,
+    message: impl Fn(usize) -> NewMessage,
+) -> (usize, Accepted) {
     for id in first..first + 10_000 {
         match block_on(store.accept_one(&message(id))).unwrap() {
             Accepted::New { .. } => {}
@@ -133,4 +152,210 @@ fn a_store_opens_after_every_kill_while_the_disk_is_full() -> TestResult {
         }
         Err("nothing is taken in although there is room again".into())
     })
+}
+
+/// Waits until something holds.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = uptime();
+    while !holds() {
+        assert!(uptime().saturating_sub(began) < LIMIT, "{what} does not happen");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// The answer to a call, which must come.
+fn answered<T>(call: impl Future<Output = T>) -> T {
+    struct Caller(Thread);
+    impl Wake for Caller {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let (mut call, began) = (pin!(call), uptime());
+    let waker = Waker::from(Arc::new(Caller(std::thread::current())));
+    loop {
+        if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return answer;
+        }
+        assert!(uptime().saturating_sub(began) < LIMIT, "a call is not answered");
+        std::thread::park_timeout(LIMIT);
+    }
+}
+
+/// Claims and gives back, with as many messages in a claim as may be, until claims are refused. Answers with that refusal.
+fn exhaust(store: &EmbeddedStore) -> Error {
+    for _ in 0..10_000 {
+        let deliveries = match block_on(store.claim(&claim(10_000))) {
+            Ok(deliveries) => deliveries,
+            Err(refused) => return refused,
+        };
+        assert_ne!(deliveries, [], "a claim that is not refused gets at least one message");
+        let releases: Vec<_> = deliveries.iter().map(|delivery| delivery.settle(Verdict::Release)).collect();
+        let settled = block_on(store.settle(&releases)).expect("what was claimed can be settled");
+        assert!(settled.iter().all(|settled| *settled == Settled::Released), "{settled:?}");
+    }
+    panic!("the disk is full, and ten thousand claims were made");
+}
+
+/// Extends a lease until there is no space for that either.
+fn exhaust_by_extensions(store: &EmbeddedStore, clock: &ManualClock, held: &Delivery) {
+    let refused = (0..1_000).find_map(|_| {
+        clock.advance(Duration::from_millis(1));
+        block_on(store.extend(&[held.extend(claim(1).lease)])).err()
+    });
+    let refused = refused.expect("a thousand extensions take more space than there is");
+    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+}
+
+/// A claim is cut down to the space that is left, and refused only when not even one message can be claimed. What was claimed can
+/// be settled then, however much it is, and everything can be read.
+/// Holds: RULE-27.
+#[test]
+fn a_claim_is_cut_down_to_the_space_that_is_left() -> TestResult {
+    const HELD: u32 = 150;
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    disk.set_full(true);
+    let (accepted, _) = fill_with(&store, 0, small);
+    let mut held = block_on(store.claim(&claim(HELD)))?;
+    assert_eq!(held.len(), HELD as usize);
+    let refused = exhaust(&store);
+    assert_eq!(refused.kind(), Kind::Unavailable);
+    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+    let one = block_on(store.claim(&claim(1))).unwrap_err();
+    assert_eq!(one.to_string(), refused.to_string(), "no smaller claim would have been granted");
+    // Settlements go on, also those in one call with a claim that gets nothing.
+    let (last, first) = (held.pop().ok_or("a delivery")?, held.pop().ok_or("another")?);
+    let acks: Vec<_> = held.iter().map(Delivery::ack).collect();
+    assert!(block_on(store.settle(&acks))?.iter().all(|settled| *settled == Settled::Done));
+    exhaust(&store);
+    let worked = block_on(store.work(&[first.ack()], &[claim(10_000)]))?;
+    assert_eq!((worked.settled, worked.deliveries), (vec![Settled::Done], vec![Vec::new()]));
+    // When these have used up their space, too, reading and upkeep go on.
+    exhaust_by_extensions(&store, &clock, &last);
+    let (done, ready) = (u64::from(HELD) - 1, accepted as u64 - u64::from(HELD));
+    let counts = block_on(store.counts(&Scope::all(Namespace::Inbox)))?;
+    assert_eq!((counts.done, counts.leased, counts.ready), (done, 1, ready));
+    assert_eq!(block_on(store.get_one(&first.uid.into()))?.map(|found| found.state), Some(State::Done));
+    assert_eq!(block_on(store.usage())?.fullest().map(|bound| bound.name), Some(Bound::DISK_BYTES));
+    assert_eq!(block_on(store.upkeep(Budget::new(1_000)))?.forgotten, 0);
+    disk.set_full(false);
+    let claimed = Cell::new(0);
+    until("a claim of all messages", || {
+        let more = block_on(store.claim(&claim(10_000))).map_or(0, |deliveries| deliveries.len());
+        claimed.set(claimed.get() + more as u64);
+        claimed.get() == ready
+    });
+    assert_eq!(block_on(store.settle(&[last.ack()]))?, [Settled::Done]);
+    Ok(())
+}
+
+/// What time brings is shown to every reader, takes no space once there is none left, and leaves the store able to open.
+/// Holds: RULE-12, RULE-27.
+#[test]
+fn time_goes_on_when_all_space_is_used() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    let began = Clock::now(&*clock);
+    let expiring = |id: usize| {
+        let mut message = small(id);
+        message.content.expires = Some(began.after(Duration::from_secs(60 + id as u64)));
+        message
+    };
+    let messages: Vec<_> = (0..400).map(expiring).collect();
+    assert!(block_on(store.accept(&messages))?.iter().all(|accepted| accepted.receipt().is_some()));
+    disk.set_full(true);
+    let (accepted, _) = fill_with(&store, messages.len(), expiring);
+    let held = block_on(store.claim(&claim(1)))?.remove(0);
+    exhaust(&store);
+    exhaust_by_extensions(&store, &clock, &held);
+    // A frame has 72 bytes at least, and the next opening 8 KiB.
+    let accepted = accepted as u64;
+    assert!(accepted * 72 > 20 << 10, "{accepted} frames fit into what is kept back");
+    clock.advance(began.after(Duration::from_secs(59)).since(Clock::now(&*clock)));
+    for dead in 1..=accepted {
+        clock.advance(Duration::from_secs(1));
+        let counts = block_on(store.counts(&Scope::all(Namespace::Inbox)))?;
+        assert_eq!((counts.dead, counts.ready), (dead, accepted - dead));
+    }
+    let left = disk.after_kill();
+    left.set_full(true);
+    let again = open_on(&left, &clock);
+    assert_eq!(block_on(again.counts(&Scope::all(Namespace::Inbox)))?.dead, accepted);
+    Ok(())
+}
+
+/// A backlog of any length is worked off while the disk is full, although settlements need space, too: segments whose messages are
+/// settled give back theirs. That is no change of state, and not logged.
+/// Holds: RULE-27.
+#[test]
+fn a_backlog_is_worked_off_while_the_disk_is_full() -> TestResult {
+    const BACKLOG: usize = 2_000;
+    log::keep();
+    for durability in [Durability::Sync, Durability::Os] {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let mut options = options(&clock);
+        options.durability = durability;
+        let store = EmbeddedStore::open_on(Arc::new(disk.clone()), &options)?;
+        let first = disk.newest_segment().0;
+        for id in 0..BACKLOG {
+            assert!(matches!(block_on(store.accept_one(&message(id)))?, Accepted::New { .. }));
+        }
+        disk.set_full(true);
+        let (accepted, _) = fill(&store, BACKLOG);
+        assert!(!disk.was_wiped(&first));
+        for done in 0..accepted {
+            let delivery = answered(store.claim(&claim(1)))?.pop();
+            let delivery = delivery.ok_or_else(|| format!("nothing is left after {done} of {accepted}"))?;
+            assert_eq!(delivery.key.id.as_str(), done.to_string());
+            assert_eq!(answered(store.settle(&[delivery.ack()]))?, [Settled::Done]);
+            if done == accepted / 3 {
+                assert!(disk.was_wiped(&first), "{durability:?}: the first segment has given back its space");
+                assert_eq!(log::about(&disk).len(), 1, "{:?}", log::about(&disk));
+            }
+        }
+        let killed = disk.after_kill();
+        killed.set_full(true);
+        let counts = block_on(open_on(&killed, &clock).counts(&Scope::all(Namespace::Inbox)))?;
+        assert_eq!((counts.done, counts.ready), (accepted as u64, 0), "{durability:?}");
+    }
+    Ok(())
+}
+
+/// One line when the journal cannot grow any more and one when it has space again, however often the disk is asked in between, and
+/// whatever the journal gives back of itself.
+/// Holds: RULE-27.
+#[test]
+fn the_log_has_one_line_for_each_change() -> TestResult {
+    log::keep();
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    for id in 0..500 {
+        block_on(store.accept_one(&message(id)))?;
+    }
+    assert_eq!(log::about(&disk), []);
+    disk.set_full(true);
+    let (accepted, _) = fill(&store, 500);
+    // The disk is asked once a second.
+    until("the disk is asked again", || disk.refused() >= 3);
+    assert!(matches!(block_on(store.accept_one(&message(accepted)))?, Accepted::Saturated { .. }));
+    let lines = log::about(&disk);
+    let [full] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(full.level, tracing::Level::WARN);
+    assert!(full.text().contains("cannot grow") && full.text().contains("the disk is full"), "{full:?}");
+    let left = disk.after_kill();
+    disk.set_full(false);
+    until("intake", || matches!(block_on(store.accept_one(&message(accepted))), Ok(Accepted::New { .. })));
+    let lines = log::about(&disk);
+    let [_, again] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(again.level, tracing::Level::INFO);
+    assert!(again.text().contains("has space again"), "{again:?}");
+    // An opening on a full disk says so, too.
+    left.set_full(true);
+    let store = open_on(&left, &clock);
+    until("the disk is asked again", || left.refused() >= 3);
+    let lines = log::about(&left);
+    assert!(lines.len() == 1 && lines[0].text().contains("cannot grow"), "{lines:?}");
+    drop(store);
+    Ok(())
 }

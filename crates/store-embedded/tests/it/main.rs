@@ -17,6 +17,8 @@ mod full;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
+mod log;
+#[cfg(test)]
 mod mass;
 #[cfg(test)]
 mod offline;

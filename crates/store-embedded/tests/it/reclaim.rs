@@ -1,5 +1,6 @@
 //! What reclaim gives back.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use oncebox_core::{
     Batch, Budget, Claim, Delivery, Hold, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt,
     Topic,
 };
+use oncebox_store_embedded::EmbeddedStore;
 use oncebox_store_embedded::disk::Disk;
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
@@ -27,12 +29,14 @@ fn claim() -> Claim {
     Claim::new(Namespace::Inbox, Owner::new(1).unwrap(), lease, Batch::new(100).unwrap())
 }
 
-/// When everything is finished and forgotten, the directory shrinks although nobody calls any more.
-#[test]
-fn the_journal_is_reclaimed_at_rest() -> TestResult {
-    const SMALL: usize = 5 * (64 << 10);
-    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
-    let store = open_on(&disk, &clock);
+const SMALL: usize = 5 * (64 << 10);
+
+/// Fills a store, finishes and forgets everything, and waits until the directory shrinks.
+fn reclaimed(
+    disk: &SimDisk,
+    clock: &Arc<ManualClock>,
+) -> Result<EmbeddedStore, Box<dyn Error + Send + Sync>> {
+    let store = open_on(disk, clock);
     block_on(async {
         for id in 0..100 {
             store.accept_one(&message(id)).await?;
@@ -47,11 +51,35 @@ fn the_journal_is_reclaimed_at_rest() -> TestResult {
     let limit = uptime() + Duration::from_secs(60);
     while uptime() < limit {
         if disk.bytes() <= SMALL {
-            return Ok(());
+            return Ok(store);
         }
         std::thread::yield_now();
     }
     Err(format!("{} bytes are left", disk.bytes()).into())
+}
+
+/// When everything is finished and forgotten, the directory shrinks although nobody calls any more.
+#[test]
+fn the_journal_is_reclaimed_at_rest() -> TestResult {
+    reclaimed(&SimDisk::default(), &Arc::new(ManualClock::default()))?;
+    Ok(())
+}
+
+/// That a segment is not needed any more is known also if the last frame is damaged: it is cut off, and the store opens.
+#[test]
+fn a_damaged_last_frame_is_cut_off_also_after_segments_were_given_back() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = reclaimed(&disk, &clock)?;
+    let left = disk.after_kill();
+    drop(store);
+    let (segment, end) = left.newest_segment();
+    left.flip(&segment, end);
+    let again = open_on(&left, &clock);
+    assert_eq!(
+        again.cut().map(|cut| (&cut.segment, cut.offset + cut.bytes)),
+        Some((&segment, end as u64 + 1))
+    );
+    Ok(())
 }
 
 /// Only a recovery reads a segment that is full: the memory that holds it is given back, once it is on disk.
@@ -133,7 +161,7 @@ fn what_an_opening_must_know_outlives_its_segment() -> TestResult {
     let open = |disk: &SimDisk, boot: &str| {
         let mut options = crate::options(&clock);
         options.boot_id = Some(boot.to_owned());
-        oncebox_store_embedded::EmbeddedStore::open_on(Arc::new(disk.clone()), &options)
+        EmbeddedStore::open_on(Arc::new(disk.clone()), &options)
     };
     let store = open(&disk, "first")?;
     let first = disk.files();

@@ -7,12 +7,12 @@ use oncebox_core::{
     Accepted, Batch, Budget, Claim, Delivery, Key, Kind, Namespace, NewMessage, Owner, Payload, Settled,
     Span, Store, StoreExt, Topic, Topics,
 };
-use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use crate::disk::SimDisk;
-use crate::open_on;
+use crate::{log, open_on};
 
 /// How long a test waits for a disk that is asked again every second.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -157,9 +157,11 @@ fn damage_before_what_was_answered_is_corrupt() -> TestResult {
     })
 }
 
-/// What cannot be read at the end is cut, and the opening tells how much, and that nobody knows whether it was answered.
+/// What cannot be read at the end is cut. The opening says how much that is, and that it may have been answered; so does the log,
+/// in one line.
 #[test]
 fn a_torn_end_is_cut() -> TestResult {
+    log::keep();
     block_on(async {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -174,6 +176,17 @@ fn a_torn_end_is_cut() -> TestResult {
         // The frame before it was on disk when it was written: that much is known.
         assert_eq!((cut.frames, cut.lsn), (0, cut.durable_lsn + 2), "{cut}");
         assert!(cut.to_string().contains("whether what is cut was answered is not known"), "{cut}");
+        let lines = log::about(&left);
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((line.level, line.text()), (tracing::Level::WARN, &*cut.to_string()));
+        let told =
+            (&line.fields["segment"], line.number("offset"), line.number("bytes"), line.number("frames"));
+        assert_eq!(told, (&segment, cut.offset, cut.bytes, 0));
+        // The end of a process alone tears nothing, and there is nothing to log.
+        assert_eq!(log::about(&disk), []);
+        let killed = disk.after_kill();
+        assert_eq!(open_on(&killed, &clock).cut(), None);
+        assert_eq!(log::about(&killed), []);
         assert!(matches!(again.accept_one(&message(18)).await?, Accepted::Duplicate { .. }));
         assert!(matches!(again.accept_one(&message(19)).await?, Accepted::New { .. }));
         Ok(())
@@ -234,32 +247,35 @@ fn a_full_disk_stops_intake_but_not_work() -> TestResult {
     })
 }
 
-/// A store that was closed once is not taken for closed after its next opening.
+/// A store that was closed once is not taken for closed after its next opening, whenever answers are given.
 /// Holds: RULE-05.
 #[test]
 fn a_lease_that_a_power_cut_may_have_lost_is_waited_for_also_after_an_earlier_close() -> TestResult {
-    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
-    let open = |disk: &SimDisk, boot: &str| {
-        let mut options = crate::options(&clock);
-        options.boot_id = Some(boot.to_owned());
-        EmbeddedStore::open_on(Arc::new(disk.clone()), &options)
-    };
-    let store = open(&disk, "first")?;
-    block_on(store.accept(&[message(1), message(2)]))?;
-    // How long leases are is on disk before the first one; the next one of that length need not be.
-    let first = block_on(store.claim(&claim(1)))?.remove(0);
-    block_on(store.settle(&[first.ack()]))?;
-    block_on(store.close())?;
-    drop(store);
-    let store = open(&disk, "first")?;
-    let stalled = disk.stall_syncs();
-    assert_eq!(block_on(store.claim(&claim(1)))?.len(), 1);
-    let left = disk.after_power_cut();
-    drop(stalled);
-    let left = open(&left, "second")?;
-    assert_eq!(block_on(left.claim(&claim(1)))?, [], "somebody may still hold it");
-    clock.advance(first.lease.until.since(first.last_seen_at));
-    assert_eq!(block_on(left.claim(&claim(1)))?.len(), 1);
+    for durability in [Durability::Sync, Durability::Interval(Duration::from_secs(3_600)), Durability::Os] {
+        let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+        let open = |disk: &SimDisk, boot: &str| {
+            let mut options = crate::options(&clock);
+            options.boot_id = Some(boot.to_owned());
+            options.durability = durability;
+            EmbeddedStore::open_on(Arc::new(disk.clone()), &options)
+        };
+        let store = open(&disk, "first")?;
+        block_on(store.accept(&[message(1), message(2)]))?;
+        // How long leases are is on disk before the store is closed; the next one of that length need not be.
+        let first = block_on(store.claim(&claim(1)))?.remove(0);
+        block_on(store.settle(&[first.ack()]))?;
+        block_on(store.close())?;
+        drop(store);
+        let store = open(&disk, "first")?;
+        let stalled = disk.stall_syncs();
+        assert_eq!(block_on(store.claim(&claim(1)))?.len(), 1);
+        let left = disk.after_power_cut();
+        drop(stalled);
+        let left = open(&left, "second")?;
+        assert_eq!(block_on(left.claim(&claim(1)))?, [], "{durability:?}: another process may still hold it");
+        clock.advance(first.lease.until.since(first.last_seen_at));
+        assert_eq!(block_on(left.claim(&claim(1)))?.len(), 1);
+    }
     Ok(())
 }
 

@@ -66,6 +66,10 @@ struct TapeFile {
 }
 
 impl Disk for Tape {
+    fn place(&self) -> String {
+        "tape".to_owned()
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         Ok(self.lock().names.keys().cloned().collect())
     }
