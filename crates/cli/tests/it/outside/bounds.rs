@@ -245,8 +245,9 @@ fn a_refusal_for_a_full_shard_names_it() {
 fn a_refusal_for_too_much_in_flight_names_it() {
     let set = ["mailbox.shards=1", "mailbox.shard_capacity=2", "mailbox.global_in_flight=2"];
     on_every_store(&set, |server| {
-        ["1", "2"].iter().for_each(|idem_key| drop(server.sent("a", idem_key)));
-        server.sent("b", "3");
+        for (topic, idem_key) in [("a", "1"), ("a", "2"), ("b", "3")] {
+            server.sent(topic, idem_key);
+        }
         assert_eq!(server.recv("a").len(), 2);
         let recv = Request::post("/v1/recv", &json!({"topic": "b"}));
         names_its_bound(&server, &recv, "in_flight", "`mailbox.global_in_flight`");

@@ -31,6 +31,7 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 fn refused(directory: &Path, holder: &str) {
     let store = format!("embedded:{}", directory.display());
     let mut command = oncebox(&["serve", "--listen", "127.0.0.1:0", "--store", &store]);
+    command.args(["--set", "admin.listen=off"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let (code, stderr) = ended(command.spawn().expect("the binary runs"));
     assert_eq!(code, Some(4), "{stderr}");
