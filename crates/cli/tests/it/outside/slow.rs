@@ -16,6 +16,19 @@ const HURRIED: [&str; 3] =
 /// Together more than any buffers between the server and its client hold.
 const LARGE: (usize, usize) = (24, 600 * 1024);
 
+/// Sends a large answer's worth of messages, and gives the request that is answered with all of them.
+fn send_large(server: &Server) -> Request {
+    let (messages, bytes) = LARGE;
+    for number in 0..messages {
+        let send = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
+        let send = send.header("x-topic", "t").header("x-idem-key", &number.to_string());
+        server.call(&send.body(vec![b'x'; bytes])).ok();
+    }
+    let recv =
+        json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 256, "max_bytes": messages * bytes});
+    Request::post("/v1/recv", &recv)
+}
+
 /// Holds: MBX-G-4.
 #[test]
 fn half_a_head_is_not_waited_for() {
@@ -76,18 +89,12 @@ fn a_quiet_stream_is_not_cut() {
 #[test]
 fn a_client_that_does_not_read_its_answer_is_cut() {
     let server = Server::start(Store::Memory, &["http.write_timeout=300ms"]);
-    let (messages, bytes) = LARGE;
-    for number in 0..messages {
-        let send = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
-        let send = send.header("x-topic", "t").header("x-idem-key", &number.to_string());
-        server.call(&send.body(vec![b'x'; bytes])).ok();
-    }
-    let wish =
-        json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 256, "max_bytes": messages * bytes});
+    let wish = send_large(&server);
     let mut deaf = server.connect();
-    deaf.write(&Request::post("/v1/recv", &wish).to_bytes());
+    deaf.write(&wish.to_bytes());
     server.eventually(|| server.metric("mailbox_delivered_total{topic=\"t\"}").filter(|count| count != "0"));
     server.eventually(|| server.metric("http_connections").filter(|connections| connections == "1"));
+    let (messages, bytes) = LARGE;
     let (answer, whole) = (deaf.rest(), messages * bytes * 4 / 3);
     assert!(answer.len() < whole, "{} bytes came, of {whole}", answer.len());
     assert_eq!(server.counts("t")["in_flight"], messages, "they come again when their visibility ends");
@@ -118,16 +125,9 @@ fn a_connection_that_idles_is_closed() {
 #[test]
 fn a_client_that_takes_its_answer_in_drops_is_cut() {
     let server = Server::start(Store::Memory, &["http.write_timeout=300ms"]);
-    let (messages, bytes) = LARGE;
-    for number in 0..messages {
-        let send = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
-        let send = send.header("x-topic", "t").header("x-idem-key", &number.to_string());
-        server.call(&send.body(vec![b'x'; bytes])).ok();
-    }
-    let wish =
-        json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 256, "max_bytes": messages * bytes});
+    let wish = send_large(&server);
     let mut dripping = TcpStream::connect(&server.address).unwrap();
-    dripping.write_all(&Request::post("/v1/recv", &wish).to_bytes()).unwrap();
+    dripping.write_all(&wish.to_bytes()).unwrap();
     dripping.set_read_timeout(Some(PATIENCE)).unwrap();
     server.eventually(|| {
         (&dripping).read_exact(&mut [0; 512]).expect("there is more");
