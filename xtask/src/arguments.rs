@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and how it is spelled.
 
 use crate::api_fuzz::ApiFuzz;
-use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, KILL_PAYMENTS, Kind, SIM};
+use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, KILL_PAYMENTS, Kind, MASS_EXPIRY, SIM};
 use crate::test::Options;
 use crate::test::supervisor::{self, Supervised};
 use crate::torture::Torture;
@@ -21,6 +21,7 @@ usage: cargo xtask <command>
   loom                               every interleaving of RECV, ACK and SEND on the memory store
   fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times
   crash --points N [--seed S]        crashes the embedded store at N moments, and damages N journals
+  mass-expiry --messages N           has N messages of an embedded store expire together, and opens it after that
   sim --seeds N [--seed S]           runs the library in N simulated worlds and audits each
   kill --cycles N [--seed S]         kills a process with an embedded store N times and audits what is left
   kill-server [--rounds N] [--seed S]
@@ -107,6 +108,7 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
         ["crash", options @ ..] => campaign(&CRASH, options),
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
         ["kill-payments", options @ ..] => campaign(&KILL_PAYMENTS, options),
+        ["mass-expiry", options @ ..] => campaign(&MASS_EXPIRY, options),
         ["sim", options @ ..] => campaign(&SIM, options),
         ["kill", options @ ..] => torture("kill", &[("--cycles", None)], options),
         ["kill-server", options @ ..] => {
@@ -131,6 +133,9 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
 
 fn campaign(kind: &'static Kind, options: &[&str]) -> Result<Ours, String> {
     let (count, seed) = counted(kind.name, kind.unit, options)?;
+    if seed.is_some() && kind.seed_variable.is_none() {
+        return Err(format!("`{}` does not take `--seed`", kind.name));
+    }
     Ok(Ours::Campaign(Campaign { kind, count, seed }))
 }
 
@@ -212,6 +217,8 @@ mod tests {
         assert_eq!(parsed("crash --points 9"), campaign(&CRASH, 9, None));
         assert_eq!(parsed("sim --seeds 9"), campaign(&SIM, 9, None));
         assert_eq!(parsed("kill-payments --rounds 9"), campaign(&KILL_PAYMENTS, 9, None));
+        assert_eq!(parsed("mass-expiry --messages 9"), campaign(&MASS_EXPIRY, 9, None));
+        parsed("mass-expiry --messages 9 --seed 7").unwrap_err();
         assert_eq!(parsed("fuzz-model --cases 9"), campaign(&FUZZ_MODEL, 9, None));
         assert_eq!(parsed("fuzz-model --seed 7 --cases 9"), campaign(&FUZZ_MODEL, 9, Some("7")));
         for bad in ["", "--cases", "--cases 0", "--cases many", "--seed 7", "--cases 9 --loud yes"] {

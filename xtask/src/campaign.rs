@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz-model`, `crash`, `sim` and `kill-payments`: tests of the ordinary run, for as long as one likes.
+//! `cargo xtask fuzz-model`, `crash`, `mass-expiry`, `sim` and `kill-payments`: tests of the ordinary run, for as long as one likes.
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
@@ -16,7 +16,8 @@ pub(crate) struct Kind {
     /// How it is built.
     profile: &'static [&'static str],
     count_variables: &'static [&'static str],
-    seed_variable: &'static str,
+    /// None if it draws no lots.
+    pub(crate) seed_variable: Option<&'static str>,
 }
 
 /// The memory store against the naive model.
@@ -27,7 +28,7 @@ pub(crate) const FUZZ_MODEL: Kind = Kind {
     test: "random_comparison",
     profile: &["--release"],
     count_variables: &["ONCEBOX_MODEL_CASES"],
-    seed_variable: "ONCEBOX_MODEL_SEED",
+    seed_variable: Some("ONCEBOX_MODEL_SEED"),
 };
 
 /// The embedded store on a disk that stops, tears, loses, reorders and flips.
@@ -38,7 +39,18 @@ pub(crate) const CRASH: Kind = Kind {
     test: "crash_",
     profile: &["--release"],
     count_variables: &["ONCEBOX_CRASH_POINTS", "ONCEBOX_CRASH_FLIPS"],
-    seed_variable: "ONCEBOX_CRASH_SEED",
+    seed_variable: Some("ONCEBOX_CRASH_SEED"),
+};
+
+/// The embedded store, on a real disk, when all of its messages expire together.
+pub(crate) const MASS_EXPIRY: Kind = Kind {
+    name: "mass-expiry",
+    unit: "--messages",
+    package: "oncebox-store-embedded",
+    test: "mass::real::",
+    profile: &["--release"],
+    count_variables: &["ONCEBOX_MASS_MESSAGES"],
+    seed_variable: None,
 };
 
 /// The library in simulated worlds.
@@ -49,7 +61,7 @@ pub(crate) const SIM: Kind = Kind {
     test: "simulation",
     profile: &["--release"],
     count_variables: &["ONCEBOX_SIM_SEEDS"],
-    seed_variable: "ONCEBOX_SIM_SEED",
+    seed_variable: Some("ONCEBOX_SIM_SEED"),
 };
 
 /// The example about payments, killed again and again.
@@ -61,7 +73,7 @@ pub(crate) const KILL_PAYMENTS: Kind = Kind {
     // A program that is killed all the time need not be fast.
     profile: &[],
     count_variables: &["ONCEBOX_PAYMENTS_ROUNDS"],
-    seed_variable: "ONCEBOX_PAYMENTS_SEED",
+    seed_variable: Some("ONCEBOX_PAYMENTS_SEED"),
 };
 
 /// How much of it to do, and from which seed (the test's own unless given).
@@ -80,7 +92,7 @@ pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> 
     let count = count.to_string();
     let counts = kind.count_variables.iter().map(|variable| (*variable, count.as_str()));
     let mut environment: Vec<_> = counts.collect();
-    environment.extend(seed.as_deref().map(|seed| (kind.seed_variable, seed)));
+    environment.extend(kind.seed_variable.zip(seed.as_deref()));
     let mut arguments = vec!["test", "-p", kind.package, "--test", "it"];
     arguments.extend(kind.profile);
     arguments.extend([kind.test, "--", "--nocapture"]);
