@@ -11,6 +11,9 @@ mod bounds;
 mod bytes;
 mod correlation;
 mod delivery;
+// Namespaces, and files through /proc.
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod gate;
 mod ledger;
 mod many;
@@ -19,6 +22,7 @@ mod memory;
 mod metrics;
 mod model;
 mod operator;
+mod ownership;
 mod race;
 mod readme;
 mod receipts;

@@ -6,8 +6,14 @@ use std::process::{Command, Output};
 pub(crate) const NOWHERE: &str = "http://127.0.0.1:1";
 
 pub(crate) fn oncebox(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_oncebox"));
-    command.env_remove("NO_COLOR").env("ONCEBOX_SERVER", NOWHERE).args(arguments);
+    oncebox_under(&[], arguments)
+}
+
+/// The same, run by another program with its own arguments.
+pub(crate) fn oncebox_under(wrapper: &[&str], arguments: &[&str]) -> Command {
+    let mut words = wrapper.iter().chain(&[env!("CARGO_BIN_EXE_oncebox")]).chain(arguments);
+    let mut command = Command::new(words.next().expect("the binary"));
+    command.env_remove("NO_COLOR").env("ONCEBOX_SERVER", NOWHERE).args(words);
     command
 }
 

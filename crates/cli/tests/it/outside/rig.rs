@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::http::{Answer, Connection, PATIENCE, Request};
-use crate::rig::oncebox;
+use crate::rig::oncebox_under;
 
 /// Looks at a condition before it is given up; each takes as long as [`Server::pause`].
 const LOOKS_MAX: usize = 3_000;
@@ -101,7 +101,13 @@ impl Server {
     }
 
     pub(crate) fn start_with(home: Home, arguments: &[&str], set: &[&str]) -> Self {
-        let mut command = oncebox(&["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        Self::start_under(&[], home, arguments, set)
+    }
+
+    /// The same, run by another program, which must become the server.
+    pub(crate) fn start_under(wrapper: &[&str], home: Home, arguments: &[&str], set: &[&str]) -> Self {
+        let mut command =
+            oncebox_under(wrapper, &["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
         let settings = std::env::vars_os().map(|(name, _)| name);
         for name in settings.filter(|name| name.to_string_lossy().starts_with("ONCEBOX__")) {
             command.env_remove(name);
