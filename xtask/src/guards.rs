@@ -75,7 +75,7 @@ impl Suite {
         if let Some(test) = named("test") {
             let package = named("package").unwrap_or_else(|| package_of(path));
             return Ok(Self::new(
-                &format!("--no-fail-fast --lib --bins --tests -p {package} -- {test}"),
+                &format!("--no-fail-fast --tests -p {package} -- {test}"),
                 "600",
             ));
         }
