@@ -74,10 +74,7 @@ impl Suite {
         }
         if let Some(test) = named("test") {
             let package = named("package").unwrap_or_else(|| package_of(path));
-            return Ok(Self::new(
-                &format!("--no-fail-fast --tests -p {package} -- {test}"),
-                "600",
-            ));
+            return Ok(Self::new(&format!("--no-fail-fast --tests -p {package} -- {test}"), "600"));
         }
         let found = BY_FOLDER.iter().find(|(folder, ..)| path.starts_with(folder));
         let found = found.map(|(_, arguments, limit)| Self::new(arguments, limit));

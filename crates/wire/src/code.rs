@@ -133,6 +133,7 @@ pub struct Bound {
     /// How much may be used.
     pub limit: u64,
     /// What raises it, or makes space below it.
+    #[serde(default)]
     pub remedy: String,
 }
 

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use oncebox::{Bound, Health, Level, Namespace};
+use oncebox::{Health, Level, Namespace};
 use oncebox_wire as wire;
 use oncebox_wire::operator::{NamespaceCounts, Stats};
 use oncebox_wire::{Finding, Live, Ready};
@@ -17,7 +17,8 @@ use super::app::App;
 use super::openapi::Refusals;
 use super::refusal::Refusal;
 use super::{body, operator, view};
-use crate::{saturation, scrape};
+use crate::saturation::Reached;
+use crate::scrape;
 
 const TAG: &str = "health";
 /// When to ask again whether the server is ready, in seconds.
@@ -124,7 +125,7 @@ pub(super) async fn readiness(app: &App) -> Ready {
     let reads = !missing.contains(&"store");
     let reached = app.saturation.current(Instant::now());
     let full = usage.is_ok_and(|usage| usage.bounds.iter().any(|bound| bound.used >= bound.limit));
-    if full || reached.iter().any(saturation::stops_writes) {
+    if full || reached.iter().any(Reached::stops_writes) {
         missing.push("capacity");
     }
     let writes = missing.is_empty();
@@ -146,7 +147,7 @@ pub(super) async fn readiness(app: &App) -> Ready {
 
 /// What an operator should know: about the store and the loops, about bounds that requests are refused for, and about
 /// connections.
-fn findings(app: &App, health: Health, reached: &[Bound]) -> Vec<Finding> {
+fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
     let connections =
         [&app.connections, &app.admin_connections].into_iter().filter_map(|known| known.finding());
     let connections = connections.map(|text| Finding {
@@ -155,12 +156,14 @@ fn findings(app: &App, health: Health, reached: &[Bound]) -> Vec<Finding> {
         text,
     });
     // What is refused says more than how full the same bound is.
-    let refused = |finding: &oncebox::Finding| reached.iter().any(|bound| bound.name == finding.subject);
+    let refused =
+        |finding: &oncebox::Finding| reached.iter().any(|reached| reached.bound.name == finding.subject);
     let health = health.findings.into_iter().filter(|finding| !refused(finding));
-    let reached = reached.iter().map(|bound| {
+    let reached = reached.iter().map(|reached| {
+        let bound = reached.bound;
         let (problem, remedy) = (bound.problem(), bound.remedy());
         let text = format!("requests are refused: {problem} ({} of {}); {remedy}", bound.used, bound.limit);
-        let level = view::level(saturation::level(bound));
+        let level = view::level(reached.level());
         Finding { level: level.to_owned(), subject: bound.name.to_owned(), text }
     });
     reached.chain(health.map(view::finding)).chain(connections).collect()
@@ -184,7 +187,7 @@ async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
     }
     let mut bounds = app.oncebox.usage().await?.bounds;
     let reached = app.saturation.current(Instant::now());
-    for bound in &reached {
+    for Reached { bound, .. } in &reached {
         match bounds.iter_mut().find(|known| known.name == bound.name) {
             Some(known) => *known = *bound,
             None => bounds.push(*bound),

@@ -111,7 +111,10 @@ fn a_full_disk_refuses_sends_and_nothing_else() {
     }
     assert_eq!(server.get("/readyz?for=writes").status, 503);
     assert_eq!(server.get("/readyz?for=reads").ok()["status"], "degraded");
-    assert_eq!((lines(&server, "cannot grow"), lines(&server, "the disk is full")), (1, 1));
+    assert_eq!(
+        (lines(&server, "cannot grow"), lines(&server, "requests are refused: the disk is full")),
+        (1, 1)
+    );
     let store = format!("embedded:{}", disk.path.join("data").display());
     assert!(server.wait_for_line("cannot grow").contains(&store), "{store}");
     (0..3).for_each(|number| handle(&server, number));

@@ -65,6 +65,9 @@ pub(in crate::http) async fn one(app: &App, corr_id: &CorrId, request: Request) 
     let taken = convert::sent(sent.map_err(|error| convert::refused(error).in_terms_of(terms))?)?;
     app.meters.enqueue.record(began.elapsed());
     app.meters.topic(&topic).taken_in(taken.duplicate);
+    if !taken.duplicate {
+        app.saturation.accepted();
+    }
     if taken.duplicate && answer_409 {
         let text = "the message came before: it is delivered once";
         return Err(Refusal::new(Code::Duplicate, text).taken(taken.ticket.msg_id.to_string(), true));
@@ -135,6 +138,9 @@ pub(in crate::http) async fn many(
             }
         };
         meters.taken_in(taken.duplicate);
+        if !taken.duplicate {
+            app.saturation.accepted();
+        }
         Ok(taken)
     });
     let results: Vec<_> = results.collect();
