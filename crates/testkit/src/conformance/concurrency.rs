@@ -175,7 +175,8 @@ pub async fn many_workers_keep_a_partition_in_order(fixture: Fixture) -> TestRes
     Ok(())
 }
 
-/// An acknowledgement that meets the end of its lease counts, or the message is taken over; never both, never neither.
+/// An acknowledgement that meets the end of its lease counts, or the message is taken over; never both. A takeover may pass
+/// over a message while a late acknowledgement has it locked; the next claim gets it then, so it is never neither.
 /// Holds: CMD-20, MBX-G-3, MBX-I-3, RULE-05.
 pub async fn an_ack_and_a_takeover_exclude_each_other(fixture: Fixture) -> TestResult {
     for round in 0..20 {
@@ -192,7 +193,13 @@ pub async fn an_ack_and_a_takeover_exclude_each_other(fixture: Fixture) -> TestR
             }),
         ];
         let answers = race(tasks).await?;
-        assert_ne!(answers[0], answers[1], "acknowledged and taken over: {answers:?}");
+        let ended = answers.iter().filter(|ended| **ended).count();
+        assert!(ended <= 1, "acknowledged and taken over: {answers:?}");
+        let left = fixture.claim(&Claim { owner: owner(2), ..claim(1) }).await?;
+        assert_eq!(left.len(), 1 - ended, "{answers:?}, and then {left:?}");
+        for delivery in left {
+            assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
+        }
     }
     Ok(())
 }
