@@ -8,6 +8,7 @@ mod fixture;
 
 pub mod bounds;
 pub mod conformance;
+pub mod directory;
 pub mod faulty;
 pub mod handles;
 pub mod model;

@@ -74,14 +74,7 @@ fn taken_away(name: &str, take: impl Fn(&Path)) -> TestResult {
 /// Holds: RULE-13.
 #[test]
 fn nothing_is_answered_into_a_deleted_directory() -> TestResult {
-    taken_away("deleted", |data| {
-        // A segment that the store prepares meanwhile makes a deletion fail; it prepares a few at most.
-        let deleted = (0..100).find_map(|_| match std::fs::remove_dir_all(data) {
-            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => None,
-            outcome => Some(outcome),
-        });
-        deleted.expect("the directory stays empty in the end").unwrap();
-    })
+    taken_away("deleted", |data| oncebox_testkit::directory::delete(data).unwrap())
 }
 
 /// Another store may be there by then; it has nothing to do with this one.

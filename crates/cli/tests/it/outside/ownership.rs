@@ -64,7 +64,7 @@ fn a_process_whose_directory_was_deleted_answers_nothing_any_more() {
     let data = home.path().join("data");
     let first = Server::start_in(home.clone(), Store::Embedded, &[]);
     first.sent("t", "1");
-    std::fs::remove_dir_all(&data).expect("the directory is there");
+    oncebox_testkit::directory::delete(&data).expect("the directory is there");
     let second = Server::start_in(home, Store::Embedded, &[]);
     assert_eq!(second.recv("t"), NOTHING, "it is a new store");
     for idem_key in ["2", "3"] {
