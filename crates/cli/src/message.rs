@@ -18,16 +18,25 @@ pub(crate) fn list(messages: &[Message], output: Output) -> Result<(), Trouble> 
 }
 
 fn row(message: &Message) -> Vec<Cell> {
-    let Message { msg_id, source, topic, id, attempts, accepted_at, last_error, .. } = message;
+    let Message { msg_id, source, topic, id, accepted_at, last_error, .. } = message;
     vec![
         Cell::from(msg_id),
         Cell::from(topic.as_ref().unwrap_or(source)),
         Cell::from(id),
         Cell::toned(tone(message), standing(message)),
-        Cell::from(attempts.to_string()),
+        Cell::from(failures(message)),
         Cell::from(accepted_at),
         Cell::from(last_error.as_deref().unwrap_or_default()),
     ]
+}
+
+/// Failures since the last redrive, and how many redrives there were.
+fn failures(message: &Message) -> String {
+    match message.redrives {
+        0 => message.attempts.to_string(),
+        1 => format!("{} (1 redrive)", message.attempts),
+        redrives => format!("{} ({redrives} redrives)", message.attempts),
+    }
 }
 
 fn tone(message: &Message) -> Tone {
@@ -67,6 +76,7 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         ("state", standing(message)),
         ("deliveries", message.deliveries.to_string()),
         ("failures", attempts(message)),
+        ("redrives", message.redrives.to_string()),
         ("accepted", message.accepted_at.clone()),
         ("key came last", message.last_seen_at.clone()),
     ];
@@ -118,12 +128,12 @@ pub(crate) fn swept(swept: &Swept, done: &str, output: Output) -> Result<(), Tro
 mod tests {
     use oncebox_client::wire::operator::Message;
 
-    use super::{fields, row};
+    use super::{failures, fields, row};
 
     fn message(more: &str) -> Message {
         let text = format!(
             r#"{{"msg_id":"m","uid":"u","namespace":"mailbox","source":"t","id":"k\u001b","state":"dead","reason":"expired",
-            "attempts":2,"attempts_max":5,"deliveries":3,"accepted_at":"T1","last_seen_at":"T2","keyed":false{more}}}"#
+            "attempts":2,"attempts_max":5,"deliveries":3,"redrives":1,"accepted_at":"T1","last_seen_at":"T2","keyed":false{more}}}"#
         );
         serde_json::from_str(&text).unwrap()
     }
@@ -135,6 +145,7 @@ mod tests {
             ("state", "dead: expired"),
             ("key", r"k\u{1b}"),
             ("failures", "2 of 5"),
+            ("redrives", "1"),
             ("key known until", "forgotten"),
             ("last error", r"no\nway"),
             ("payload", "hi"),
@@ -147,5 +158,12 @@ mod tests {
     #[test]
     fn a_row_has_as_many_cells_as_the_head() {
         assert_eq!(row(&message("")).len(), 7);
+    }
+
+    #[test]
+    fn a_row_says_how_often_it_was_redriven() {
+        assert_eq!(failures(&message("")), "2 (1 redrive)");
+        assert_eq!(failures(&Message { redrives: 3, ..message("") }), "2 (3 redrives)");
+        assert_eq!(failures(&Message { redrives: 0, ..message("") }), "2");
     }
 }

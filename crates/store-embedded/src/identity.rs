@@ -10,7 +10,7 @@ use crate::recovery::{failed, missing};
 use crate::segment::{read_all, segment_number};
 
 pub(crate) const NAME: &str = "store";
-const MAGIC: &[u8; 8] = b"ONCEBOX\x02";
+const MAGIC: &[u8; 8] = b"ONCEBOX\x03";
 const BYTES: usize = 8 + 16 + 16;
 
 /// The id of the store in a directory, made when the directory is empty.

@@ -13,7 +13,7 @@ use crate::journal::Blank;
 /// Frames begin here.
 pub(crate) const DATA_OFFSET: u64 = 128;
 
-const MAGIC: &[u8; 8] = b"ONCEBOX\x02";
+const MAGIC: &[u8; 8] = b"ONCEBOX\x03";
 const CHECKSUM_BYTES: usize = 16;
 
 /// The first bytes of a segment.

@@ -25,6 +25,7 @@ create table {schema}.message (
   ready         boolean  not null,              -- processing, with content, due, and past its retry time; leased or not
   attempts      integer  not null default 0,
   deliveries    integer  not null default 0,    -- that have ended; a row in `lease` is one more
+  redrives      integer  not null default 0,    -- by operators
   divergence    smallint not null,              -- 0 replace, 1 keep the first, 2 conflict
   keep_finished boolean  not null,
   superseded    boolean  not null default false, -- its content was replaced under the lease that it has now

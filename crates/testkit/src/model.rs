@@ -186,6 +186,7 @@ impl Model {
             retry_at: None,
             attempts: 0,
             deliveries: 0,
+            redrives: 0,
             last_error: None,
             grant: None,
         };

@@ -11,6 +11,7 @@ pub(crate) fn tell(message: &Message) -> Vec<String> {
         Some(name(message)),
         Some(arrival(message)),
         deliveries(message),
+        redrives(message),
         last_error(message),
         Some(standing(message)),
         expiry(message),
@@ -60,6 +61,10 @@ fn deliveries(message: &Message) -> Option<String> {
         many => format!("{many} of them ended badly"),
     };
     Some(format!("It was delivered {}; {badly}{limit}.", times(*deliveries)))
+}
+
+fn redrives(message: &Message) -> Option<String> {
+    (message.redrives > 0).then(|| format!("An operator redrove it {}.", times(message.redrives)))
 }
 
 fn times(count: u32) -> String {

@@ -202,9 +202,10 @@ impl<P: PayloadHandle> Machine<P> {
                     message.attempts = 0;
                 }
                 message.expires = Timestamp::NEVER;
-                if message.rare.is_some() {
-                    message.change_rare(|rare| rare.due = None);
-                }
+                message.change_rare(|rare| {
+                    rare.due = None;
+                    rare.redrives = rare.redrives.saturating_add(1);
+                });
             }
             _ => unreachable!("not an operator's order"),
         }

@@ -100,6 +100,7 @@ impl<P: PayloadHandle> Machine<P> {
         message.change_rare(|rare| {
             rare.hash = snapshot.hash.clone();
             rare.last_error = snapshot.last_error.clone();
+            rare.redrives = snapshot.redrives;
         });
         message
     }

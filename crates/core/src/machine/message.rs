@@ -74,6 +74,7 @@ pub(super) struct Rare {
     pub(super) attributes: Attributes,
     pub(super) hash: Option<CallerHash>,
     pub(super) last_error: Option<LastError>,
+    pub(super) redrives: u32,
 }
 
 impl Rare {
@@ -85,7 +86,8 @@ impl Rare {
     }
 
     fn is_empty(&self) -> bool {
-        self.due.is_none() && self.attributes.is_empty() && self.hash.is_none() && self.last_error.is_none()
+        let Self { due, attributes, hash, last_error, redrives } = self;
+        due.is_none() && attributes.is_empty() && hash.is_none() && last_error.is_none() && *redrives == 0
     }
 }
 

@@ -162,6 +162,8 @@ pub struct Snapshot<P = Payload> {
     pub attempts: u32,
     /// Leases granted.
     pub deliveries: u32,
+    /// How often an operator redrove it; see [`crate::Action::Redrive`].
+    pub redrives: u32,
     /// Why the last one failed.
     pub last_error: Option<LastError>,
     /// The newest lease and what became of it.
@@ -216,6 +218,7 @@ impl<P> Snapshot<P> {
             retry_at: self.retry_at,
             attempts: self.attempts,
             deliveries: self.deliveries,
+            redrives: self.redrives,
             last_error: self.last_error,
             grant: self.grant,
         }

@@ -33,6 +33,7 @@ pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
         attempts: snapshot.attempts,
         attempts_max: snapshot.policy.attempts_max.map(std::num::NonZeroU32::get),
         deliveries: snapshot.deliveries,
+        redrives: snapshot.redrives,
         last_error: snapshot.last_error.as_ref().map(|error| error.as_str().to_owned()),
         accepted_at: snapshot.accepted_at.to_string(),
         last_seen_at: snapshot.last_seen_at.to_string(),

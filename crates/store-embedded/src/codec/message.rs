@@ -60,6 +60,7 @@ impl Writer {
         }
         self.u32(snapshot.attempts);
         self.u32(snapshot.deliveries);
+        self.u32(snapshot.redrives);
         self.option(snapshot.last_error.as_ref(), Self::last_error);
         self.option(snapshot.grant.as_ref(), Self::grant);
     }
@@ -142,6 +143,7 @@ impl Reader<'_> {
             retry_at: self.option(Self::timestamp)?,
             attempts: self.u32()?,
             deliveries: self.u32()?,
+            redrives: self.u32()?,
             last_error: self.option(Self::last_error)?,
             grant: self.option(Self::grant)?,
         })

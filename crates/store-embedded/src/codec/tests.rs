@@ -186,6 +186,7 @@ impl Draw {
             retry_at: self.option(Self::time),
             attempts: self.u32(),
             deliveries: self.u32(),
+            redrives: self.u32(),
             last_error: self.option(Self::error),
             grant: self.option(Self::grant),
         }

@@ -95,6 +95,7 @@ columns!(
         keep_ms: Option<i64> = "bigint",
         shelf_at: Option<i64> = "bigint",
         attempts_max: Option<i32> = "integer",
+        redrives: i32 = "integer",
         namespace: i16 = "smallint",
         state: i16 = "smallint",
         dead: Option<i16> = "smallint",

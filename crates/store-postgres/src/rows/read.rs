@@ -122,6 +122,7 @@ impl<P: ReadContent> Message<P> {
             retry_at: kept.retry_at.map(moment),
             attempts: count(shown.attempts)?,
             deliveries: count(shown.deliveries)?,
+            redrives: count(kept.redrives)?,
             last_error: shown.last_error.as_deref().and_then(LastError::new),
             grant: ended_grant(kept)?,
         };

@@ -86,6 +86,7 @@ fn kept(message: &Snapshot<Body>, now: Timestamp) -> Kept {
         keep_ms: message.policy.hold.keep.map(millis),
         shelf_at: shelf_at.map(stamp),
         attempts_max: message.policy.attempts_max.map(|max| small(max.get())),
+        redrives: small(message.redrives),
         namespace: namespace(message.key.namespace),
         state: code(&STATES, message.state),
         dead: message.dead.map(|dead| code(&REASONS, dead)),

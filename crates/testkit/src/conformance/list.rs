@@ -201,6 +201,7 @@ macro_rules! conformance {
                 mark_processing_makes_a_leased_message_ready
                 mark_processing_revives_a_dead_message
                 redrive_resets_the_attempts
+                redrives_are_counted
                 redrive_keeps_the_attempts_if_asked
                 redrive_forgets_due_time_and_expiry
                 only_a_dead_message_is_redriven

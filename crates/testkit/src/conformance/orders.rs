@@ -163,6 +163,30 @@ pub async fn redrive_resets_the_attempts(fixture: Fixture) -> TestResult {
     Ok(())
 }
 
+/// A message counts its redrives, whatever becomes of it in between; no other order counts as one.
+/// Holds: RULE-11.
+pub async fn redrives_are_counted(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&message("1")).await?;
+    for redrives in 0..3 {
+        assert_eq!(fixture.read(receipt.uid).await?.redrives, redrives);
+        let delivery = fixture.take().await?;
+        fixture.settle(delivery.fail(error("boom"))).await?;
+        assert_eq!(fixture.read(receipt.uid).await?.redrives, redrives, "a failure is no redrive");
+        fixture.change(receipt.uid, REDRIVE).await?;
+        assert!(matches!(fixture.order(receipt.uid, REDRIVE).await?, Operated::Unchanged(_)));
+    }
+    fixture.change(receipt.uid, Action::Cancel).await?;
+    fixture.change(receipt.uid, Action::MarkProcessing).await?;
+    assert_eq!(fixture.read(receipt.uid).await?.redrives, 3, "a mark is no redrive");
+    fixture.change(receipt.uid, Action::Cancel).await?;
+    fixture.change(receipt.uid, Action::Redrive { attempts: AttemptCount::Keep }).await?;
+    let delivery = fixture.take().await?;
+    fixture.settle(delivery.ack()).await?;
+    let done = fixture.read(receipt.uid).await?;
+    assert_eq!((done.state, done.redrives), (State::Done, 4));
+    Ok(())
+}
+
 /// A redriven message goes on counting its attempts if that is asked for.
 /// Holds: RULE-11.
 pub async fn redrive_keeps_the_attempts_if_asked(fixture: Fixture) -> TestResult {

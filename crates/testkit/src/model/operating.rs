@@ -68,6 +68,7 @@ impl Model {
                 self.renumber(index);
                 let message = &mut self.rows[index].message;
                 message.retry_at = None;
+                message.redrives += 1;
                 if let Some(content) = &mut message.content {
                     content.due = None;
                     content.expires = None;

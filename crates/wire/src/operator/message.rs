@@ -103,6 +103,8 @@ pub struct Message {
     pub attempts_max: Option<u32>,
     /// Deliveries.
     pub deliveries: u32,
+    /// How often an operator redrove it.
+    pub redrives: u32,
     /// Why the last delivery failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,

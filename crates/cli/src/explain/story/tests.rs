@@ -8,7 +8,7 @@ use super::tell;
 fn message(more: Value) -> Message {
     let mut message = json!({
         "msg_id": "M", "uid": "U", "namespace": "mailbox", "source": "orders", "id": "k1", "state": "processing",
-        "attempts": 0, "attempts_max": 5, "deliveries": 0, "accepted_at": "T1", "last_seen_at": "T1", "keyed": true,
+        "attempts": 0, "attempts_max": 5, "deliveries": 0, "redrives": 0, "accepted_at": "T1", "last_seen_at": "T1", "keyed": true,
         "dedup_until": "T9", "payload_bytes": 2,
     });
     let Value::Object(more) = more else { panic!("fields are an object") };
@@ -65,8 +65,10 @@ fn one_that_waits_and_one_that_is_dead() {
 fn one_that_got_another_chance() {
     // Once it is handled, its last error is not kept.
     for error in [json!("no"), json!(null)] {
-        let story = tell(&message(json!({ "deliveries": 5, "attempts": 0, "last_error": error })));
+        let story =
+            tell(&message(json!({ "deliveries": 5, "redrives": 2, "attempts": 0, "last_error": error })));
         assert_eq!(story[2], "It was delivered 5 times; no failure counts any more (5 may).");
+        assert_eq!(story[3], "An operator redrove it twice.");
     }
 }
 

@@ -69,6 +69,7 @@ fn dead_letters_are_reprocessed_by_their_ids() {
         assert_eq!(texts(&received, "msg_id"), [&ids[0], &ids[2]]);
         let shown = server.get(&format!("/v1/messages/{}", ids[0])).ok();
         assert_eq!((&shown["attempts"], &shown["deliveries"]), (&json!(0), &json!(2)), "attempts count anew");
+        assert_eq!(shown["redrives"], 1);
         let both = json!({"ids": [ids[1]], "topic": "t"});
         server.post("/v1/dlq/reprocess", &both).refused(400, "E_SCHEMA");
         server.post("/v1/dlq/reprocess", &json!({"ids": ["nonsense"]})).refused(400, "E_SCHEMA");
