@@ -39,6 +39,7 @@ mod sorted;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod topics;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub use operator::{
 };
 pub use transaction::{Recorded, TransactionalStore, Wake};
 pub use upkeep::{Budget, DeadLetters, Deaths, Retention, Upkept};
-pub use watch::{Bound, ReadyTopics, Usage};
+pub use watch::{Bound, ReadyTopics, TopicCounts, TopicPage, TopicQuery, Usage};
 pub use work::{
     Batch, Claim, Delivery, Extended, Extension, Settled, Settlement, Topics, Verdict, VerdictKind, Worked,
 };
@@ -71,7 +71,7 @@ pub trait Wakeups: Send {
 /// - **Durability.** An answer, also one that wrote nothing, is given only when the state it was read from is durable.
 /// - **Time.** The store's own clock decides. A lease is current before its end, not at it; the end of a lease and an
 ///   expiry take effect at their instant in every outcome and read, whoever has looked. Only [`Store::counts`],
-///   [`Store::ready_topics`] and [`Store::usage`] may lag, until upkeep has done all that was due.
+///   [`Store::ready_topics`], [`Store::topic_counts`] and [`Store::usage`] may lag, until upkeep has done all that was due.
 /// - **Limits.** At most [`crate::limits::CALL_ITEMS_MAX`] items, and claims of at most
 ///   [`crate::limits::CLAIM_MESSAGES_MAX`] messages together; more is [`crate::Kind::Invalid`]. An empty call answers at
 ///   once.
@@ -163,6 +163,11 @@ pub trait Store: Send + Sync {
     /// Names the topics that have at least one claimable message, in byte order; fewer than asked for are the last ones.
     /// May lag behind what time brings. Costs no more than the names it gives, however many messages and topics there are.
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error>;
+
+    /// Counts the messages of each topic that has one which is not Done, a page of topics at a time, in byte order. A page
+    /// may be short, even empty, though more follow: the listing ends where `next` is none. May lag as [`Store::counts`]
+    /// does, and says whether it estimates. Costs no more than the topics it gives and a bounded number of their messages.
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error>;
 
     /// Tells how much of each of its bounds the store uses; a store without bounds names none. What would go over one is
     /// answered `Saturated`. May lag as [`Store::counts`] does.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
     NewMessage, Observed, Operated, Order, Owner, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_store_memory::{MemoryStore, Options};
 use tokio::time::sleep;
@@ -222,6 +222,11 @@ impl Store for Link {
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         let (store, query) = (self.store.clone(), query.clone());
         self.call("ready_topics", None, async move { store.inner.ready_topics(&query).await }).await
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        let (store, query) = (self.store.clone(), query.clone());
+        self.call("topic_counts", None, async move { store.inner.topic_counts(&query).await }).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

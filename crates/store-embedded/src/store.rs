@@ -10,7 +10,7 @@ use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Bell, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
     NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::call::{Call, Weight, deal, disk_bound, or_full, refused};
@@ -178,6 +178,10 @@ impl Store for EmbeddedStore {
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.read(1, |machine, turn| machine.ready_topics(turn, query)).await
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.read(1, |machine, turn| machine.topic_counts(turn, query)).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -13,7 +13,7 @@ use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Bell, Budget, Capabilities, Clock, Counts, Error, Extended, Extension, IdSource,
     Interest, Kind, NewMessage, Observed, Operated, Order, Page, Payload, Query, ReadyTopics, Ref, Scope,
-    Settlement, Sighting, Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_system::{SystemClock, SystemRng};
 use zeroize::Zeroizing;
@@ -174,6 +174,10 @@ impl Store for MemoryStore {
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.call(|machine, turn| machine.ready_topics(turn, query))
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.call(|machine, turn| machine.topic_counts(turn, query))
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

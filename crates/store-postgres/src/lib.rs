@@ -21,6 +21,7 @@ mod schema;
 mod slow;
 mod sql;
 mod store;
+mod topics;
 mod transaction;
 mod upkeep;
 

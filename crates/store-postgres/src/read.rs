@@ -1,9 +1,8 @@
-//! Reading: messages, listings, counts, topics that have work.
+//! Reading: messages, listings, counts.
 
 use oncebox_core::machine::Turn;
 use oncebox_core::{
-    Counts, Cursor, Direction, Error, Number, Omitted, Page, Query, ReadyTopics, Ref, Scope, Snapshot, State,
-    Timestamp, Topic,
+    Counts, Cursor, Direction, Error, Number, Omitted, Page, Query, Ref, Scope, Snapshot, State, Timestamp,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection, Postgres, Transaction};
@@ -18,7 +17,7 @@ use crate::store::PostgresStore;
 /// Messages of one state that one page looks at, at most: a listing with a rare filter must not take for ever.
 const PAGE_LOOKS_MAX: i64 = 10_000;
 /// A cell is counted up to this, and estimated beyond.
-const COUNT_MAX: i64 = 10_000;
+pub(crate) const COUNT_MAX: i64 = 10_000;
 
 /// A message with its lease, as a statement joined them.
 fn snapshot<P: ReadContent>(cells: &mut Cells<'_>) -> Result<Snapshot<P>, Error> {
@@ -117,7 +116,10 @@ impl PostgresStore {
     }
 
     /// For statements that read much: they get the plan that they are written for, on a server that is written to.
-    async fn steady<'c>(&self, connection: &'c mut PgConnection) -> Result<Transaction<'c, Postgres>, Error> {
+    pub(crate) async fn steady<'c>(
+        &self,
+        connection: &'c mut PgConnection,
+    ) -> Result<Transaction<'c, Postgres>, Error> {
         let mut transaction = connection.begin().await.map_err(fault::told)?;
         let row = self.sql.steady.query().fetch_one(&mut transaction).await.map_err(fault::told)?;
         Cells::new(&row).check_writable()?;
@@ -159,36 +161,6 @@ impl PostgresStore {
         counts.waiting = processing.saturating_sub(ready + leased);
         counts.estimated = estimated;
         Ok(counts)
-    }
-
-    pub(crate) async fn topics_with_work(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
-        let mut connection = self.connection().await?;
-        let topics = self.topics_on(&mut connection, query).await;
-        Self::give_back(connection, topics)
-    }
-
-    async fn topics_on(
-        &self,
-        connection: &mut PgConnection,
-        query: &ReadyTopics,
-    ) -> Result<Vec<Topic>, Error> {
-        self.catch_up(connection).await?;
-        let rows = self
-            .sql
-            .ready_topics
-            .query()
-            .bind(self.time())
-            .bind(namespace(query.namespace))
-            .bind(query.after.as_ref().map_or("", |topic| topic.as_str()).to_owned())
-            .bind(i64::from(query.limit.get()))
-            .fetch_all(connection);
-        let mut topics = Vec::new();
-        for row in rows.await.map_err(fault::told)? {
-            let mut cells = Cells::new(&row);
-            cells.check_writable()?;
-            topics.extend(cells.next::<Option<String>>()?.map(Topic::new).transpose()?);
-        }
-        Ok(topics)
     }
 }
 

@@ -78,6 +78,7 @@ statements!(
     counts,
     steady,
     ready_topics,
+    topic_counts,
     lane_counts,
     in_flight,
     inherited,

@@ -8,7 +8,7 @@ use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Error, Extended, Extension, IdSource,
     Interest, Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement,
-    Sighting, Snapshot, Store, Topic, Uid, Upkept, Usage, Wakeups, Worked,
+    Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Uid, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_system::SystemRng;
 use sqlx::pool::PoolConnection;
@@ -342,6 +342,11 @@ impl Store for PostgresStore {
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.check_open()?;
         self.topics_with_work(query).await
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.check_open()?;
+        self.count_topics(query).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

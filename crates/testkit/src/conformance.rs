@@ -25,6 +25,7 @@ pub mod repeats;
 pub mod scale;
 pub mod settlements;
 pub mod sightings;
+pub mod topics;
 pub mod upkeep;
 pub mod wakeups;
 

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
     NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 
 pub use plan::{Fault, FaultPlan, Operation};
@@ -118,6 +118,10 @@ impl Store for FaultyStore {
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.call(Operation::ReadyTopics, self.inner.ready_topics(query)).await
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.call(Operation::TopicCounts, self.inner.topic_counts(query)).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

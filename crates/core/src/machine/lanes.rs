@@ -1,6 +1,6 @@
 //! Lanes: the claimable messages of one (namespace, topic, shard), in order of number; and whose turn it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::arena::{Arena, Slot};
@@ -39,6 +39,8 @@ pub(super) struct Lanes {
     topics: Arena<TopicRow>,
     rows: Arena<Lane>,
     by_name: [HashMap<Topic, Slot>; Namespace::ALL.len()],
+    /// The same names in order, for those who list them.
+    pub(super) names: [BTreeSet<Topic>; Namespace::ALL.len()],
     /// The topics that have something claimable.
     pub(super) ready: [Ready; Namespace::ALL.len()],
     /// Topics that became claimable since the store last asked.
@@ -74,6 +76,7 @@ impl Lanes {
                 woken: false,
             });
             self.by_name[namespace as usize].insert(name.clone(), topic);
+            self.names[namespace as usize].insert(name.clone());
             topic
         });
         let (census, ready) = (Census::default(), Sorted::default());
@@ -107,6 +110,7 @@ impl Lanes {
         row.lanes.remove(&shard);
         if row.lanes.is_empty() {
             self.by_name[row.namespace as usize].remove(&row.name);
+            self.names[row.namespace as usize].remove(&row.name);
             self.topics.remove(topic);
         }
     }
@@ -136,6 +140,12 @@ impl Lanes {
     pub(super) fn topic_counts(&self, topic: Slot, shard: Option<Shard>) -> Counts {
         let lanes = self.topics[topic].lanes.iter().filter(|(of, _)| shard.is_none_or(|shard| shard == **of));
         lanes.fold(Census::default(), |sum, (_, lane)| sum.plus(self.rows[*lane].census)).counts()
+    }
+
+    /// The first claimable message of each lane of a topic.
+    pub(super) fn heads(&self, topic: Slot) -> impl Iterator<Item = Slot> {
+        let lanes = self.topics[topic].ready.values();
+        lanes.filter_map(|lane| self.rows[*lane].ready.first().map(|(_, message)| message))
     }
 
     /// Makes a message claimable.

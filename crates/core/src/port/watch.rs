@@ -1,4 +1,4 @@
-//! Watching over a store: which topics have work, and how full it is.
+//! Watching over a store: which topics have work, how they stand, and how full it is.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use crate::id::Shard;
 use crate::key::Namespace;
 use crate::port::PageSize;
 use crate::text::Topic;
+use crate::time::Timestamp;
 
 /// Which topics to name: those of a namespace that have something claimable, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,61 @@ impl ReadyTopics {
     pub fn first(namespace: Namespace) -> Self {
         Self { namespace, after: None, limit: PageSize::MAX }
     }
+}
+
+/// Which topics to count: those of a namespace that have messages which are not Done, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicQuery {
+    /// Of this namespace.
+    pub namespace: Namespace,
+    /// From this one on, byte by byte; there need not be such a topic.
+    pub from: Option<Topic>,
+    /// This many at most.
+    pub limit: PageSize,
+}
+
+impl TopicQuery {
+    /// The first of a namespace, as many as a page may have.
+    pub fn first(namespace: Namespace) -> Self {
+        Self { namespace, from: None, limit: PageSize::MAX }
+    }
+}
+
+/// How the messages of one topic stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicCounts {
+    /// The topic.
+    pub topic: Topic,
+    /// Claimable now.
+    pub ready: u64,
+    /// Neither claimable nor leased: not due, waiting for its retry time or its partition.
+    pub waiting: u64,
+    /// Under a current lease.
+    pub leased: u64,
+    /// Dead.
+    pub dead: u64,
+    /// When the first claimable message was accepted: of the first in each shard, by number, the earliest. None if nothing is
+    /// claimable. A message that was redriven stands behind those that came before its redrive.
+    pub oldest_ready: Option<Timestamp>,
+    /// The numbers are estimates: at least one of them is too low.
+    pub estimated: bool,
+}
+
+impl TopicCounts {
+    /// A topic without messages.
+    pub const fn none(topic: Topic) -> Self {
+        Self { topic, ready: 0, waiting: 0, leased: 0, dead: 0, oldest_ready: None, estimated: false }
+    }
+}
+
+/// One page of the topics of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicPage {
+    /// The topics, by name.
+    pub topics: Vec<TopicCounts>,
+    /// Where the next page begins; none at the end.
+    pub next: Option<Topic>,
 }
 
 /// One of the bounds of a store, and how much of it is used.

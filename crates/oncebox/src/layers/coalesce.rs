@@ -41,7 +41,7 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
     NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 #[cfg(doc)]
 use oncebox_core::{Kind, limits::CLAIM_MESSAGES_MAX};
@@ -177,6 +177,10 @@ impl Store for Coalesced {
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.inner.ready_topics(query).await
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.inner.topic_counts(query).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -8,7 +8,8 @@ use oncebox::{DeadReason, MessageState, Oncebox, Payload};
 use oncebox_core::{
     Accepted, Attributes, Begin, Begun, Budget, Capabilities, Claim, Counts, Delivery, Error, Extended,
     Extension, Fingerprint, Id, Interest, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics,
-    Ref, Scope, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, Upkept, Usage, Wakeups, Worked,
+    Ref, Scope, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept,
+    Usage, Wakeups, Worked,
 };
 use sqlx::PgPool;
 
@@ -70,6 +71,9 @@ impl Store for Tampering {
     }
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.store.ready_topics(query).await
+    }
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.store.topic_counts(query).await
     }
     async fn usage(&self) -> Result<Usage, Error> {
         self.store.usage().await

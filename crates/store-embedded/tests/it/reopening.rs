@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
     NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::{Fixture, ManualClock, SplitMix};
@@ -93,6 +93,10 @@ impl Store for Reopening {
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.store().ready_topics(query).await
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.store().topic_counts(query).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -3,7 +3,7 @@
 use oncebox_core::limits::CALL_ITEMS_MAX;
 use oncebox_core::{
     Accepted, Action, Begin, Begun, Budget, Claim, Extended, Kind, Namespace, Observed, Operated, Order,
-    Policy, Query, ReadyTopics, Ref, Scope, Settled, StoreExt, Worked,
+    Policy, Query, ReadyTopics, Ref, Scope, Settled, StoreExt, TopicQuery, Worked,
 };
 
 use super::kit::{Draft, LEASE, claim, claim_in, claim_of, ids, key, mail, message, owner, sighting, span};
@@ -161,6 +161,7 @@ pub async fn a_closed_store_says_so(fixture: Fixture) -> TestResult {
         store.page(&Query::all(Namespace::Inbox)).await.err(),
         store.counts(&Scope::all(Namespace::Inbox)).await.err(),
         store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.err(),
+        store.topic_counts(&TopicQuery::first(Namespace::Inbox)).await.err(),
         store.usage().await.err(),
         store.upkeep(Budget::new(1)).await.err(),
     ];

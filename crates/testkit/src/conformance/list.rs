@@ -277,6 +277,11 @@ macro_rules! conformance {
                 sightings_spend_no_attempt
                 a_sighted_key_is_never_claimable
                 a_sighting_moves_nothing_but_when_it_was_seen
+            [topics]
+                a_topic_is_counted_with_what_is_in_it
+                the_oldest_is_the_first_that_can_be_claimed
+                topics_come_and_go_with_their_messages
+                thousands_of_topics_are_counted_in_pages
             [upkeep]
                 upkeep_of_an_empty_store_does_nothing
                 a_done_message_is_kept_while_its_key_is_held

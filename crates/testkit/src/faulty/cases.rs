@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncebox_core::{
     Accepted, Action, AttemptCount, Begun, Budget, Claim, DeadReason, Error, Extended, Kind, Observed,
-    Operated, Order, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt,
+    Operated, Order, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt, TopicQuery,
 };
 
 use super::{Fault, FaultPlan, FaultyStore, Operation};
@@ -216,7 +216,7 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
     let namespace = key("1").namespace;
     let (query, topics) = (Query::all(namespace), ReadyTopics::first(namespace));
-    let scope = Scope::all(namespace);
+    let (scope, counted) = (Scope::all(namespace), TopicQuery::first(namespace));
     let (store, target) = (&fixture.store, [Ref::from(key("1"))]);
     let before = (
         store.get(&target).await?,
@@ -224,9 +224,16 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
         store.counts(&scope).await?,
         store.ready_topics(&topics).await?,
         store.usage().await?,
+        store.topic_counts(&counted).await?,
     );
-    let reads =
-        [Operation::Get, Operation::Page, Operation::Counts, Operation::ReadyTopics, Operation::Usage];
+    let reads = [
+        Operation::Get,
+        Operation::Page,
+        Operation::Counts,
+        Operation::ReadyTopics,
+        Operation::Usage,
+        Operation::TopicCounts,
+    ];
     for fault in [Fault::FailBefore, Fault::FailAfterCommit] {
         for operation in reads {
             plan.next_of(operation, fault);
@@ -236,6 +243,7 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
         lost(store.counts(&scope).await.map_err(Into::into))?;
         lost(store.ready_topics(&topics).await.map_err(Into::into))?;
         lost(store.usage().await.map_err(Into::into))?;
+        lost(store.topic_counts(&counted).await.map_err(Into::into))?;
         assert_eq!(plan.left(), 0);
     }
     assert_eq!(store.get(&target).await?, before.0);
@@ -243,6 +251,7 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
     assert_eq!(store.counts(&scope).await?, before.2);
     assert_eq!(store.ready_topics(&topics).await?, before.3);
     assert_eq!(store.usage().await?, before.4);
+    assert_eq!(store.topic_counts(&counted).await?, before.5);
     Ok(())
 }
 

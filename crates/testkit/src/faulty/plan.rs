@@ -44,6 +44,8 @@ pub enum Operation {
     Counts,
     /// `ready_topics`.
     ReadyTopics,
+    /// `topic_counts`.
+    TopicCounts,
     /// `usage`.
     Usage,
     /// `upkeep`.

@@ -1,7 +1,10 @@
-//! Reading: single messages, listings, counts, ready topics, and the instants at which something is about to change.
+//! Reading: single messages, listings, counts, ready topics, topics, and the instants at which something is about to change.
+
+use std::collections::BTreeMap;
 
 use oncebox_core::{
-    Counts, Direction, Lease, Omitted, Query, ReadyTopics, Ref, Scope, Snapshot, State, Timestamp, Topic, Uid,
+    Counts, Direction, Lease, Namespace, Omitted, Query, ReadyTopics, Ref, Scope, Snapshot, State, Timestamp,
+    Topic, TopicCounts, TopicPage, TopicQuery, Uid,
 };
 
 use super::upkeep::repeat_window_end;
@@ -80,6 +83,43 @@ impl Model {
         topics.retain(|topic| query.after.as_ref().is_none_or(|after| topic > after));
         topics.truncate(query.limit.get() as usize);
         topics
+    }
+
+    /// What `topic_counts` has to answer, if it does not lag and gives full pages.
+    pub fn topic_counts(&mut self, query: &TopicQuery) -> TopicPage {
+        self.catch_up();
+        let messages = self.rows.iter().map(|row| &row.message);
+        let unfinished = messages
+            .filter(|message| message.key.namespace == query.namespace && message.state != State::Done);
+        let mut topics: Vec<_> =
+            unfinished.filter_map(|message| Some(message.content.as_ref()?.topic.clone())).collect();
+        topics.sort();
+        topics.dedup();
+        topics.retain(|topic| query.from.as_ref().is_none_or(|from| topic >= from));
+        let next = topics.get(query.limit.get() as usize).cloned();
+        topics.truncate(query.limit.get() as usize);
+        let topics = topics.into_iter().map(|topic| self.topic_counted(query.namespace, &topic)).collect();
+        TopicPage { topics, next }
+    }
+
+    fn topic_counted(&mut self, namespace: Namespace, topic: &Topic) -> TopicCounts {
+        let counts = self.counts(&Scope::topic(namespace, topic.clone()));
+        let mut counted = TopicCounts::none(topic.clone());
+        (counted.ready, counted.waiting) = (counts.ready, counts.waiting);
+        (counted.leased, counted.dead) = (counts.leased, counts.dead);
+        let mut heads = BTreeMap::new();
+        for index in self.in_order() {
+            let message = &self.rows[index].message;
+            let content = message.content.as_ref().filter(|content| content.topic == *topic);
+            if let Some(content) = content
+                && message.key.namespace == namespace
+                && self.is_claimable(message)
+            {
+                heads.entry(content.shard).or_insert(message.accepted_at);
+            }
+        }
+        counted.oldest_ready = heads.into_values().min();
+        counted
     }
 
     /// The current leases, with the messages that they are on.

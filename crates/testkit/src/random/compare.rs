@@ -138,7 +138,7 @@ impl Case {
         Ok(())
     }
 
-    /// Counts and ready topics may lag until upkeep has run.
+    /// Counts, ready topics and topics may lag until upkeep has run.
     async fn counts(&mut self, scopes: &[Scope]) -> Result<(), Difference> {
         self.upkeep(&Budget::new(1_000)).await?;
         for scope in scopes {
@@ -147,7 +147,8 @@ impl Case {
                 same(&format!("{scope:?}"), &self.model.counts(scope), &actual)?;
             }
         }
-        self.check_ready_topics().await
+        self.check_ready_topics().await?;
+        self.check_topic_counts().await
     }
 
     /// Compares the outcome of each item with what the model predicts.

@@ -1,6 +1,8 @@
 //! Everything that can be read, compared.
 
-use oncebox_core::{Direction, Namespace, Omitted, Page, PageSize, Query, ReadyTopics, Ref, Snapshot};
+use oncebox_core::{
+    Direction, Namespace, Omitted, Page, PageSize, Query, ReadyTopics, Ref, Snapshot, TopicQuery,
+};
 
 use super::compare::{Case, Difference, same};
 use super::outcome::Outcome;
@@ -71,6 +73,38 @@ impl Case {
                 }
                 self.report.outcome("named a full page of topics");
                 query.after = actual.last().cloned();
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares how the topics of every namespace stand, page by page; pages may be short.
+    pub(super) async fn check_topic_counts(&mut self) -> Result<(), Difference> {
+        let limit = PageSize::new(READY_TOPICS_MAX).expect("it is in bounds");
+        for namespace in Namespace::ALL {
+            let mut query = TopicQuery { limit, ..TopicQuery::first(namespace) };
+            let mut listed = Vec::new();
+            for _ in 0..PAGES_MAX {
+                self.report.operation("topic_counts");
+                let page = self.fixture.store.topic_counts(&query).await?;
+                let full = limit.get() as usize;
+                same("topics on a full page, or fewer", &true, &(page.topics.len() <= full))?;
+                if page.topics.len() == full && page.next.is_some() {
+                    self.report.outcome("counted a full page of topics");
+                }
+                listed.extend(page.topics);
+                query.from = page.next;
+                if query.from.is_none() {
+                    break;
+                }
+            }
+            let all = self.model.topic_counts(&TopicQuery::first(namespace)).topics;
+            same(&format!("topics of {namespace}"), &all.len(), &listed.len())?;
+            for (expected, actual) in all.iter().zip(&listed) {
+                same("topic", &expected.topic, &actual.topic)?;
+                if !actual.estimated {
+                    same("topic", expected, actual)?;
+                }
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
     NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settled, Settlement,
-    Sighting, Snapshot, Store, Timestamp, Topic, Upkept, Usage, Wakeups, Worked,
+    Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_testkit::SplitMix;
 use tokio::sync::{Notify, oneshot};
@@ -290,6 +290,10 @@ impl Store for Inner {
     }
 
     async fn ready_topics(&self, _: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        Err(invalid())
+    }
+
+    async fn topic_counts(&self, _: &TopicQuery) -> Result<TopicPage, Error> {
         Err(invalid())
     }
 

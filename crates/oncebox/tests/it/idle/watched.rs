@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
     NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, Upkept, Usage, Wakeups, Worked,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 
 pub(crate) struct Watched {
@@ -87,6 +87,10 @@ impl Store for Watched {
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.count("ready_topics").ready_topics(query).await
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.count("topic_counts").topic_counts(query).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -7,7 +7,7 @@ use oncebox_core::{
     Accepted, Batch, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Cursor, Delivery, Error,
     Extended, Extension, Fence, Interest, Lease, NewMessage, Observed, Operated, Order, Page, Query,
     ReadyTopics, Receipt, Ref, Scope, Settled, Settlement, Sighting, Snapshot, State, Store, Timestamp,
-    Topic, Trace, Uid, Upkept, Usage, Wakeups, Worked,
+    Topic, TopicPage, TopicQuery, Trace, Uid, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::fixture::{Fixture, ManualClock};
@@ -196,6 +196,10 @@ impl Store for ModelStore {
             topics.pop();
         }
         Ok(topics)
+    }
+
+    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        Ok(self.with(|model, _| model.topic_counts(query)))
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

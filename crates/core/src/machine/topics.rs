@@ -1,0 +1,47 @@
+//! How the topics of a namespace stand, a page at a time.
+
+use std::ops::Bound::{Included, Unbounded};
+
+use super::{Machine, Turn};
+use crate::key::Namespace;
+use crate::payload::PayloadHandle;
+use crate::port::{TopicCounts, TopicPage, TopicQuery};
+use crate::text::Topic;
+
+/// Topics that one page looks at, at most: many may have nothing but Done messages.
+const PAGE_LOOKS_MAX: usize = 10_000;
+
+impl<P: PayloadHandle> Machine<P> {
+    /// Counts the messages of topics; see [`crate::Store::topic_counts`]. Always exact, never lags.
+    pub fn topic_counts(&mut self, turn: &mut Turn<'_, P>, query: &TopicQuery) -> TopicPage {
+        self.advance(turn);
+        let names = &self.lanes.names[query.namespace as usize];
+        let from = query.from.as_ref().map_or(Unbounded, Included);
+        let mut page = TopicPage::default();
+        for (looks, name) in names.range::<Topic, _>((from, Unbounded)).enumerate() {
+            if looks == PAGE_LOOKS_MAX || page.topics.len() == query.limit.get() as usize {
+                page.next = Some(name.clone());
+                break;
+            }
+            page.topics.extend(self.topic(query.namespace, name));
+        }
+        page
+    }
+
+    /// How a topic stands; none if all of its messages are Done.
+    fn topic(&self, namespace: Namespace, name: &Topic) -> Option<TopicCounts> {
+        let topic = self.lanes.find_topic(namespace, name)?;
+        let counts = self.lanes.topic_counts(topic, None);
+        let accepted = self.lanes.heads(topic).map(|message| self.messages[message].accepted_at);
+        let counted = TopicCounts {
+            ready: counts.ready,
+            waiting: counts.waiting,
+            leased: counts.leased,
+            dead: counts.dead,
+            oldest_ready: accepted.min(),
+            ..TopicCounts::none(name.clone())
+        };
+        let unfinished = counted.ready + counted.waiting + counted.leased + counted.dead;
+        (unfinished > 0).then_some(counted)
+    }
+}

@@ -1,0 +1,105 @@
+//! How topics stand: which have work, and how many messages each has.
+
+use oncebox_core::{Error, ReadyTopics, Topic, TopicCounts, TopicPage, TopicQuery};
+use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+
+use crate::codes::{moment, namespace};
+use crate::fault;
+use crate::read::COUNT_MAX;
+use crate::rows::Cells;
+use crate::store::PostgresStore;
+
+/// Topics on one page, at most: each is counted, up to [`COUNT_MAX`] messages in each of its cells.
+const PAGE_MAX: u32 = 100;
+
+impl PostgresStore {
+    pub(crate) async fn topics_with_work(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
+        let mut connection = self.connection().await?;
+        let topics = self.topics_on(&mut connection, query).await;
+        Self::give_back(connection, topics)
+    }
+
+    async fn topics_on(
+        &self,
+        connection: &mut PgConnection,
+        query: &ReadyTopics,
+    ) -> Result<Vec<Topic>, Error> {
+        self.catch_up(connection).await?;
+        let rows = self
+            .sql
+            .ready_topics
+            .query()
+            .bind(self.time())
+            .bind(namespace(query.namespace))
+            .bind(query.after.as_ref().map_or("", |topic| topic.as_str()).to_owned())
+            .bind(i64::from(query.limit.get()))
+            .fetch_all(connection);
+        let mut topics = Vec::new();
+        for row in rows.await.map_err(fault::told)? {
+            let mut cells = Cells::new(&row);
+            cells.check_writable()?;
+            topics.extend(cells.next::<Option<String>>()?.map(Topic::new).transpose()?);
+        }
+        Ok(topics)
+    }
+
+    pub(crate) async fn count_topics(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        let mut connection = self.connection().await?;
+        let page = self.count_topics_on(&mut connection, query).await;
+        Self::give_back(connection, page)
+    }
+
+    async fn count_topics_on(
+        &self,
+        connection: &mut PgConnection,
+        query: &TopicQuery,
+    ) -> Result<TopicPage, Error> {
+        self.catch_up(connection).await?;
+        let limit = query.limit.get().min(PAGE_MAX);
+        let mut transaction = self.steady(connection).await?;
+        let rows = self
+            .sql
+            .topic_counts
+            .query()
+            .bind(self.time())
+            .bind(namespace(query.namespace))
+            .bind(query.from.as_ref().map_or("", |topic| topic.as_str()).to_owned())
+            // One more tells where the next page begins.
+            .bind(i64::from(limit) + 1)
+            .bind(COUNT_MAX + 1)
+            .fetch_all(&mut transaction);
+        let mut page = TopicPage::default();
+        for row in rows.await.map_err(fault::told)? {
+            let Some(counts) = counted(&row)? else { continue };
+            if page.topics.len() == limit as usize {
+                page.next = Some(counts.topic);
+                break;
+            }
+            page.topics.push(counts);
+        }
+        Ok(page)
+    }
+}
+
+/// A row of `topic_counts.sql`; none if it names no topic.
+fn counted(row: &PgRow) -> Result<Option<TopicCounts>, Error> {
+    let mut cells = Cells::new(row);
+    cells.check_writable()?;
+    let Some(name) = cells.next::<Option<String>>()? else { return Ok(None) };
+    let mut counts = TopicCounts::none(Topic::new(name)?);
+    let mut next = || {
+        let counted: i64 = cells.next()?;
+        counts.estimated |= counted > COUNT_MAX;
+        Ok::<_, Error>(u64::try_from(counted).unwrap_or_default())
+    };
+    let (ready, in_lanes, later) = (next()?, next()?, next()?);
+    let (leased, dead) = (next()?, next()?);
+    let oldest: Option<i64> = cells.next()?;
+    let (all_leased, all_dead): (i64, i64) = (cells.next()?, cells.next()?);
+    counts.estimated |= all_leased > COUNT_MAX || all_dead > COUNT_MAX;
+    (counts.ready, counts.leased, counts.dead) = (ready, leased, dead);
+    counts.waiting = (in_lanes + later).saturating_sub(ready + leased);
+    counts.oldest_ready = oldest.map(moment);
+    Ok(Some(counts))
+}
