@@ -8,7 +8,7 @@ use oncebox_server::{Error, Reloader, Server, log};
 
 use crate::settings::Settings;
 use crate::trouble::Trouble;
-use crate::{Freed, life, output};
+use crate::{Freed, life};
 
 /// Runs the server until it is interrupted or terminated; then it lets everybody finish. A second signal ends it at once.
 ///
@@ -63,14 +63,14 @@ fn reload_on_hangup(settings: &Settings, reloader: Reloader) -> impl Future<Outp
 }
 
 fn reload(settings: &Settings, reloader: &Reloader) {
-    let told = match settings.load() {
+    let problem = match settings.load() {
         // What waits for a restart is in the log.
         Ok(Ok(loaded)) => reloader.reload(loaded).err().map(|error| error.to_string()),
-        Ok(Err(problems)) => Some(format!("the settings are wrong, and those from before hold:\n{problems}")),
+        Ok(Err(problems)) => Some(problems.to_string()),
         Err(trouble) => trouble.text().map(str::to_owned),
     };
-    if let Some(told) = told {
-        output::note(&told);
+    if let Some(problem) = problem {
+        reloader.refused(&problem);
     }
 }
 
@@ -82,7 +82,7 @@ fn shutdown() -> impl Future<Output = ()> {
         let second = life::interrupted();
         tokio::spawn(async {
             second.await;
-            output::note("stopped at once: what was not answered may or may not have happened");
+            log::warn("stopped at once: what was not answered may or may not have happened");
             std::process::exit(130);
         });
     }

@@ -1,7 +1,8 @@
 //! Calls for operators: dead letters, messages of all faces, numbers.
 
 use oncebox_wire::operator::{
-    ByKey, Count, Counts, List, ListDead, Message, Page, Reprocess, Show, Stats, Sweep, Swept,
+    ByKey, Count, Counts, List, ListDead, ListTopics, Message, Page, Reprocess, Show, Stats, Sweep, Swept,
+    TopicPage,
 };
 use oncebox_wire::path;
 
@@ -68,6 +69,11 @@ impl Client {
     /// How many messages stand where.
     pub async fn counts(&self, count: &Count) -> Result<Counts, Error> {
         self.ask(Call::get(target::query(path::COUNTS, count)?)).await
+    }
+
+    /// A page of topics, and how they stand.
+    pub async fn topics(&self, list: &ListTopics) -> Result<TopicPage, Error> {
+        self.ask(Call::get(target::query(path::TOPICS, list)?)).await
     }
 
     /// How the server and its store stand.

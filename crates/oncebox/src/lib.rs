@@ -95,8 +95,8 @@ pub use oncebox_core::{
     Delivery, Direction, Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id,
     Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner,
     Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Recorded, Ref, RequestId, Rng,
-    Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, Trace,
-    TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake,
+    Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, TopicCounts,
+    TopicPage, TopicQuery, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake,
 };
 pub use operator::{Filter, Operator, Sweep};
 pub use queue::WorkQueue;

@@ -6,8 +6,8 @@ mod sweep;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Action, AttemptCount, Counts, Error, LastError, Namespace, Operated, Order, Page, Query, Ref, Scope,
-    Snapshot, StoreExt, Topic,
+    Action, AttemptCount, Counts, Error, LastError, Namespace, Operated, Order, Page, PageSize, Query, Ref,
+    Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
 };
 
 use crate::shared::Shared;
@@ -59,6 +59,21 @@ impl Operator {
     pub async fn counts(&self, topic: Option<&str>) -> Result<Counts, Error> {
         let topic = topic.map(Topic::new).transpose()?;
         self.shared.store.counts(&Scope { namespace: self.namespace, topic, shard: None }).await
+    }
+
+    /// How the topics stand, a page at a time. Begin with [`TopicQuery::first`], and go on from where a page says. They are the topics
+    /// of the inbox, or the mailbox, that the operator is for, whatever namespace the query names.
+    pub async fn topics(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
+        self.shared.store.topic_counts(&TopicQuery { namespace: self.namespace, ..query.clone() }).await
+    }
+
+    /// How one topic stands; none if it has no message that is not Done.
+    pub async fn topic(&self, name: &str) -> Result<Option<TopicCounts>, Error> {
+        let name = Topic::new(name)?;
+        let query =
+            TopicQuery { namespace: self.namespace, from: Some(name.clone()), limit: PageSize::new(1)? };
+        let page = self.shared.store.topic_counts(&query).await?;
+        Ok(page.topics.into_iter().find(|counts| counts.topic == name))
     }
 
     /// Everything that is known about a message.

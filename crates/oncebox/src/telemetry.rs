@@ -4,6 +4,8 @@
 //! recorder. Install yours before workers start: they look their metrics up once. Nothing here ever carries a payload or an
 //! attribute's value; labels carry no ids, and the label `topic` only names topics that have a handler in the program.
 
+pub mod names;
+
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, histogram};
@@ -14,31 +16,21 @@ use crate::commands;
 use crate::inbox::Outcome;
 use crate::message::Message;
 
-/// The names of metrics.
-pub mod names {
-    /// Messages enqueued, by `outcome`: `accepted`, `duplicate`, `replaced`, `conflict`, `saturated`.
-    pub const ENQUEUED: &str = "oncebox_enqueued_total";
-    /// Commands scheduled, by `outcome`: `accepted`, `already_accepted`, `conflict`, `refused`.
-    pub const SCHEDULED: &str = "oncebox_commands_scheduled_total";
-    /// Messages and commands that came again with other content.
-    pub const DIVERGED: &str = "oncebox_diverged_total";
-    /// Deliveries that ended, by `topic` and `outcome`: `done`, `retrying`, `dead`, `released`, `superseded`, `lost`.
-    pub const SETTLED: &str = "oncebox_settled_total";
-    /// Seconds a handler ran, by `topic`.
-    pub const HANDLER_SECONDS: &str = "oncebox_handler_seconds";
-    /// Seconds from acceptance to the start of the first delivery, by `topic`.
-    pub const WAITED_SECONDS: &str = "oncebox_waited_seconds";
-    /// Calls of a worker or of upkeep that the store failed, by `call`: `work`, `extend`, `begin` (a handler's transaction),
-    /// `upkeep`.
-    pub const CALLS_FAILED: &str = "oncebox_calls_failed_total";
-    /// Leases that ended by themselves: a worker crashed, stalled, or lost its store.
-    pub const LAPSED: &str = "oncebox_leases_lapsed_total";
-    /// Messages that expired.
-    pub const EXPIRED: &str = "oncebox_expired_total";
-    /// Messages that became Dead, by `reason`.
-    pub const DIED: &str = "oncebox_died_total";
-    /// Messages that upkeep forgot.
-    pub const FORGOTTEN: &str = "oncebox_forgotten_total";
+/// Declares the names of metrics. What documents a name is also what `describe` tells the recorder about it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! metric_names {
+    ($($(#[doc = $text:literal])+ $kind:ident $name:ident = $metric:literal;)+) => {
+        $($(#[doc = $text])+ pub const $name: &str = $metric;)+
+
+        /// Tells the recorder of this process what each of these metrics is. Call it once the recorder is installed.
+        pub fn describe() {
+            $($crate::metric_names!(@$kind $name, concat!($($text),+).trim_start());)+
+        }
+    };
+    (@counter $name:ident, $text:expr) => { metrics::describe_counter!($name, $text) };
+    (@gauge $name:ident, $text:expr) => { metrics::describe_gauge!($name, $text) };
+    (@histogram $name:ident, $text:expr) => { metrics::describe_histogram!($name, $text) };
 }
 
 /// The attribute that carries the sender's trace, as in W3C Trace Context.

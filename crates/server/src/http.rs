@@ -18,6 +18,7 @@ mod page;
 mod percent;
 mod refusal;
 mod segment;
+mod topics;
 mod unparsed;
 mod view;
 
@@ -61,6 +62,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(dlq::routes())
         .merge(ledger::routes())
         .merge(operator::routes())
+        .merge(topics::routes())
         .merge(health::routes())
         .split_for_parts()
 }
@@ -75,7 +77,8 @@ pub(crate) fn gate(app: App) -> Gate {
 
 /// What `admin.listen` answers: operators, health and metrics.
 pub(crate) fn admin_gate(app: App) -> Gate {
-    let (known, _) = dlq::routes().merge(operator::routes()).merge(health::routes()).split_for_parts();
+    let operators = dlq::routes().merge(operator::routes()).merge(topics::routes());
+    let (known, _) = operators.merge(health::routes()).split_for_parts();
     let missing =
         "there is no such path here: this address answers operators, health and metrics, `listen` the rest";
     let router = complete(&app, known, &document(), missing);

@@ -34,6 +34,11 @@ pub fn install(settings: &Log) {
     }
 }
 
+/// Logs a warning of the program that runs the server, in the format of the log.
+pub fn warn(text: &str) {
+    tracing::warn!("{text}");
+}
+
 /// Lets other levels hold from now on.
 pub(crate) fn set_level(settings: &Log) {
     if let Some(handle) = LEVELS.get() {

@@ -1,67 +1,18 @@
 //! The server's own metrics. Labels are bounded: codes, routes, and topics up to a number.
 
+pub mod names;
+mod recent;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use oncebox::{Deaths, Namespace, Upkept};
+use oncebox::telemetry::names as library;
+use oncebox::{DeadReason, Deaths, Namespace, Upkept};
 use oncebox_wire::Code;
 
-/// The names of metrics.
-pub mod names {
-    /// Requests, by `route`, `method` and `status`.
-    pub const REQUESTS: &str = "http_requests_total";
-    /// Seconds from a request's head to its answer's, by `route`. Waiting for messages counts.
-    pub const REQUEST_SECONDS: &str = "request_latency_seconds";
-    /// Open connections.
-    pub const CONNECTIONS: &str = "http_connections";
-    /// Connections that the server closed, by `reason`: `idle`, `header`, `write` (time-outs), `limit` (for a new one).
-    pub const CONNECTIONS_CLOSED: &str = "http_connections_closed_total";
-    /// Requests and items that were refused, by `reason`.
-    pub const REJECTED: &str = "rejected_total";
-    /// Seconds to take a message in, or a batch.
-    pub const ENQUEUE_SECONDS: &str = "enqueue_latency_seconds";
-    /// Seconds to give messages out; waiting for them does not count.
-    pub const DEQUEUE_SECONDS: &str = "dequeue_latency_seconds";
-    /// Seconds to settle deliveries.
-    pub const ACK_SECONDS: &str = "ack_latency_seconds";
-    /// Messages taken in, by `topic`; duplicates do not count.
-    pub const ENQUEUED: &str = "mailbox_enqueued_total";
-    /// Messages that came before, by `topic`.
-    pub const DUPLICATES: &str = "mailbox_duplicates_total";
-    /// Messages given out, by `topic`.
-    pub const DELIVERED: &str = "mailbox_delivered_total";
-    /// Messages given out for the second time or more, by `topic`.
-    pub const REDELIVERED: &str = "mailbox_redelivered_total";
-    /// Deliveries that were settled, by `outcome`: `ack`, `nack`, `extend`, `dead`, `lost`, `receipt`.
-    pub const SETTLED: &str = "mailbox_settled_total";
-    /// Messages that are ready or waiting, by `topic` and `shard`.
-    pub const QUEUE_DEPTH: &str = "queue_depth";
-    /// Messages that receivers hold, by `topic` and `shard`.
-    pub const IN_FLIGHT: &str = "inflight";
-    /// How full a shard is, 0 to 1, by `topic` and `shard`.
-    pub const SATURATION: &str = "saturation";
-    /// Dead letters, by `topic`.
-    pub const DLQ_DEPTH: &str = "mailbox_dlq_depth";
-    /// Messages that became dead letters, by `topic` and `reason`.
-    pub const DLQ: &str = "dlq_total";
-    /// Dead letters that were over the retention of their topic, and are gone.
-    pub const DLQ_FORGOTTEN: &str = "mailbox_dlq_forgotten_total";
-    /// How long a message may be in a `stage` (`ready`, `inflight`, `dlq`), by `topic`; the empty topic is any without settings of its own.
-    pub const RETENTION_SECONDS: &str = "mailbox_retention_seconds";
-    /// How many messages may be in a `stage`, by `topic`, likewise.
-    pub const RETENTION_MESSAGES: &str = "mailbox_retention_messages";
-    /// Dead letters that were given another chance.
-    pub const DLQ_REPROCESSED: &str = "mailbox_dlq_reprocess_total";
-    /// 1, with the label `dlq_profile`: `durable` or `ephemeral`.
-    pub const PROFILE: &str = "mailbox_profile_info";
-    /// How much of a bound of the store is used, 0 to 1, by `bound`.
-    pub const BOUND: &str = "store_bound_used_ratio";
-    /// The most messages that a shard of any topic gave out past its oldest delivery from before a restart, since the server was
-    /// started, by `shard`; `other` is those beyond the number of shards.
-    pub const REORDER_DEPTH: &str = "reorder_depth_max";
-}
+use recent::Recent;
 
 /// The label of topics beyond the number that have their own.
 pub(crate) const OTHER: &str = "other";
@@ -118,8 +69,17 @@ pub(crate) struct TopicMeters {
     label: Box<str>,
     enqueued: Counter,
     duplicates: Counter,
-    pub(crate) delivered: Counter,
-    pub(crate) redelivered: Counter,
+    delivered: Counter,
+    redelivered: Counter,
+    accepted_recently: Recent,
+    delivered_recently: Recent,
+}
+
+/// What happened in a topic in the last minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastMinute {
+    pub(crate) accepted: u64,
+    pub(crate) delivered: u64,
 }
 
 impl Meters {
@@ -127,6 +87,7 @@ impl Meters {
     pub(crate) fn new<'a>(named: impl Iterator<Item = &'a String>, topics_max: usize) -> Self {
         let reason = |code: Code| counter!(names::REJECTED, "reason" => reason(code));
         let topics = named.map(|topic| (topic.as_str().into(), Arc::new(TopicMeters::new(topic))));
+        appear();
         Self {
             enqueue: histogram!(names::ENQUEUE_SECONDS),
             dequeue: histogram!(names::DEQUEUE_SECONDS),
@@ -193,6 +154,14 @@ impl Meters {
         }
     }
 
+    /// What happened in a topic in the last minute; none of a topic without a label of its own.
+    pub(crate) fn last_minute(&self, topic: &str) -> Option<LastMinute> {
+        let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
+        let meters = topics.get(topic)?;
+        let (accepted, delivered) = (meters.accepted_recently.count(), meters.delivered_recently.count());
+        Some(LastMinute { accepted, delivered })
+    }
+
     /// The topics that have a label of their own.
     pub(crate) fn topics(&self) -> Vec<Box<str>> {
         self.topics.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
@@ -208,12 +177,25 @@ impl TopicMeters {
             duplicates: counter(names::DUPLICATES),
             delivered: counter(names::DELIVERED),
             redelivered: counter(names::REDELIVERED),
+            accepted_recently: Recent::default(),
+            delivered_recently: Recent::default(),
         }
     }
 
     /// A message was taken in, now or before.
     pub(crate) fn taken_in(&self, duplicate: bool) {
-        if duplicate { &self.duplicates } else { &self.enqueued }.increment(1);
+        if duplicate {
+            return self.duplicates.increment(1);
+        }
+        self.enqueued.increment(1);
+        self.accepted_recently.add(1);
+    }
+
+    /// Messages were given out, some of them not for the first time.
+    pub(crate) fn given_out(&self, messages: u64, again: u64) {
+        self.delivered.increment(messages);
+        self.redelivered.increment(again);
+        self.delivered_recently.add(messages);
     }
 
     /// Messages became dead letters.
@@ -221,6 +203,34 @@ impl TopicMeters {
         counter!(names::DLQ, "topic" => self.label.to_string(), "reason" => reason).increment(count);
     }
 }
+
+/// Lets counters that may stay at zero for long be there from the start: what is not there cannot be watched.
+fn appear() {
+    for reason in CLOSED {
+        counter!(names::CONNECTIONS_CLOSED, "reason" => reason).increment(0);
+    }
+    for reason in DEATHS {
+        counter!(library::DIED, "reason" => reason.as_str()).increment(0);
+    }
+    for name in [library::DIVERGED, library::LAPSED, library::EXPIRED, library::FORGOTTEN] {
+        counter!(name).increment(0);
+    }
+    counter!(library::CALLS_FAILED, "call" => "upkeep").increment(0);
+}
+
+/// Why messages die, each with a counter.
+const DEATHS: [DeadReason; 7] = [
+    DeadReason::Failed,
+    DeadReason::Exhausted,
+    DeadReason::Expired,
+    DeadReason::Cancelled,
+    DeadReason::Integrity,
+    DeadReason::Unhandled,
+    DeadReason::Undecodable,
+];
+
+/// Why the server closes connections, as the label `reason` says it.
+const CLOSED: [&str; 4] = ["idle", "header", "write", "limit"];
 
 /// What became of a delivery that was settled, as the label `outcome` says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

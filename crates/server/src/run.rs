@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use oncebox::{Builder, Oncebox};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::config::{Config, Listen, Loaded};
 use crate::http::{self, App};
@@ -140,6 +140,13 @@ impl Reloader {
     }
 }
 
+impl Reloader {
+    /// Logs that a configuration could not be read, and why: the one from before holds.
+    pub fn refused(&self, problem: &str) {
+        error!(problem, "the settings are wrong, and those from before hold");
+    }
+}
+
 async fn bind(setting: &'static str, places: &[Listen]) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::new();
     for listen in places {
@@ -192,6 +199,8 @@ fn recorder() -> PrometheusHandle {
         let handle = recorder.handle();
         // Where a program has its own recorder, ours stays empty.
         let _ = metrics::set_global_recorder(recorder);
+        oncebox::telemetry::names::describe();
+        names::describe();
         handle
     };
     HANDLE.get_or_init(install).clone()

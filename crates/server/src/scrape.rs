@@ -1,6 +1,7 @@
 //! What is counted when somebody asks: depths, fill, bounds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use metrics::gauge;
 use oncebox::mailbox::MailboxSettings;
@@ -42,10 +43,19 @@ pub(crate) async fn render(app: &App) -> Result<String, Error> {
             gauge!(names::SATURATION, &labels).set((number(depth + counts.leased) / capacity).min(1.0));
         }
         gauge!(names::DLQ_DEPTH, "topic" => topic.to_string()).set(number(dead));
+        gauge!(names::OLDEST_SECONDS, "topic" => topic.to_string())
+            .set(oldest(app, &topic).await?.as_secs_f64());
     }
     let all = app.operator(Namespace::Mailbox, "").counts(None).await?;
     gauge!(names::DLQ_DEPTH, "topic" => "").set(number(all.dead));
     Ok(app.metrics.render())
+}
+
+/// For how long the first message that can be delivered now has been there; nothing if there is none.
+async fn oldest(app: &App, topic: &str) -> Result<Duration, Error> {
+    let operator = app.operator(Namespace::Mailbox, "");
+    let accepted = operator.topic(topic).await?.and_then(|counts| counts.oldest_ready);
+    Ok(accepted.map(|accepted| app.now().since(accepted)).unwrap_or_default())
 }
 
 /// How far each shard ran ahead. Messages may still be in shards beyond the number, if that was lowered: these have one label.

@@ -4,8 +4,10 @@ mod listing;
 mod message;
 mod stats;
 mod sweep;
+mod topics;
 
 pub use listing::{ByKey, Count, List, ListDead, Show, Sort};
 pub use message::{Lease, Message, Namespace, Page, Reason, State};
 pub use stats::{Counts, NamespaceCounts, Stats};
 pub use sweep::{Reprocess, Sweep, Swept};
+pub use topics::{ListTopics, Topic, TopicPage};

@@ -44,6 +44,8 @@ pub const REDRIVE: &str = "/v1/messages/redrive";
 pub const PURGE: &str = "/v1/messages/purge";
 /// Counts messages.
 pub const COUNTS: &str = "/v1/counts";
+/// Lists topics, and how they stand.
+pub const TOPICS: &str = "/v1/admin/topics";
 /// Tells how the server and its store stand.
 pub const STATS: &str = "/v1/stats";
 /// Whether the process lives.

@@ -2,7 +2,9 @@
 
 use oncebox_client::wire::ledger::{MarkProcessed, Release, TryBegin};
 use oncebox_client::wire::mailbox::{Extend, Nack, Op, SendBatch, Settle, SettleItem};
-use oncebox_client::wire::operator::{ByKey, Count, List, ListDead, Namespace, Reprocess, Show, Sweep};
+use oncebox_client::wire::operator::{
+    ByKey, Count, List, ListDead, ListTopics, Namespace, Reprocess, Show, Sweep,
+};
 use oncebox_client::{Client, Error};
 
 use crate::rig::{Answer, Rig};
@@ -38,6 +40,7 @@ async fn every_call_has_its_path() -> Result<(), Error> {
     let _ = client.redrive(&Sweep::default()).await;
     let _ = client.purge(&Sweep::default()).await;
     let _ = client.counts(&Count { topic: Some("t".into()), ..Count::default() }).await;
+    let _ = client.topics(&ListTopics { after: Some("a b".into()), ..ListTopics::default() }).await;
     let _ = client.stats().await;
     let _ = client.live().await;
     let _ = client.ready().await;
@@ -63,6 +66,7 @@ async fn every_call_has_its_path() -> Result<(), Error> {
         r#"POST /v1/messages/redrive {"dry_run":false,"confirm":false}"#,
         r#"POST /v1/messages/purge {"dry_run":false,"confirm":false}"#,
         "GET /v1/counts?topic=t ",
+        "GET /v1/admin/topics?after=a%20b ",
         "GET /v1/stats ",
         "GET /healthz ",
         "GET /readyz ",

@@ -54,7 +54,7 @@ pub(super) fn settled(store: &str, trace: Option<&Trace>, settled: Settled) {
     let Some(corr_id) = trace.map(corr_id) else { return };
     match settled {
         Settled::Done => debug!(store, corr_id, "acknowledged"),
-        Settled::Dead { reason } => info!(store, corr_id, ?reason, "a dead letter"),
+        Settled::Dead { reason } => info!(store, corr_id, %reason, "a dead letter"),
         Settled::LeaseLost => debug!(store, corr_id, "not settled: the delivery is not held any more"),
         _ => debug!(store, corr_id, "not acknowledged: the message comes again"),
     }

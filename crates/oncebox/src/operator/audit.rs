@@ -1,9 +1,11 @@
 //! The audit log: one event per changed message.
 
-use oncebox_core::{Action, LastError, Receipt};
+use oncebox_core::{Action, LastError, Namespace, Receipt};
+use tracing::field::display;
 use tracing::info;
 
 use super::Operator;
+use crate::mailbox::MsgId;
 
 /// What happened to a message: the last word of the event's stable name, such as `inbox.message.revived`.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +23,11 @@ impl Event {
 
     pub(super) fn tell(self, operator: &Operator, receipt: &Receipt, last_error: Option<&LastError>) {
         let Operator { shared, namespace, actor, reason } = operator;
-        let (uid, corr_id) = (receipt.uid, receipt.trace.correlation().unwrap_or_default());
+        // The id that tables and answers show. Outside the mailbox, programs know the message by its uid.
+        let msg_id = MsgId::from(receipt.uid);
+        let uid = (*namespace != Namespace::Mailbox).then(|| display(receipt.uid));
+        let corr_id = receipt.trace.correlation().unwrap_or_default();
         let last_error = last_error.map(LastError::as_str).unwrap_or_default();
-        info!(target: "oncebox::audit", event = %format_args!("{namespace}.message.{}", self.0), store = %shared.name, %uid, corr_id, %actor, %reason, last_error);
+        info!(target: "oncebox::audit", event = %format_args!("{namespace}.message.{}", self.0), store = %shared.name, %msg_id, uid, corr_id, %actor, %reason, last_error);
     }
 }

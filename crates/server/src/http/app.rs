@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusHandle;
 use oncebox::ledger::Ledger;
 use oncebox::{Clock, Namespace, Oncebox, Operator, Rng};
-use oncebox_core::Uid;
+use oncebox_core::{Timestamp, Uid};
 use oncebox_system::{SystemClock, SystemRng};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,11 @@ impl App {
         self.live.adopt(config, &self.oncebox)
     }
 
+    /// The time, as this process knows it.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// A new correlation id.
     pub(super) fn corr_id(&self) -> Uid {
         // Nothing here can panic halfway: what is found is whole.
@@ -110,7 +115,10 @@ impl App {
     pub(super) fn wait(&self, wait_ms: Option<u64>) -> Result<Duration, Refusal> {
         let (wait, most) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.live().config.http.wait_max);
         if wait > most {
-            return Err(Refusal::schema(format!("wait_ms is over the most, which is {}", most.as_millis())));
+            return Err(Refusal::schema(format!(
+                "wait_ms is over the most, which is {} (milliseconds)",
+                most.as_millis()
+            )));
         }
         Ok(wait)
     }

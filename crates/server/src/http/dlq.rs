@@ -30,9 +30,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, description = "A page of dead letters.", body = Page), Refusals),
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
-    let ListDead { reason, topic, limit, after } = operator::query(&uri)?;
+    let ListDead { reason, topic, sort, limit, after } = operator::query(&uri)?;
     let state = Some(wire::operator::State::Dead);
-    operator::page(&app, List { state, reason, topic, limit, after, ..List::default() }).await
+    operator::page(&app, List { state, reason, topic, sort, limit, after, ..List::default() }).await
 }
 
 /// Shows a dead letter.

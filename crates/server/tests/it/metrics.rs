@@ -26,10 +26,10 @@ async fn each_message_is_counted_once_however_it_was_sent() {
     assert_eq!(ok.count(), 5, "{sent}");
     json(&ask(&server, "POST", "/v1/send", &message("count-a", "9").to_string()).await);
     json(&ask(&server, "POST", "/v1/send", &message("count-b", "1").to_string()).await);
-    assert_eq!(counted(&server, "mailbox_enqueued_total", "count-a").await.as_deref(), Some("4"));
-    assert_eq!(counted(&server, "mailbox_duplicates_total", "count-a").await.as_deref(), Some("1"));
-    assert_eq!(counted(&server, "mailbox_enqueued_total", "count-b").await.as_deref(), Some("1"));
-    assert_eq!(counted(&server, "mailbox_duplicates_total", "count-b").await.as_deref(), Some("1"));
+    assert_eq!(counted(&server, "oncebox_mailbox_enqueued_total", "count-a").await.as_deref(), Some("4"));
+    assert_eq!(counted(&server, "oncebox_mailbox_duplicates_total", "count-a").await.as_deref(), Some("1"));
+    assert_eq!(counted(&server, "oncebox_mailbox_enqueued_total", "count-b").await.as_deref(), Some("1"));
+    assert_eq!(counted(&server, "oncebox_mailbox_duplicates_total", "count-b").await.as_deref(), Some("1"));
 }
 
 /// Holds: MBX-I-10.
@@ -53,8 +53,11 @@ async fn deliveries_are_counted_once_and_repeats_beside_them() {
     let wish = json!({"topic": "deliver-a", "visibility_ms": 60_000, "wait_ms": 60_000});
     let again = json(&ask(&server, "POST", "/v1/recv", &wish.to_string()).await);
     assert_eq!(again["messages"][0]["attempt"], 2, "{again}");
-    assert_eq!(counted(&server, "mailbox_delivered_total", "deliver-a").await.as_deref(), Some("4"));
-    assert_eq!(counted(&server, "mailbox_redelivered_total", "deliver-a").await.as_deref(), Some("1"));
+    assert_eq!(counted(&server, "oncebox_mailbox_delivered_total", "deliver-a").await.as_deref(), Some("4"));
+    assert_eq!(
+        counted(&server, "oncebox_mailbox_redelivered_total", "deliver-a").await.as_deref(),
+        Some("1")
+    );
 }
 
 /// Holds: MBX-P-9.
@@ -67,16 +70,16 @@ async fn every_retention_is_shown() {
     ];
     let server = start_with(&set).await;
     for (name, stage, expected) in [
-        ("mailbox_retention_seconds", "dlq", "7200"),
-        ("mailbox_retention_seconds", "ready", "90"),
-        ("mailbox_retention_seconds", "inflight", "300"),
-        ("mailbox_retention_messages", "dlq", "7"),
-        ("mailbox_retention_messages", "ready", "32768"),
-        ("mailbox_retention_messages", "inflight", "8192"),
+        ("oncebox_mailbox_retention_seconds", "dlq", "7200"),
+        ("oncebox_mailbox_retention_seconds", "ready", "90"),
+        ("oncebox_mailbox_retention_seconds", "inflight", "300"),
+        ("oncebox_mailbox_retention_messages", "dlq", "7"),
+        ("oncebox_mailbox_retention_messages", "ready", "32768"),
+        ("oncebox_mailbox_retention_messages", "inflight", "8192"),
     ] {
         let shown = metric(&server, &format!("{name}{{topic=\"kept-a\",stage=\"{stage}\"}}")).await;
         assert_eq!(shown.as_deref(), Some(expected), "{name} {stage}");
     }
-    let usual = metric(&server, r#"mailbox_retention_seconds{topic="",stage="dlq"}"#).await;
+    let usual = metric(&server, r#"oncebox_mailbox_retention_seconds{topic="",stage="dlq"}"#).await;
     assert_eq!(usual.as_deref(), Some("1209600"));
 }

@@ -47,6 +47,7 @@ fn every_path_is_described() {
         path::REDRIVE,
         path::PURGE,
         path::COUNTS,
+        path::TOPICS,
         path::STATS,
         path::HEALTHZ,
         path::READYZ,

@@ -77,7 +77,7 @@ fn with_amnesia_nothing_is_written() {
         assert_eq!(written_files(server.pid()), NO_FILES);
         let stats = server.get("/v1/stats").ok();
         assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(true), "ephemeral"));
-        let told = server.metric(r#"mailbox_profile_info{dlq_profile="ephemeral"}"#);
+        let told = server.metric(r#"oncebox_mailbox_profile_info{dlq_profile="ephemeral"}"#);
         assert_eq!(told.as_deref(), Some("1"));
         server.stop();
         assert_eq!(files_below(home.path()), NO_FILES, "nor at the end");
@@ -103,7 +103,7 @@ fn without_amnesia_dead_letters_survive_a_restart() {
         assert_eq!(server.get("/v1/dlq").ok(), letters, "after a crash");
         let server = Server::start_in(server.stop(), store, &QUICK);
         assert_eq!(server.get("/v1/dlq").ok(), letters, "after a stop");
-        let told = server.metric(r#"mailbox_profile_info{dlq_profile="durable"}"#);
+        let told = server.metric(r#"oncebox_mailbox_profile_info{dlq_profile="durable"}"#);
         assert_eq!(told.as_deref(), Some("1"));
         let swept = server.post("/v1/dlq/reprocess", &json!({"topic": "poison"})).ok();
         assert_eq!(swept["changed"], 1);

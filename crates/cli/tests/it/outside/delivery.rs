@@ -108,8 +108,8 @@ fn a_message_that_is_sent_again_is_one_delivery() {
             assert_eq!((text(&again, "msg_id"), &again["duplicate"]), (&*id, &json!(true)));
         }
         assert_eq!(texts(&server.recv("t"), "msg_id"), [&id]);
-        assert_eq!(server.metric(r#"mailbox_enqueued_total{topic="t"}"#).as_deref(), Some("1"));
-        assert_eq!(server.metric(r#"mailbox_duplicates_total{topic="t"}"#).as_deref(), Some("4"));
+        assert_eq!(server.metric(r#"oncebox_mailbox_enqueued_total{topic="t"}"#).as_deref(), Some("1"));
+        assert_eq!(server.metric(r#"oncebox_mailbox_duplicates_total{topic="t"}"#).as_deref(), Some("4"));
     });
 }
 
@@ -149,7 +149,7 @@ fn what_is_not_acknowledged_comes_again() {
         assert_eq!((&second["ts"], &second["hash_chain"]), (&first["ts"], &first["hash_chain"]));
         let until = |message| moment(text(message, "visible_until"));
         assert!(until(&second) - until(&first) >= 1_000, "hidden for a second: {first} {second}");
-        let redelivered = server.metric(r#"mailbox_redelivered_total{topic="t"}"#);
+        let redelivered = server.metric(r#"oncebox_mailbox_redelivered_total{topic="t"}"#);
         assert_eq!(redelivered.as_deref(), Some("1"));
         server.ack(text(&first, "receipt")).refused(404, "E_LEASE_LOST");
     });
@@ -208,7 +208,7 @@ fn sixteen_failures_make_a_dead_letter_until_it_is_reprocessed() {
         let series = r#"dlq_total{topic="t",reason="exhausted"}"#;
         let counted = server.eventually(|| server.metric(series));
         assert_eq!(counted, "1");
-        assert_eq!(server.metric(r#"mailbox_dlq_depth{topic="t"}"#).as_deref(), Some("1"));
+        assert_eq!(server.metric(r#"oncebox_mailbox_dlq_depth{topic="t"}"#).as_deref(), Some("1"));
         let swept = server.post("/v1/dlq/reprocess", &json!({"topic": "t", "limit": 10})).ok();
         assert_eq!(swept, json!({"matched": 1, "changed": 1, "dry_run": false, "more": false}));
         let again = server.recv_one("t");

@@ -113,7 +113,9 @@ fn who_waits_for_work_is_woken_by_a_send() {
         for (path, wish) in [("/v1/recv", recv.clone()), ("/v1/work", json!({"recv": recv}))] {
             let mut waiting = server.connect();
             waiting.write(&Request::post(path, &wish).to_bytes());
-            server.eventually(|| server.metric("http_connections").filter(|connections| connections == "2"));
+            server.eventually(|| {
+                server.metric("oncebox_http_connections").filter(|connections| connections == "2")
+            });
             let id = server.sent("t", path);
             assert_eq!(text(&waiting.answer().ok()["messages"][0], "msg_id"), id);
         }
@@ -128,9 +130,13 @@ fn who_left_is_given_nothing() {
         for path in ["/v1/recv", "/v1/recv/stream"] {
             let mut waiting = server.connect();
             waiting.write(&Request::post(path, &wish).to_bytes());
-            server.eventually(|| server.metric("http_connections").filter(|connections| connections == "2"));
+            server.eventually(|| {
+                server.metric("oncebox_http_connections").filter(|connections| connections == "2")
+            });
             drop(waiting);
-            server.eventually(|| server.metric("http_connections").filter(|connections| connections == "1"));
+            server.eventually(|| {
+                server.metric("oncebox_http_connections").filter(|connections| connections == "1")
+            });
             server.sent("t", path);
             let message = server.recv_one("t");
             assert_eq!((text(&message, "idem_key"), &message["attempt"]), (path, &json!(1)));

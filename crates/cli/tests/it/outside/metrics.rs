@@ -1,5 +1,7 @@
 //! Metrics and logs: the names that dashboards are built on, and nothing that is nobody's business.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::http::Request;
@@ -8,29 +10,44 @@ use super::talk::{base64, text};
 
 /// Every name, as it stands in dashboards.
 const GOLDEN: [(&str, &str); 21] = [
-    ("ack_latency_seconds", "histogram"),
-    ("dequeue_latency_seconds", "histogram"),
+    ("oncebox_ack_latency_seconds", "histogram"),
+    ("oncebox_dequeue_latency_seconds", "histogram"),
     ("dlq_total", "counter"),
-    ("enqueue_latency_seconds", "histogram"),
-    ("http_connections", "gauge"),
-    ("http_requests_total", "counter"),
+    ("oncebox_enqueue_latency_seconds", "histogram"),
+    ("oncebox_http_connections", "gauge"),
+    ("oncebox_http_requests_total", "counter"),
     ("inflight", "gauge"),
-    ("mailbox_delivered_total", "counter"),
-    ("mailbox_dlq_depth", "gauge"),
-    ("mailbox_dlq_reprocess_total", "counter"),
-    ("mailbox_duplicates_total", "counter"),
-    ("mailbox_enqueued_total", "counter"),
-    ("mailbox_profile_info", "gauge"),
-    ("mailbox_redelivered_total", "counter"),
-    ("mailbox_settled_total", "counter"),
+    ("oncebox_mailbox_delivered_total", "counter"),
+    ("oncebox_mailbox_dlq_depth", "gauge"),
+    ("oncebox_mailbox_dlq_reprocess_total", "counter"),
+    ("oncebox_mailbox_duplicates_total", "counter"),
+    ("oncebox_mailbox_enqueued_total", "counter"),
+    ("oncebox_mailbox_profile_info", "gauge"),
+    ("oncebox_mailbox_redelivered_total", "counter"),
+    ("oncebox_mailbox_settled_total", "counter"),
     ("queue_depth", "gauge"),
     ("reorder_depth_max", "gauge"),
     ("rejected_total", "counter"),
-    ("request_latency_seconds", "histogram"),
+    ("oncebox_request_latency_seconds", "histogram"),
     ("saturation", "gauge"),
     (BOUND, "gauge"),
 ];
-const BOUND: &str = "store_bound_used_ratio";
+const BOUND: &str = "oncebox_store_bound_used_ratio";
+
+const GUIDE: &str = include_str!("../../../../../docs/guide/server.md");
+
+/// The names in the first column of the guide's table.
+fn named_in_the_guide() -> BTreeSet<&'static str> {
+    let rows = GUIDE.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    rows.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2)).collect()
+}
+
+/// The second word of each line that begins with this.
+fn words<'a>(metrics: &'a str, start: &str) -> Vec<&'a str> {
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix(start));
+    lines.filter_map(|line| line.split(' ').next()).collect()
+}
 
 /// Something of everything.
 fn live(server: &Server) {
@@ -62,17 +79,64 @@ fn the_golden_names_are_there_each_once() {
             assert_eq!(types.iter().filter(|known| **known == line).count(), 1, "{line}: {types:#?}");
         }
         for series in [
-            r#"http_requests_total{route="/v1/send",method="POST",status="200"} 3"#,
-            r#"mailbox_enqueued_total{topic="t"} 2"#,
-            r#"mailbox_duplicates_total{topic="t"} 1"#,
-            r#"mailbox_delivered_total{topic="t"} 3"#,
-            r#"mailbox_redelivered_total{topic="t"} 1"#,
-            r#"mailbox_dlq_depth{topic="t"} 1"#,
-            r#"mailbox_settled_total{outcome="ack"} 1"#,
-            "enqueue_latency_seconds_count 3",
+            r#"oncebox_http_requests_total{route="/v1/send",method="POST",status="200"} 3"#,
+            r#"oncebox_mailbox_enqueued_total{topic="t"} 2"#,
+            r#"oncebox_mailbox_duplicates_total{topic="t"} 1"#,
+            r#"oncebox_mailbox_delivered_total{topic="t"} 3"#,
+            r#"oncebox_mailbox_redelivered_total{topic="t"} 1"#,
+            r#"oncebox_mailbox_dlq_depth{topic="t"} 1"#,
+            r#"oncebox_mailbox_settled_total{outcome="ack"} 1"#,
+            "oncebox_enqueue_latency_seconds_count 3",
         ] {
             assert!(metrics.text().lines().any(|line| line == series), "{series}:\n{}", metrics.text());
         }
+    });
+}
+
+/// A dashboard can be built from the guide alone, and nothing is exposed that the guide does not explain.
+/// Holds: MBX-I-10.
+#[test]
+fn the_guide_and_the_server_name_the_same_metrics_and_each_has_its_help() {
+    let set =
+        ["mailbox.topic.attempts_max=2", "mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"];
+    on_every_store(&set, |server| {
+        live(&server);
+        let metrics = server.get("/metrics");
+        let (types, helps) = (words(metrics.text(), "# TYPE "), words(metrics.text(), "# HELP "));
+        let exposed: BTreeSet<_> = types.iter().copied().collect();
+        assert_eq!(exposed.len(), types.len(), "each has one TYPE line: {types:#?}");
+        assert_eq!(exposed, helps.iter().copied().collect(), "each has its HELP line");
+        assert_eq!(helps.len(), types.len(), "one each: {helps:#?}");
+        let mut named = named_in_the_guide();
+        assert!(named.len() > 20, "the table is found: {named:?}");
+        if server.get("/v1/stats").ok()["bounds"] == json!([]) {
+            named.remove(BOUND);
+        }
+        assert_eq!(exposed, named);
+        let design =
+            ["queue_depth", "inflight", "saturation", "rejected_total", "dlq_total", "reorder_depth_max"];
+        for name in exposed {
+            assert!(name.starts_with("oncebox_") != design.contains(&name), "{name}");
+        }
+    });
+}
+
+/// What an alert is set on: how far receivers are behind.
+#[test]
+fn the_age_of_the_oldest_message_is_shown_by_topic() {
+    on_every_store(&["mailbox.shards=2"], |server| {
+        let age = || server.metric(r#"oncebox_oldest_ready_seconds{topic="t"}"#);
+        let seconds = || age().and_then(|age| age.parse::<f64>().ok());
+        server.sent("t", "1");
+        let first = server.eventually(|| seconds().filter(|seconds| *seconds > 0.05));
+        server.eventually(|| seconds().filter(|seconds| *seconds > first));
+        let held = server.recv_one("t");
+        assert_eq!(age().as_deref(), Some("0"), "nothing can be delivered");
+        server.sent("t", "2");
+        server.eventually(|| seconds().filter(|seconds| *seconds > 0.0));
+        server.recv_one("t");
+        server.ack(text(&held, "receipt")).ok();
+        assert_eq!(age().as_deref(), Some("0"));
     });
 }
 
@@ -84,7 +148,8 @@ fn topics_beyond_the_number_share_a_label() {
         for topic in ["a", "b", "c", "d"] {
             server.sent(topic, "k");
         }
-        let series = |topic: &str| server.metric(&format!("mailbox_enqueued_total{{topic=\"{topic}\"}}"));
+        let series =
+            |topic: &str| server.metric(&format!("oncebox_mailbox_enqueued_total{{topic=\"{topic}\"}}"));
         assert_eq!((series("a").as_deref(), series("b").as_deref()), (Some("1"), Some("1")));
         assert_eq!((series("c"), series("d"), series("other").as_deref()), (None, None, Some("2")));
     });

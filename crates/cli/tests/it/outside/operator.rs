@@ -46,7 +46,7 @@ fn dead_letters_are_listed_shown_and_reprocessed_by_topic() {
         assert_eq!((&some["changed"], &some["more"]), (&json!(2), &json!(true)));
         assert_eq!(reprocess(json!({"topic": "b", "reason": "failed"}))["changed"], 0);
         assert_eq!(texts(&server.recv("a"), "msg_id"), a[..2], "the oldest first");
-        assert_eq!(server.metric("mailbox_dlq_reprocess_total").as_deref(), Some("2"));
+        assert_eq!(server.metric("oncebox_mailbox_dlq_reprocess_total").as_deref(), Some("2"));
         server.get(&format!("/v1/dlq/{}", a[0])).refused(404, "E_NOT_FOUND");
         assert_eq!(list(&server, "/v1/dlq").len(), 2);
     });
@@ -78,6 +78,8 @@ fn dead_letters_are_reprocessed_by_their_ids() {
         assert_eq!(server.call(&actor.header("x-actor", "ann")).ok()["changed"], 1);
         let line = server.wait_for_line("\"actor\":\"ann\"");
         assert!(line.contains(r#""reason":"fixed""#), "it stands in the audit log: {line}");
+        assert!(line.contains(&format!(r#""msg_id":"{}""#, ids[1])), "by the id that answers have: {line}");
+        assert!(!line.contains("\"uid\""), "and by no other: {line}");
     });
 }
 

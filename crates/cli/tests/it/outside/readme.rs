@@ -39,3 +39,16 @@ fn what_the_readme_says_to_type_works() {
         assert!(!told.contains("\"code\""), "nothing is refused: {told}");
     });
 }
+
+/// Both programs come with the one command: the server becomes the second one with amnesia.
+#[test]
+fn what_the_readme_says_to_install_is_there() {
+    let path = README.split("cargo install --path ").nth(1).and_then(|rest| rest.split(' ').next());
+    let path = path.expect("the README says how to install it");
+    let workspace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manifest = std::fs::read_to_string(workspace.join(path).join("Cargo.toml")).expect("a manifest");
+    for program in ["oncebox", "oncebox-amnesia"] {
+        assert!(manifest.contains(&format!("[[bin]]\nname = \"{program}\"")), "{program}");
+        assert!(README.contains(&format!("`{program}`")), "the README names {program}");
+    }
+}

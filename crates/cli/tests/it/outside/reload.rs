@@ -3,7 +3,7 @@
 use std::fs;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rig::{Home, Server, Store, home};
 use super::talk::{base64, moment, text};
@@ -64,4 +64,11 @@ fn wrong_settings_change_nothing_and_some_wait_for_a_restart() {
     server.signal(Signal::HUP);
     server.wait_for_line("oncebox.toml");
     server.get("/v1/inbox/k").refused(404, "E_NOT_FOUND");
+    let log = server.log();
+    for line in log.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "every line is JSON: {line}");
+    }
+    let told: Value = serde_json::from_str(&server.wait_for_line("the settings are wrong")).expect("JSON");
+    assert_eq!(text(&told, "level"), "ERROR");
+    assert!(text(&told, "problem").contains("mailbox.visibility_min"), "{told}");
 }

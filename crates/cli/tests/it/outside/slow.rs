@@ -92,8 +92,10 @@ fn a_client_that_does_not_read_its_answer_is_cut() {
     let wish = send_large(&server);
     let mut deaf = server.connect();
     deaf.write(&wish.to_bytes());
-    server.eventually(|| server.metric("mailbox_delivered_total{topic=\"t\"}").filter(|count| count != "0"));
-    server.eventually(|| server.metric("http_connections").filter(|connections| connections == "1"));
+    server.eventually(|| {
+        server.metric("oncebox_mailbox_delivered_total{topic=\"t\"}").filter(|count| count != "0")
+    });
+    server.eventually(|| server.metric("oncebox_http_connections").filter(|connections| connections == "1"));
     let (messages, bytes) = LARGE;
     let (answer, whole) = (deaf.rest(), messages * bytes * 4 / 3);
     assert!(answer.len() < whole, "{} bytes came, of {whole}", answer.len());
@@ -131,7 +133,7 @@ fn a_client_that_takes_its_answer_in_drops_is_cut() {
     dripping.set_read_timeout(Some(PATIENCE)).unwrap();
     server.eventually(|| {
         (&dripping).read_exact(&mut [0; 512]).expect("there is more");
-        server.metric("http_connections_closed_total{reason=\"write\"}")
+        server.metric("oncebox_http_connections_closed_total{reason=\"write\"}")
     });
     server.get("/healthz").ok();
 }
@@ -194,7 +196,7 @@ fn silent_connections_lock_nobody_out() {
     assert_eq!(lines("all connections are in use"), 1, "{}", server.log());
     drop(silent);
     server.wait_for_line("connections are available again");
-    server.eventually(|| server.metric("http_connections").filter(|connections| connections == "1"));
+    server.eventually(|| server.metric("oncebox_http_connections").filter(|connections| connections == "1"));
     let ready = server.get("/readyz").ok();
     assert_eq!(ready["findings"], json!([]), "{ready}");
 }

@@ -36,7 +36,9 @@ fn who_waits_for_messages_is_answered_when_the_server_stops() {
         let body = wish.to_string();
         let mut recv = begin(&server, &json("/v1/recv"), body.len());
         recv.write(body.as_bytes());
-        server.eventually(|| server.metric("http_connections").filter(|connections| connections == "3"));
+        server.eventually(|| {
+            server.metric("oncebox_http_connections").filter(|connections| connections == "3")
+        });
         server.terminate();
         assert_eq!(recv.answer().ok(), json!({"messages": []}));
         assert_eq!(stream.chunk().unwrap(), None, "it ends as streams do");

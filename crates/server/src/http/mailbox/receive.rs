@@ -154,7 +154,9 @@ pub(super) fn visibility(app: &App, millis: u64) -> Result<Duration, Refusal> {
     let (visibility, least) = (Duration::from_millis(millis), app.live().mailbox.settings().visibility_min);
     if !(least..=VISIBILITY_MAX).contains(&visibility) {
         let (least, most) = (least.as_millis(), VISIBILITY_MAX.as_millis());
-        return Err(Refusal::schema(format!("visibility_ms is {millis}: it must be from {least} to {most}")));
+        return Err(Refusal::schema(format!(
+            "visibility_ms is {millis}: it must be from {least} to {most} (milliseconds)"
+        )));
     }
     Ok(visibility)
 }
@@ -199,8 +201,6 @@ pub(super) fn delivered(app: &App, topic: &str, envelopes: &[Envelope]) {
     if envelopes.is_empty() {
         return;
     }
-    let meters = app.meters.topic(topic);
-    meters.delivered.increment(envelopes.len() as u64);
     let again = envelopes.iter().filter(|envelope| envelope.attempt > 1).count();
-    meters.redelivered.increment(again as u64);
+    app.meters.topic(topic).given_out(envelopes.len() as u64, again as u64);
 }
