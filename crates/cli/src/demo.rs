@@ -88,17 +88,13 @@ async fn show(arguments: &Arguments, home: &Path) -> Result<(), Trouble> {
 }
 
 /// What was found to be true.
-fn verdict(story: &Story) -> [(Tone, String); 3] {
+fn verdict(story: &Story) -> [(Tone, String); 4] {
     let story::Tally { accepted, done, .. } = story.tally;
     [
         (Tone::Plain, String::new()),
         (Tone::Good, "The server agrees; told to stop, it ended with 0.".to_owned()),
-        (
-            Tone::Good,
-            format!(
-                "Checked: {accepted} accepted = {done} handled + 0 left. None lost, none after its acknowledgement."
-            ),
-        ),
+        (Tone::Good, format!("Checked: {accepted} accepted = {done} handled + 0 left.")),
+        (Tone::Good, "None lost, none after its acknowledgement.".to_owned()),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! `oncebox dlq`: dead letters of the mailbox.
 
 use oncebox_client::Client;
-use oncebox_client::wire::operator::{ListDead, Reason, Reprocess, Show};
+use oncebox_client::wire::operator::{ListDead, Reason, Reprocess, Show, Sort};
 
 use crate::output::Output;
 use crate::remote::gather;
@@ -21,6 +21,9 @@ enum Command {
     List {
         #[command(flatten)]
         filter: Filter,
+        /// The newest first.
+        #[arg(long)]
+        newest: bool,
         /// So many at most.
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         limit: u32,
@@ -68,10 +71,11 @@ struct Redrive {
 
 pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
     match &arguments.command {
-        Command::List { filter, limit } => {
+        Command::List { filter, newest, limit } => {
+            let sort = Some(if *newest { Sort::Newest } else { Sort::Oldest });
             let page = async |after, limit| {
                 let (reason, topic) = (filter.reason, filter.topic.clone());
-                client.dlq(&ListDead { reason, topic, limit: Some(limit), after }).await
+                client.dlq(&ListDead { reason, topic, sort, limit: Some(limit), after }).await
             };
             message::list(&gather(*limit, page).await?, output)
         }

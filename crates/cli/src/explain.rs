@@ -49,5 +49,5 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
         }
     };
     let output = output.of_prose();
-    output.one(&message, || tell(&message))
+    output.one(&message, || output.prose(tell(&message)))
 }

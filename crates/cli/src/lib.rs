@@ -19,14 +19,18 @@ mod send;
 mod serve;
 mod stats;
 mod store;
+mod topics;
 
 mod duration;
 mod life;
 mod message;
 mod output;
+mod quantity;
 mod remote;
 mod settings;
 mod settle;
+mod terminal;
+mod terms;
 mod text;
 mod trouble;
 mod word;
@@ -41,6 +45,7 @@ use oncebox_client::Client;
 
 use output::Output;
 use remote::Global;
+use terms::Terms;
 use trouble::{EXIT_CODES, Trouble};
 
 /// What the allocator of this program does with memory that is freed.
@@ -79,6 +84,7 @@ enum Command {
     Explain(explain::Arguments),
     /// Tells how the server and its store stand.
     Stats,
+    Topics(topics::Arguments),
     Store(store::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
@@ -89,7 +95,7 @@ fn command() -> clap::Command {
     fn with_exit_codes(command: clap::Command) -> clap::Command {
         command.after_help(EXIT_CODES).mut_subcommands(with_exit_codes)
     }
-    with_exit_codes(Arguments::command())
+    with_exit_codes(Arguments::command().max_term_width(100))
 }
 
 /// Runs the command line of this process.
@@ -118,42 +124,46 @@ fn run(global: &Global, command: Command, freed: Freed) -> Result<(), Trouble> {
         Command::Completions(arguments) => completions::run(&arguments, self::command()),
         Command::Send(arguments) => {
             let message = arguments.message()?;
-            with_server(global, async |client, output| send::run(message, client, output).await)
+            with_server(global, terms::SEND, async |client, output| send::run(message, client, output).await)
         }
-        Command::Recv(arguments) => {
-            with_server(global, async |client, output| recv::run(&arguments, client, output).await)
-        }
-        Command::Ack(arguments) => {
-            with_server(global, async |client, output| ack::run(&arguments, client, output).await)
-        }
-        Command::Nack(arguments) => {
-            with_server(global, async |client, output| nack::run(&arguments, client, output).await)
-        }
-        Command::Extend(arguments) => {
-            with_server(global, async |client, output| extend::run(&arguments, client, output).await)
-        }
-        Command::Dlq(arguments) => {
-            with_server(global, async |client, output| dlq::run(&arguments, client, output).await)
-        }
-        Command::Ledger(arguments) => {
-            with_server(global, async |client, output| ledger::run(&arguments, client, output).await)
-        }
-        Command::Messages(arguments) => {
-            with_server(global, async |client, output| messages::run(&arguments, client, output).await)
-        }
-        Command::Explain(arguments) => {
-            with_server(global, async |client, output| explain::run(&arguments, client, output).await)
-        }
-        Command::Stats => with_server(global, stats::run),
+        Command::Recv(arguments) => with_server(global, terms::RECV, async |client, output| {
+            recv::run(&arguments, client, output).await
+        }),
+        Command::Ack(arguments) => with_server(global, terms::SETTLE, async |client, output| {
+            ack::run(&arguments, client, output).await
+        }),
+        Command::Nack(arguments) => with_server(global, terms::SETTLE, async |client, output| {
+            nack::run(&arguments, client, output).await
+        }),
+        Command::Extend(arguments) => with_server(global, terms::SETTLE, async |client, output| {
+            extend::run(&arguments, client, output).await
+        }),
+        Command::Dlq(arguments) => with_server(global, terms::OPERATOR, async |client, output| {
+            dlq::run(&arguments, client, output).await
+        }),
+        Command::Ledger(arguments) => with_server(global, terms::LEDGER, async |client, output| {
+            ledger::run(&arguments, client, output).await
+        }),
+        Command::Messages(arguments) => with_server(global, terms::OPERATOR, async |client, output| {
+            messages::run(&arguments, client, output).await
+        }),
+        Command::Explain(arguments) => with_server(global, terms::EXPLAIN, async |client, output| {
+            explain::run(&arguments, client, output).await
+        }),
+        Command::Stats => with_server(global, terms::NONE, stats::run),
+        Command::Topics(arguments) => with_server(global, terms::OPERATOR, async |client, output| {
+            topics::run(&arguments, client, output).await
+        }),
     }
 }
 
 fn with_server(
     global: &Global,
+    terms: &Terms,
     act: impl AsyncFnOnce(Client, Output) -> Result<(), Trouble>,
 ) -> Result<(), Trouble> {
     let (client, output) = (global.client()?, global.output());
-    life::of_its_own(act(client, output))
+    life::of_its_own(act(client, output)).map_err(|trouble| trouble.in_terms_of(terms))
 }
 
 #[cfg(test)]

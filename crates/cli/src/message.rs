@@ -4,7 +4,7 @@ use oncebox_client::wire::operator::{Message, State, Swept};
 
 use crate::output::{self, Cell, Output, Tone, pairs, table};
 use crate::trouble::Trouble;
-use crate::{text, word};
+use crate::{quantity, terminal, text, word};
 
 /// A list of messages.
 pub(crate) fn list(messages: &[Message], output: Output) -> Result<(), Trouble> {
@@ -12,22 +12,53 @@ pub(crate) fn list(messages: &[Message], output: Output) -> Result<(), Trouble> 
         output::note("no message matches");
     }
     output.many(messages, || {
-        let rows: Vec<_> = messages.iter().map(row).collect();
-        table(output, &["message", "topic", "key", "state", "failures", "accepted", "last error"], &rows)
+        let rows: Vec<_> = messages.iter().map(|message| row(message, output)).collect();
+        let mut lines =
+            table(output, &["message", "topic", "key", "state", "fails", "accepted"], &rows).into_iter();
+        let mut all: Vec<_> = lines.next().into_iter().collect();
+        for (message, line) in messages.iter().zip(lines) {
+            all.push(line);
+            all.extend(below(message, output));
+        }
+        all
     })
 }
 
-fn row(message: &Message) -> Vec<Cell> {
-    let Message { msg_id, source, topic, id, accepted_at, last_error, .. } = message;
+fn row(message: &Message, output: Output) -> Vec<Cell> {
+    let Message { msg_id, source, topic, id, attempts, accepted_at, .. } = message;
+    let fails = if output.columns().is_some() { attempts.to_string() } else { failures(message) };
     vec![
-        Cell::from(msg_id),
+        Cell::from(msg_id).whole(),
         Cell::from(topic.as_ref().unwrap_or(source)),
         Cell::from(id),
-        Cell::toned(tone(message), standing(message)),
-        Cell::from(failures(message)),
-        Cell::from(accepted_at),
-        Cell::from(last_error.as_deref().unwrap_or_default()),
+        Cell::toned(tone(message), brief(message)),
+        Cell::from(fails),
+        Cell::from(output.moment(accepted_at)).whole(),
     ]
+}
+
+/// What stands below its message: how often it was redriven, and its last error.
+fn below(message: &Message, output: Output) -> Option<String> {
+    let redrives = match message.redrives {
+        0 => None,
+        1 => Some("redriven once".to_owned()),
+        redrives => Some(format!("redriven {redrives} times")),
+    };
+    let redrives = redrives.filter(|_| output.columns().is_some());
+    let error = message.last_error.as_deref().map(|error| format!("last error: {}", text::plain(error)));
+    let told: Vec<_> = redrives.into_iter().chain(error).collect();
+    let text = format!("  {}", told.join("; "));
+    let text = output.columns().map_or_else(|| text.clone(), |columns| terminal::cut(&text, columns));
+    (!told.is_empty()).then(|| output.paint(Tone::Quiet, &text))
+}
+
+/// Where a message stands, in one word.
+fn brief(message: &Message) -> String {
+    match (&message.reason, &message.lease) {
+        (Some(reason), _) => word::of(reason),
+        (None, Some(_)) => "held".to_owned(),
+        (None, None) => word::of(message.state),
+    }
 }
 
 /// Failures since the last redrive, and how many redrives there were.
@@ -67,6 +98,7 @@ pub(crate) fn show(message: &Message, output: Output) -> Result<(), Trouble> {
 
 fn fields(message: &Message) -> Vec<(&'static str, String)> {
     let plain = |text: &String| text::plain(text);
+    let aged = |moment: &Option<String>| moment.as_deref().map(quantity::with_age);
     let mut fields = vec![
         ("message", message.msg_id.clone()),
         ("uid", message.uid.clone()),
@@ -77,8 +109,8 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         ("deliveries", message.deliveries.to_string()),
         ("failures", attempts(message)),
         ("redrives", message.redrives.to_string()),
-        ("accepted", message.accepted_at.clone()),
-        ("key came last", message.last_seen_at.clone()),
+        ("accepted", quantity::with_age(&message.accepted_at)),
+        ("key came last", quantity::with_age(&message.last_seen_at)),
     ];
     let lease = message.lease.as_ref().map(|lease| format!("{} until {}", plain(&lease.owner), lease.until));
     let known = if message.keyed { message.dedup_until.clone() } else { Some("forgotten".to_owned()) };
@@ -87,10 +119,10 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         ("partition", message.partition.as_ref().map(plain)),
         ("shard", message.shard.map(|shard| shard.to_string())),
         ("held by", lease),
-        ("not before", message.due_at.clone()),
-        ("tried next", message.retry_at.clone()),
-        ("expires", message.expires_at.clone()),
-        ("finished", message.finished_at.clone()),
+        ("not before", aged(&message.due_at)),
+        ("tried next", aged(&message.retry_at)),
+        ("expires", aged(&message.expires_at)),
+        ("finished", aged(&message.finished_at)),
         ("last error", message.last_error.as_ref().map(plain)),
         ("key known until", known),
         ("correlation", message.corr_id.as_ref().map(plain)),
@@ -129,6 +161,7 @@ mod tests {
     use oncebox_client::wire::operator::Message;
 
     use super::{failures, fields, row};
+    use crate::output::{Color, Format, Output};
 
     fn message(more: &str) -> Message {
         let text = format!(
@@ -157,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_row_has_as_many_cells_as_the_head() {
-        assert_eq!(row(&message("")).len(), 7);
+        assert_eq!(row(&message(""), Output::new(Some(Format::Table), Color::Never)).len(), 6);
     }
 
     #[test]

@@ -5,11 +5,17 @@ mod table;
 pub(crate) use table::{Cell, Tone, pairs, table};
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::text;
 use crate::trouble::Trouble;
+use crate::{quantity, terminal, text};
+
+/// How often it is shown that something goes on.
+const TICK: Duration = Duration::from_secs(1);
 
 /// How results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -34,6 +40,16 @@ pub(crate) enum Color {
     Never,
 }
 
+/// How much of a value a table shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Detail {
+    /// What fits the terminal: long texts are cut, times are ages, sizes have units.
+    #[default]
+    Fitting,
+    /// All of it.
+    Full,
+}
+
 /// Where results go, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
@@ -41,6 +57,8 @@ pub(crate) struct Output {
     asked: Option<Format>,
     terminal: bool,
     color: bool,
+    detail: Detail,
+    columns: usize,
 }
 
 impl Output {
@@ -52,7 +70,36 @@ impl Output {
             Color::Always => true,
             Color::Never => false,
         };
-        Self { asked, terminal, color }
+        Self { asked, terminal, color, detail: Detail::default(), columns: terminal::columns() }
+    }
+
+    /// The same with more or less detail.
+    pub(crate) fn with_detail(self, detail: Detail) -> Self {
+        Self { detail, ..self }
+    }
+
+    /// The columns that a table may take; none if it may take as many as it wants.
+    pub(crate) fn columns(self) -> Option<usize> {
+        (self.detail == Detail::Fitting).then_some(self.columns)
+    }
+
+    /// Sentences; on a terminal, wrapped between words.
+    pub(crate) fn prose(self, sentences: Vec<String>) -> Vec<String> {
+        if !self.terminal {
+            return sentences;
+        }
+        let wrap = |sentence: String| terminal::wrapped(&sentence, self.columns, "", "  ");
+        sentences.into_iter().flat_map(wrap).collect()
+    }
+
+    /// A moment for a table.
+    pub(crate) fn moment(self, moment: &str) -> String {
+        if self.detail == Detail::Full { moment.to_owned() } else { quantity::ago(moment) }
+    }
+
+    /// A number of bytes for a table.
+    pub(crate) fn bytes(self, bytes: u64) -> String {
+        if self.detail == Detail::Full { bytes.to_string() } else { quantity::bytes(bytes) }
     }
 
     /// What was asked for; if nothing was, a table on a terminal and lines of JSON for whatever else reads it.
@@ -107,6 +154,11 @@ impl Output {
     }
 }
 
+/// Leaves an empty screen, if there is one.
+pub(crate) fn clear(output: Output) -> Result<(), Trouble> {
+    if output.terminal { write_bytes(b"\x1b[H\x1b[2J") } else { Ok(()) }
+}
+
 /// Bytes as they are.
 pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Trouble> {
     let mut out = io::stdout().lock();
@@ -120,6 +172,55 @@ fn write_lines(lines: &[String]) -> Result<(), Trouble> {
         all.push('\n');
     }
     write_bytes(all.as_bytes())
+}
+
+/// Shows on stderr how far a long command is, if that is a terminal; gone when it is dropped.
+pub(crate) struct Progress {
+    shown: bool,
+    terminal: bool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { shown: false, terminal: io::stderr().is_terminal() }
+    }
+
+    /// Shows this in place of what it showed before.
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.terminal {
+            self.shown = true;
+            // Nobody has to see it.
+            let _ = write!(io::stderr(), "\r\x1b[Koncebox: {}", text::plain(text));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Does something that takes long, and shows on stderr every second that it goes on, if that is a terminal.
+pub(crate) fn while_working<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let (done, working) = mpsc::channel::<()>();
+    let shown = move || {
+        let mut progress = Progress::new();
+        for seconds in 1_u64.. {
+            if working.recv_timeout(TICK) != Err(mpsc::RecvTimeoutError::Timeout) {
+                return;
+            }
+            progress.show(&format!("{what}, {seconds}s"));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(shown);
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// Something that is no result.

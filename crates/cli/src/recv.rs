@@ -8,7 +8,7 @@ use oncebox_client::wire::mailbox::{Envelope, Op, Recv};
 use crate::output::{self, Format, Output, Tone, pairs};
 use crate::settle;
 use crate::trouble::Trouble;
-use crate::{duration, text};
+use crate::{duration, quantity, text};
 
 /// After a failure, what is followed is tried again so much later.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
@@ -17,6 +17,7 @@ const FOLLOW_WAIT: Duration = Duration::from_secs(30);
 
 /// Receives messages. They are hidden from other receivers until they are acknowledged or their visibility ends.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     /// Where from.
     topic: String,
@@ -35,9 +36,23 @@ pub(crate) struct Arguments {
     /// Goes on until it is interrupted, also over a restart of the server. With --output json, as with ndjson.
     #[arg(long)]
     follow: bool,
-    /// Writes nothing but the bytes of the payloads.
+    /// Writes nothing but the payloads: one byte for byte; with --max or --follow, each with a newline after it.
     #[arg(long)]
     raw: bool,
+    /// With --raw: a zero byte after each payload, for payloads that have newlines in them.
+    #[arg(long, requires = "raw")]
+    null: bool,
+}
+
+impl Arguments {
+    /// What is written after each payload, so that they can be told apart.
+    fn end_of_payload(&self) -> &'static [u8] {
+        match (self.null, self.follow || self.max > 1) {
+            (true, _) => b"\0",
+            (false, true) => b"\n",
+            (false, false) => b"",
+        }
+    }
 }
 
 pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
@@ -85,7 +100,10 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
 
 fn write(arguments: &Arguments, envelopes: &[Envelope], output: Output) -> Result<(), Trouble> {
     if arguments.raw {
-        return envelopes.iter().try_for_each(|envelope| output::write_bytes(&envelope.payload_b64.0));
+        let end = arguments.end_of_payload();
+        return envelopes
+            .iter()
+            .try_for_each(|envelope| output::write_bytes(&[&envelope.payload_b64.0, end].concat()));
     }
     let people = |envelope| block(envelope, arguments.ack, output);
     if arguments.follow || output.format() == Format::Table {
@@ -114,11 +132,11 @@ fn block(envelope: &Envelope, acknowledged: bool, output: Output) -> Vec<String>
     let mut fields = vec![
         ("message", envelope.msg_id.clone()),
         ("key", text::plain(&envelope.idem_key)),
-        ("accepted", envelope.ts.clone()),
+        ("accepted", quantity::with_age(&envelope.ts)),
         ("delivery", envelope.attempt.to_string()),
     ];
     if !acknowledged {
-        fields.push(("held until", envelope.visible_until.clone()));
+        fields.push(("held until", quantity::with_age(&envelope.visible_until)));
         fields.push(("receipt", envelope.receipt.clone()));
     }
     for (name, value) in &envelope.attrs {

@@ -3,7 +3,7 @@
 use oncebox_client::Client;
 use oncebox_client::wire::operator::{Message, Page};
 
-use crate::output::{self, Color, Format, Output};
+use crate::output::{self, Color, Detail, Format, Output, Progress};
 use crate::trouble::Trouble;
 
 /// Where a server usually is.
@@ -21,6 +21,9 @@ pub(crate) struct Global {
     /// How results are written. If not given, a table on a terminal, and ndjson for whatever else reads them.
     #[arg(long, value_name = "FORMAT", global = true, help_heading = "Global options")]
     output: Option<Format>,
+    /// Tables show all of a value: whole texts, moments and bytes. If not given, what fits the terminal.
+    #[arg(long, global = true, help_heading = "Global options")]
+    full: bool,
     /// Whether colours are used.
     #[arg(long, value_name = "WHEN", global = true, default_value = "auto", help_heading = "Global options")]
     color: Color,
@@ -28,7 +31,8 @@ pub(crate) struct Global {
 
 impl Global {
     pub(crate) fn output(&self) -> Output {
-        Output::new(self.output, self.color)
+        let detail = if self.full { Detail::Full } else { Detail::Fitting };
+        Output::new(self.output, self.color).with_detail(detail)
     }
 
     pub(crate) fn client(&self) -> Result<Client, Trouble> {
@@ -50,6 +54,7 @@ pub(crate) async fn gather(
 ) -> Result<Vec<Message>, Trouble> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let (mut messages, mut after) = (Vec::new(), None);
+    let mut progress = Progress::new();
     loop {
         let room = u32::try_from(limit - messages.len()).unwrap_or(PAGE_MAX).min(PAGE_MAX);
         let Page { messages: came, next } = page(after, room).await?;
@@ -62,6 +67,7 @@ pub(crate) async fn gather(
             output::note("there may be more: raise --limit");
             return Ok(messages);
         }
+        progress.show(&format!("{} messages so far", messages.len()));
         after = next;
     }
 }

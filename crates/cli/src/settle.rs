@@ -5,7 +5,7 @@ use oncebox_client::wire::Code;
 use oncebox_client::wire::mailbox::{Op, Settle, SettleItem, Settled};
 use serde::Serialize;
 
-use crate::output::{Cell, Output, Tone, table};
+use crate::output::{Cell, Output, Progress, Tone, table};
 use crate::text;
 use crate::trouble::Trouble;
 
@@ -27,10 +27,14 @@ pub(crate) fn items<'a>(op: Op, deliveries: impl IntoIterator<Item = &'a str>) -
 
 pub(crate) async fn all(client: &Client, items: Vec<SettleItem>) -> Result<Vec<Outcome>, Trouble> {
     let mut outcomes = Vec::with_capacity(items.len());
+    let (all, mut progress) = (items.len(), Progress::new());
     for items in items.chunks(CALL_MAX) {
         let answer = client.settle(&Settle { settle: items.to_vec() }).await?;
         let pairs = items.iter().zip(answer.results);
         outcomes.extend(pairs.map(|(item, settled)| Outcome { delivery: item.delivery.clone(), settled }));
+        if all > CALL_MAX {
+            progress.show(&format!("{} of {all} settled", outcomes.len()));
+        }
     }
     Ok(outcomes)
 }

@@ -30,7 +30,10 @@ fn people(stats: &Stats, output: Output) -> Vec<String> {
     let bounds = stats.bounds.iter().map(|bound| {
         let share = bound.used.saturating_mul(100) / bound.limit.max(1);
         let tone = if share >= 80 { Tone::Odd } else { Tone::Plain };
-        let numbers = [bound.used.to_string(), bound.limit.to_string()].map(Cell::from);
+        let show = |number: u64| {
+            if bound.name.ends_with("_bytes") { output.bytes(number) } else { number.to_string() }
+        };
+        let numbers = [show(bound.used), show(bound.limit)].map(Cell::from);
         [Cell::from(&bound.name)]
             .into_iter()
             .chain(numbers)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use oncebox::embedded::{self, Cut, Repaired, Report, Stats, Verified};
 use serde_json::{Value, json};
 
-use crate::output::Output;
+use crate::output::{Output, while_working};
 use crate::trouble::Trouble;
 
 /// Checks, repairs and measures the directory of an embedded store that nobody has open.
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Trouble> 
     let output = output.of_prose();
     match &arguments.command {
         Command::Verify { directory } => {
-            let verified = embedded::verify(directory)?;
+            let verified = while_working("reading the store", || embedded::verify(directory))?;
             output.one(&verified_json(&verified), || lines(&verified))?;
             match verified {
                 Verified::Damaged(_) => {
@@ -56,11 +56,12 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Trouble> 
         }
         Command::Repair { directory, copy_to } => {
             let copy_to = copy_to.clone().unwrap_or_else(|| beside(directory));
-            let repaired = embedded::repair(directory, &copy_to)?;
+            let repaired =
+                while_working("copying and repairing the store", || embedded::repair(directory, &copy_to))?;
             output.one(&repaired_json(&repaired), || lines(&repaired))
         }
         Command::Stats { directory } => {
-            let stats = embedded::stats(directory)?;
+            let stats = while_working("reading the store", || embedded::stats(directory))?;
             output.one(&stats_json(&stats), || lines(&stats))
         }
     }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use oncebox_client::Kind;
 
+use crate::terms::{Terms, translate};
+
 /// What the help of every command says about exit codes.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -36,6 +38,18 @@ pub(crate) enum Trouble {
 impl Trouble {
     pub(crate) fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
+    }
+
+    /// The same in the words of the command line.
+    pub(crate) fn in_terms_of(self, terms: &Terms) -> Self {
+        let told = |text: String| translate(&text, terms);
+        match self {
+            Self::Failed(text) => Self::Failed(told(text)),
+            Self::Misused(text) => Self::Misused(told(text)),
+            Self::Refused(text) => Self::Refused(told(text)),
+            Self::Later(text) => Self::Later(told(text)),
+            Self::Interrupted | Self::Unheard => self,
+        }
     }
 
     /// What belongs on stderr.

@@ -7,7 +7,6 @@ use oncebox_client::wire::operator::{Counts, List, Message, Namespace, State};
 use oncebox_client::{Client, Error};
 
 use super::letters::money;
-use super::screen::WIDTH;
 use super::story::{Act, Phase, Story, Tone};
 use super::world::TOPIC;
 use crate::explain;
@@ -31,7 +30,7 @@ pub(super) fn summary(story: &Story, took: Duration) -> Vec<(Tone, String)> {
     let crashed = story.crashed.unwrap_or("nobody");
     let taken_over = format!("not settled in time: {crashed} crashed, the server was killed");
     count(Tone::Good, "taken over", tally.taken_over, &taken_over);
-    count(Tone::Bad, "dead", tally.dead, "given up after 5 deliveries");
+    count(Tone::Bad, "dead", tally.dead, "given up after as many deliveries as there may be");
     count(Tone::Good, "reprocessed", tally.reprocessed, "when the bug was fixed");
     let cents = money(story.world.booked());
     let handled = format!("{cents} booked: handlers are idempotent, so a second run does no harm");
@@ -45,25 +44,7 @@ pub(super) fn explained(message: &Message) -> Vec<(Tone, String)> {
     let command = format!("oncebox explain --topic {TOPIC} --key {}", message.id);
     let opening = format!("The story of a dead letter, told by `{command}`:");
     let mut lines = vec![(Tone::Plain, String::new()), (Tone::Plain, opening)];
-    for sentence in explain::tell(message) {
-        lines.extend(wrapped(&sentence).into_iter().map(|line| (Tone::Quiet, line)));
-    }
-    lines
-}
-
-/// The text in lines that are not too wide, indented.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = vec![" ".to_owned()];
-    for word in text.split(' ') {
-        let last = lines.last().map_or(0, |line| line.chars().count());
-        if last + 1 + word.chars().count() > WIDTH {
-            lines.push("   ".to_owned());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push(' ');
-            line.push_str(word);
-        }
-    }
+    lines.extend(explain::tell(message).into_iter().map(|sentence| (Tone::Quiet, format!("  {sentence}"))));
     lines
 }
 
@@ -104,18 +85,4 @@ async fn stats(client: &Client, story: &Story) -> Result<Option<String>, Error> 
     let counts = mailbox.map(|of| of.counts).unwrap_or_default();
     let expected = Counts { done: story.tally.done as u64, estimated: counts.estimated, ..Counts::default() };
     Ok((counts != expected).then(|| format!("the server counts {counts:?}, and not {expected:?}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{WIDTH, wrapped};
-
-    #[test]
-    fn long_sentences_are_wrapped_between_words() {
-        assert_eq!(wrapped("a b"), ["  a b"]);
-        let text = "word ".repeat(60);
-        let lines = wrapped(text.trim_end());
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
-        assert_eq!(lines.join(" ").split_whitespace().count(), 60);
-    }
 }

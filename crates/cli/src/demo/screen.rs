@@ -7,15 +7,21 @@ use std::io::{self, IsTerminal, Stdout, Write};
 use std::time::Duration;
 
 use super::story::{Line, Story, Tone};
+use crate::terminal::{self, cut, wrapped};
 
 /// Lines of the story that stay below the table.
 const TICKER_LINES: usize = 6;
 /// The lines around the rows of the table.
-const FRAME_LINES: usize = TICKER_LINES + 6;
+const FRAME_LINES: usize = TICKER_LINES + 7;
 /// The height of a terminal that does not tell.
 const HEIGHT: u16 = 24;
+/// No line is wider, however wide the terminal is.
+const WIDTH_MAX: usize = 100;
+
 /// No line is wider.
-pub(super) const WIDTH: usize = 100;
+pub(super) fn width() -> usize {
+    terminal::columns().min(WIDTH_MAX)
+}
 
 pub(super) enum Screen {
     Plain(Stdout),
@@ -81,9 +87,14 @@ impl Screen {
     /// Closing words, below everything.
     pub(super) fn close(&mut self, lines: &[(Tone, String)]) -> io::Result<()> {
         for (tone, text) in lines {
-            match self {
-                Self::Plain(out) => writeln!(out, "{text}")?,
-                Self::Live(live) => writeln!(live.out, "{}", paint(*tone, text))?,
+            // What follows a first line is indented by two more than it.
+            let indent = text.len() - text.trim_start().len();
+            let (first, rest) = (" ".repeat(indent), " ".repeat(indent + 2));
+            for line in wrapped(text.trim_start(), width(), &first, &rest) {
+                match self {
+                    Self::Plain(out) => writeln!(out, "{}", line.trim_end())?,
+                    Self::Live(live) => writeln!(live.out, "{}", paint(*tone, line.trim_end()))?,
+                }
             }
         }
         Ok(())
@@ -104,15 +115,7 @@ fn written(story: &Story, line: &Line) -> String {
     let part = part.map(|part| &story.world.script.parts[part]);
     let name = part.map(|part| format!("{:<7} {:<13} ", part.source, part.id)).unwrap_or_default();
     let text = format!("{:>6.2} s  {who:<8}  {what:<11}  {name}{detail}", at.as_secs_f64());
-    short(text.trim_end(), WIDTH)
-}
-
-/// The text, cut off if it is wider than that.
-fn short(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width - 1).chain(['…']).collect()
+    cut(text.trim_end(), width())
 }
 
 fn paint(tone: Tone, text: &str) -> String {
@@ -135,15 +138,4 @@ fn height() -> usize {
 #[cfg(not(unix))]
 fn height() -> usize {
     usize::from(HEIGHT)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::short;
-
-    #[test]
-    fn what_is_too_wide_is_cut_off() {
-        assert_eq!(short("abc", 3), "abc");
-        assert_eq!(short("äbcd", 3), "äb…");
-    }
 }

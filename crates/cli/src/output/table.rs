@@ -1,12 +1,17 @@
 //! Tables for people.
 
 use super::Output;
+use crate::terminal::{cut, cut_inside};
 use crate::text;
 
 /// No cell is wider, but for the last of a row.
 const CELL_WIDTH_MAX: usize = 48;
 /// The last cell of a row is not wider: a receipt fits.
 const LAST_WIDTH_MAX: usize = 96;
+/// A cell that is cut keeps so much.
+const CUT_WIDTH_MIN: usize = 8;
+/// Between two columns.
+const GAP: usize = 2;
 
 /// What a text means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,18 +41,22 @@ impl Tone {
 pub(crate) struct Cell {
     text: String,
     tone: Tone,
+    /// It is of use only as a whole: an id that is typed into the next command.
+    whole: bool,
 }
 
 impl Cell {
     pub(crate) fn toned(tone: Tone, text: impl AsRef<str>) -> Self {
-        Self { text: text::plain(text.as_ref()), tone }
+        Self { text: text::plain(text.as_ref()), tone, whole: false }
     }
 
-    fn short(&self, width: usize) -> String {
-        if self.text.chars().count() <= width {
-            return self.text.clone();
-        }
-        self.text.chars().take(width - 1).chain(['…']).collect()
+    /// The same, never cut.
+    pub(crate) fn whole(self) -> Self {
+        Self { whole: true, ..self }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
     }
 }
 
@@ -57,27 +66,49 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// Rows below a head, in columns; none if there are no rows.
+/// Rows below a head, in columns; none if there are no rows. Where they are wider than the terminal, the widest are cut.
 pub(crate) fn table(output: Output, head: &[&str], rows: &[Vec<Cell>]) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
     let head: Vec<_> = head.iter().map(|name| Cell::toned(Tone::Quiet, name)).collect();
-    let mut widths = vec![0; head.len()];
-    for row in rows.iter().chain([&head]) {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.short(CELL_WIDTH_MAX).chars().count());
+    let widths = widths(output, &head, rows);
+    [&head].into_iter().chain(rows).map(|row| line(output, &widths, row)).collect()
+}
+
+/// How wide each column is.
+fn widths(output: Output, head: &[Cell], rows: &[Vec<Cell>]) -> Vec<usize> {
+    let mut widths: Vec<_> = head.iter().map(Cell::width).collect();
+    let mut narrowest = widths.clone();
+    for row in rows {
+        for (place, cell) in row.iter().enumerate().take(widths.len()) {
+            let wide = cell.width();
+            widths[place] = widths[place].max(wide);
+            narrowest[place] = narrowest[place].max(if cell.whole { wide } else { wide.min(CUT_WIDTH_MIN) });
         }
     }
-    [&head].into_iter().chain(rows).map(|row| line(output, &widths, row)).collect()
+    let Some(columns) = output.columns() else { return widths };
+    let last = widths.len().saturating_sub(1);
+    for (place, width) in widths.iter_mut().enumerate() {
+        let most = if place == last { LAST_WIDTH_MAX } else { CELL_WIDTH_MAX };
+        *width = (*width).min(most).max(narrowest[place]);
+    }
+    let mut over = (widths.iter().sum::<usize>() + GAP * last).saturating_sub(columns);
+    while over > 0 {
+        let wider = (0..widths.len()).filter(|place| widths[*place] > narrowest[*place]);
+        let Some(widest) = wider.max_by_key(|place| widths[*place]) else { break };
+        widths[widest] -= 1;
+        over -= 1;
+    }
+    widths
 }
 
 fn line(output: Output, widths: &[usize], row: &[Cell]) -> String {
     let mut line = String::new();
     for (place, (cell, width)) in row.iter().zip(widths).enumerate() {
-        let last = place + 1 == row.len();
-        let text = cell.short(if last { LAST_WIDTH_MAX } else { CELL_WIDTH_MAX });
-        let room = if last { 0 } else { width + 2 - text.chars().count() };
+        let last = place + 1 == widths.len();
+        let text = if last { cut(&cell.text, *width) } else { cut_inside(&cell.text, *width) };
+        let room = (width + GAP).saturating_sub(text.chars().count());
         line.push_str(&output.paint(cell.tone, &text));
         line.push_str(&" ".repeat(room));
     }
@@ -98,7 +129,7 @@ pub(crate) fn pairs(output: Output, pairs: &[(&str, String)]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{Cell, Tone, pairs, table};
-    use crate::output::{Color, Format, Output};
+    use crate::output::{Color, Detail, Format, Output};
 
     fn output(color: Color) -> Output {
         Output::new(Some(Format::Table), color)
@@ -118,6 +149,22 @@ mod tests {
         let rows = [vec![Cell::toned(Tone::Bad, "x"), Cell::from("y")]];
         let lines = table(output(Color::Always), &["id", "name"], &rows);
         assert_eq!(lines[1], "\x1b[31mx\x1b[0m   y");
+    }
+
+    #[test]
+    fn a_wide_table_is_cut_to_fit_and_ids_stay_whole() {
+        let (id, long) =
+            ("01KAB3DXJQ8ZP5R8S2T4V6W8Y0", "a text that is much longer than its column can ever be here");
+        let row = || vec![Cell::from(id).whole(), Cell::from(long), Cell::from(long)];
+        let lines = table(output(Color::Never), &["id", "first", "second"], &[row(), row()]);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+        assert!(
+            lines[1].starts_with(id) && lines[1].contains("a text") && lines[1].ends_with('…'),
+            "{lines:#?}"
+        );
+        let full = output(Color::Never).with_detail(Detail::Full);
+        let lines = table(full, &["id", "first", "second"], &[row()]);
+        assert_eq!(lines[1], format!("{id}  {long}  {long}"));
     }
 
     #[test]

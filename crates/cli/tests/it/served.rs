@@ -1,6 +1,8 @@
 //! Commands against a server that this binary runs itself, over a unix socket.
 #![cfg(unix)]
 
+mod screens;
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};

@@ -3,15 +3,17 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::{WIDTH, paint, short};
+use super::{paint, width};
 use crate::demo::story::{Act, Phase, Story, Tally, Tone};
+use crate::terminal::cut;
 use crate::word;
 
 /// The whole table in at most `room` rows, and a few lines around them.
 pub(super) fn lines(story: &Story, now: Duration, room: usize) -> Vec<String> {
     let come: Vec<_> = (0..story.acts.len()).filter(|part| story.acts[*part].phase != Phase::Ahead).collect();
     let shown = chosen(story, &come, room);
-    let mut lines = vec![title(&story.tally, now), String::new()];
+    let mut lines = vec![format!("\x1b[1moncebox demo\x1b[0m  {:>4.1} s", now.as_secs_f64())];
+    lines.extend([title(&story.tally), String::new()]);
     let head = format!("  {:<7} {:<13} {:<20} {}", "source", "id", "event", "where it stands");
     lines.push(paint(Tone::Quiet, &head));
     lines.extend(shown.iter().map(|part| row(story, *part, now)));
@@ -22,12 +24,12 @@ pub(super) fn lines(story: &Story, now: Duration, room: usize) -> Vec<String> {
     lines
 }
 
-fn title(tally: &Tally, now: Duration) -> String {
+/// At most 80 columns wide, while every number has three digits.
+fn title(tally: &Tally) -> String {
     let Tally { accepted, duplicates, done, dead, retried, taken_over, .. } = tally;
     format!(
-        "\x1b[1moncebox demo\x1b[0m  {:>4.1} s   accepted {accepted}   duplicates {duplicates}   done {done}   \
-         dead {dead}   retried {retried}   taken over {taken_over}",
-        now.as_secs_f64()
+        "accepted {accepted}  duplicates {duplicates}  done {done}  dead {dead}  retried {retried}  \
+         taken over {taken_over}"
     )
 }
 
@@ -47,7 +49,7 @@ fn row(story: &Story, part: usize, now: Duration) -> String {
     let (act, part) = (&story.acts[part], &story.world.script.parts[part]);
     let (tone, sign, stand) = stand(act, now);
     let text = format!("{sign} {:<7} {:<13} {:<20} {stand}", part.source, part.id, part.event);
-    paint(tone, &short(&text, WIDTH))
+    paint(tone, &cut(&text, width()))
 }
 
 fn stand(act: &Act, now: Duration) -> (Tone, char, String) {

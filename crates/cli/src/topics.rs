@@ -1,0 +1,122 @@
+//! `oncebox topics`: how the topics stand.
+
+use std::time::Duration;
+
+use oncebox_client::Client;
+use oncebox_client::wire::operator::{ListTopics, Namespace, Topic, TopicPage};
+
+use crate::output::{self, Cell, Format, Output, Progress, Tone, table};
+use crate::trouble::Trouble;
+use crate::{duration, quantity, word};
+
+/// Topics that one page has, at most.
+const PAGE_MAX: u32 = 1_000;
+
+/// Lists topics that have messages which are not handled: how many stand where, the age of the oldest, and how many came and went
+/// in the last minute.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only this topic.
+    topic: Option<String>,
+    /// Of this namespace.
+    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = word::namespaces())]
+    namespace: Namespace,
+    /// This many at most.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    limit: u32,
+    /// Shows them again and again until it is interrupted, every 2s if no time is given.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, num_args = 0..=1, require_equals = true,
+        default_missing_value = "2s")]
+    watch: Option<Duration>,
+}
+
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
+    loop {
+        let topics = gather(arguments, &client).await?;
+        if arguments.watch.is_some() && output.format() == Format::Table {
+            output::clear(output)?;
+        }
+        if topics.is_empty() {
+            output::note("no topic has messages that are not handled");
+        }
+        output.many(&topics, || lines(&topics, output))?;
+        match arguments.watch {
+            Some(interval) => tokio::time::sleep(interval).await,
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn gather(arguments: &Arguments, client: &Client) -> Result<Vec<Topic>, Trouble> {
+    let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
+    let namespace = Some(arguments.namespace);
+    if let Some(topic) = &arguments.topic {
+        let list = ListTopics { namespace, topic: Some(topic.clone()), ..ListTopics::default() };
+        return Ok(client.topics(&list).await?.topics);
+    }
+    let (mut topics, mut after) = (Vec::new(), None);
+    let mut progress = Progress::new();
+    loop {
+        let room = u32::try_from(limit - topics.len()).unwrap_or(PAGE_MAX).min(PAGE_MAX);
+        let list = ListTopics { namespace, topic: None, limit: Some(room), after };
+        let TopicPage { topics: came, next } = client.topics(&list).await?;
+        topics.extend(came);
+        if next.is_none() {
+            return Ok(topics);
+        }
+        if topics.len() >= limit {
+            topics.truncate(limit);
+            drop(progress);
+            output::note("there may be more: raise --limit");
+            return Ok(topics);
+        }
+        progress.show(&format!("{} topics so far", topics.len()));
+        after = next;
+    }
+}
+
+fn lines(topics: &[Topic], output: Output) -> Vec<String> {
+    let rows: Vec<_> = topics.iter().map(row).collect();
+    let head = ["topic", "ready", "waiting", "in flight", "dead", "oldest", "in/min", "out/min", ""];
+    table(output, &head, &rows)
+}
+
+fn row(topic: &Topic) -> Vec<Cell> {
+    let rate = |rate: Option<u64>| Cell::from(rate.map_or_else(|| "?".to_owned(), |rate| rate.to_string()));
+    let dead = if topic.dead > 0 { Tone::Bad } else { Tone::Plain };
+    let mut cells = vec![Cell::from(&topic.topic)];
+    cells.extend([topic.ready, topic.waiting, topic.in_flight].map(|number| Cell::from(number.to_string())));
+    cells.push(Cell::toned(dead, topic.dead.to_string()));
+    cells.push(Cell::from(topic.oldest_age_ms.map(quantity::span).unwrap_or_default()));
+    cells.extend([rate(topic.accepted_last_minute), rate(topic.delivered_last_minute)]);
+    cells.push(Cell::toned(Tone::Quiet, if topic.estimated { "at least" } else { "" }));
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use oncebox_client::wire::operator::Topic;
+
+    use super::lines;
+    use crate::output::{Color, Format, Output};
+
+    #[test]
+    fn a_topic_is_one_line_that_fits() {
+        let topic = Topic {
+            topic: "a-topic-with-a-name-that-is-longer-than-anybody-needs-it-to-be".to_owned(),
+            ready: 10_000,
+            waiting: 12,
+            in_flight: 8_192,
+            dead: 3,
+            oldest_at: Some("2026-11-16T05:56:04.000Z".to_owned()),
+            oldest_age_ms: Some(185_000),
+            accepted_last_minute: Some(120_000),
+            delivered_last_minute: None,
+            estimated: true,
+        };
+        let lines = lines(&[topic], Output::new(Some(Format::Table), Color::Never));
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+        let cells: Vec<_> = lines[1].split_whitespace().skip(1).collect();
+        assert_eq!(cells, ["10000", "12", "8192", "3", "3m", "120000", "?", "at", "least"]);
+    }
+}
