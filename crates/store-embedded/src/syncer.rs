@@ -148,9 +148,13 @@ impl Syncer {
         let patience = self.patience().saturating_sub(waiting_for);
         let limit = if unsynced { patience.min(HEARTBEAT) } else { HEARTBEAT };
         let limit = if self.refused_at.is_some() { limit.min(DISK_RETRY) } else { limit };
+        let space = self.space_beside(0);
+        // A caller may wait for space that it was not shown yet, because a group was still to be written.
+        let is_awaited = |state: &State| (1..=space).contains(&state.room_wanted);
         let idle = |state: &mut State| {
             state.syncer_sleeps = state.engine.group.is_empty()
                 && !state.prepared
+                && !is_awaited(state)
                 && state.life == Life::Open
                 && self.reclaim_rests(state)
                 && shared.failure().is_none();
@@ -182,14 +186,19 @@ impl Syncer {
         state
     }
 
+    /// Bytes that callers may use beside a group of so many bytes that is not written yet. The same for those who ask for space
+    /// and for those who decide whether to make more: where they differ, callers wait for nothing.
+    fn space_beside(&self, waiting: u64) -> u64 {
+        self.journal.room().saturating_sub(waiting + waiting / 64 + HEADER_BYTES as u64)
+    }
+
     /// Takes over the segments that the preparer has finished, and tells the callers how much room there is.
     fn collect(&mut self, state: &mut State) {
         let before = state.room;
         while let Ok(prepared) = self.done.try_recv() {
             self.take_over(state, prepared);
         }
-        let waiting = state.engine.group.bytes.0.len() as u64;
-        state.room = self.journal.room().saturating_sub(waiting + waiting / 64 + HEADER_BYTES as u64);
+        state.room = self.space_beside(state.engine.group.bytes.0.len() as u64);
         state.disk_bytes = self.journal.bytes();
         state.prepared = false;
         if state.room >= state.room_wanted {
@@ -296,10 +305,8 @@ impl Syncer {
             return;
         }
         let coming_bytes = |coming: usize| coming as u64 * (self.segment_bytes - SEGMENT_LOSS_BYTES);
-        let lacking = |coming: usize| {
-            self.journal.blanks.len() + coming < BLANKS
-                || self.journal.room() + coming_bytes(coming) < room_wanted
-        };
+        let (blanks, space) = (self.journal.blanks.len(), self.space_beside(0));
+        let lacking = |coming: usize| blanks + coming < BLANKS || space + coming_bytes(coming) < room_wanted;
         while lacking(self.coming) {
             self.coming += 1;
             let _ = self.chores.send(Chore::Make);

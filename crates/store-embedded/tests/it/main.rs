@@ -30,6 +30,8 @@ mod reclaim;
 mod reopening;
 #[cfg(test)]
 mod restarts;
+#[cfg(test)]
+mod space;
 
 use std::sync::Arc;
 
