@@ -154,10 +154,14 @@ impl Meters {
         }
     }
 
-    /// What happened in a topic in the last minute; none of a topic without a label of its own.
+    /// What happened in a topic in the last minute; none of a topic that shares its label with others.
     pub(crate) fn last_minute(&self, topic: &str) -> Option<LastMinute> {
         let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
-        let meters = topics.get(topic)?;
+        let Some(meters) = topics.get(topic) else {
+            // Whatever happened there would have been counted.
+            let counted = topics.len() < self.topics_max;
+            return counted.then_some(LastMinute { accepted: 0, delivered: 0 });
+        };
         let (accepted, delivered) = (meters.accepted_recently.count(), meters.delivered_recently.count());
         Some(LastMinute { accepted, delivered })
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::http::{Connection, Request};
-use super::rig::{Server, on_every_store};
+use super::rig::{Server, home, on_durable_stores, on_every_store};
 use super::talk::{NOTHING, base64, moment, text, texts};
 
 const QUICK: [&str; 2] = ["mailbox.topic.attempts_max=1", "mailbox.topic.backoff_base=1ms"];
@@ -59,6 +59,21 @@ fn listed_messages(server: &Server) -> Value {
         .iter()
         .find(|message| message.get("lease").is_none());
     free.expect("one is not held")["accepted_at"].clone()
+}
+
+/// A topic that nothing happened in since the start has a rate: none.
+#[test]
+fn after_a_restart_the_last_minute_begins_anew() {
+    on_durable_stores(|store| {
+        let home = home();
+        let server = Server::start_in(home.clone(), store, &[]);
+        server.sent("t", "1");
+        assert_eq!(listed(&server, "/v1/admin/topics")[0]["accepted_last_minute"], 1);
+        server.stop();
+        let server = Server::start_in(home, store, &[]);
+        let topics = listed(&server, "/v1/admin/topics");
+        assert_eq!((&topics[0]["ready"], &topics[0]["accepted_last_minute"]), (&json!(1), &json!(0)));
+    });
 }
 
 #[test]
