@@ -1,6 +1,6 @@
 //! Messages as operators see them.
 
-use oncebox_client::wire::operator::{Message, State, Swept};
+use oncebox_client::wire::operator::{Lease, Message, State, Swept};
 
 use crate::output::{self, Cell, Output, Tone, pairs, table};
 use crate::trouble::Trouble;
@@ -82,7 +82,10 @@ fn tone(message: &Message) -> Tone {
 fn standing(message: &Message) -> String {
     match (&message.reason, &message.lease) {
         (Some(reason), _) => format!("{}: {}", word::of(message.state), word::of(reason)),
-        (None, Some(_)) => format!("{}, held", word::of(message.state)),
+        (None, Some(lease)) => match &lease.worker {
+            Some(worker) => format!("{}, held by {}", word::of(message.state), text::plain(worker)),
+            None => format!("{}, held", word::of(message.state)),
+        },
         (None, None) => word::of(message.state),
     }
 }
@@ -112,13 +115,14 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         ("accepted", quantity::with_age(&message.accepted_at)),
         ("key came last", quantity::with_age(&message.last_seen_at)),
     ];
-    let lease = message.lease.as_ref().map(|lease| format!("{} until {}", plain(&lease.owner), lease.until));
+    let holder = |lease: &Lease| format!("{} until {}", plain(&holder(lease)), lease.until);
     let known = if message.keyed { message.dedup_until.clone() } else { Some("forgotten".to_owned()) };
     let optional = [
         ("topic", message.topic.as_ref().map(plain)),
         ("partition", message.partition.as_ref().map(plain)),
         ("shard", message.shard.map(|shard| shard.to_string())),
-        ("held by", lease),
+        ("held by", message.lease.as_ref().map(holder)),
+        ("held last by", message.last_lease.as_ref().map(holder)),
         ("not before", aged(&message.due_at)),
         ("tried next", aged(&message.retry_at)),
         ("expires", aged(&message.expires_at)),
@@ -138,6 +142,11 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         fields.push(("payload", text::payload(payload)));
     }
     fields
+}
+
+/// What a holder is called: the name that it gave, else its number.
+pub(crate) fn holder(lease: &Lease) -> String {
+    lease.worker.clone().unwrap_or_else(|| lease.owner.clone())
 }
 
 fn attempts(message: &Message) -> String {
@@ -186,6 +195,22 @@ mod tests {
             assert!(fields.contains(&(field.0, field.1.to_owned())), "{field:?} {fields:?}");
         }
         assert!(!fields.iter().any(|(name, _)| *name == "topic"), "what is not known is left out");
+    }
+
+    #[test]
+    fn who_holds_or_held_it_is_named() {
+        let lease = r#","state":"processing","lease":{"owner":"o","worker":"w\u001b","until":"T5"}"#;
+        let held: Message = serde_json::from_str(
+            &serde_json::to_string(&message(""))
+                .unwrap()
+                .replace(r#","state":"dead","reason":"expired""#, lease),
+        )
+        .unwrap();
+        let shown = fields(&held);
+        assert!(shown.contains(&("held by", r"w\u{1b} until T5".to_owned())), "{shown:?}");
+        assert!(shown.contains(&("state", r"processing, held by w\u{1b}".to_owned())), "{shown:?}");
+        let last = message(r#","last_lease":{"owner":"o","until":"T5"}"#);
+        assert!(fields(&last).contains(&("held last by", "o until T5".to_owned())));
     }
 
     #[test]

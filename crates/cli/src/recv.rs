@@ -15,6 +15,9 @@ const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
 /// So long one call waits for messages that are followed, unless told otherwise.
 const FOLLOW_WAIT: Duration = Duration::from_secs(30);
 
+/// Characters of a host's name that are shown, at most.
+const HOST_CHARS_MAX: usize = 100;
+
 /// Receives messages. They are hidden from other receivers until they are acknowledged or their visibility ends.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -30,6 +33,9 @@ pub(crate) struct Arguments {
     /// Hidden from others for so long.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     visibility: Duration,
+    /// What this receiver calls itself, shown to operators beside what it holds. If not given: the host and the process.
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
     /// Acknowledges messages as soon as they are written.
     #[arg(long)]
     ack: bool,
@@ -62,6 +68,7 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
         visibility_ms: Some(duration::millis(arguments.visibility)),
         max_messages: Some(arguments.max),
         wait_ms: Some(duration::millis(arguments.wait.unwrap_or(usual))),
+        worker: Some(arguments.worker.clone().unwrap_or_else(this_process)),
         ..Recv::default()
     };
     let (mut reached, mut patient) = (false, false);
@@ -96,6 +103,19 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
             return Ok(());
         }
     }
+}
+
+/// The host and the process, as far as they are printable.
+fn this_process() -> String {
+    let system = rustix::system::uname();
+    let host: String = system
+        .nodename()
+        .to_string_lossy()
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(HOST_CHARS_MAX)
+        .collect();
+    format!("{host}:{}", std::process::id())
 }
 
 fn write(arguments: &Arguments, envelopes: &[Envelope], output: Output) -> Result<(), Trouble> {

@@ -19,6 +19,7 @@ mod port;
 mod retry;
 mod text;
 mod time;
+mod worker;
 
 pub use annotation::{Attributes, LastError, Trace};
 pub use bell::Bell;
@@ -40,3 +41,4 @@ pub use port::{
 pub use retry::{Backoff, Growth, Jitter};
 pub use text::{Id, Partition, Source, Topic};
 pub use time::{Clock, Span, Steady, Timestamp};
+pub use worker::WorkerName;

@@ -9,6 +9,8 @@ use crate::port::Claim;
 pub const TEXT_BYTES_MAX: usize = 1_024;
 /// Longest source, id and topic that the inbox face takes (IBX-011, IBX-012, IBX-020).
 pub const INBOX_TEXT_CHARS_MAX: usize = 255;
+/// Longest name of a worker.
+pub const WORKER_BYTES_MAX: usize = 128;
 /// Largest payload any store takes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest caller's hash.

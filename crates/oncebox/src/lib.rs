@@ -96,7 +96,7 @@ pub use oncebox_core::{
     Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner,
     Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Recorded, Ref, RequestId, Rng,
     Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, TopicCounts,
-    TopicPage, TopicQuery, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake,
+    TopicPage, TopicQuery, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake, WorkerName,
 };
 pub use operator::{Filter, Operator, Sweep};
 pub use queue::WorkQueue;

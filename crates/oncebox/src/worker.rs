@@ -241,6 +241,13 @@ impl<S> Worker<S> {
         self
     }
 
+    /// What the worker calls itself, for operators, who see it beside the messages that it holds or held last: 1 to 128 printable
+    /// ASCII characters, such as a host and a process. None if not set.
+    pub fn name(mut self, name: impl AsRef<str>) -> Self {
+        self.options.name = Some(name.as_ref().into());
+        self
+    }
+
     /// Claims only what can start at once. Otherwise, while handlers take less than 100 ms, up to as many messages again as
     /// run are held ready.
     pub fn without_look_ahead(mut self) -> Self {

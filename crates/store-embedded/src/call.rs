@@ -49,13 +49,13 @@ impl Call {
 
     /// Takes in something of so many bytes, and leaves the reserve of the store.
     pub(crate) fn intake(items: usize, bytes: u64, reserve: u64) -> Self {
-        let need = Need { bytes, claimed: 0, leaves: CLAIM_LEAVES_BYTES + reserve };
+        let need = Need { bytes, claimed: 0, name_bytes: 0, leaves: CLAIM_LEAVES_BYTES + reserve };
         Self { items, weight: Weight::Intake, need, lease: Duration::ZERO }
     }
 
     /// Ends or changes something.
     pub(crate) fn solid(items: usize, bytes: u64) -> Self {
-        let need = Need { bytes, claimed: 0, leaves: SETTLEMENT_LEAVES_BYTES };
+        let need = Need { bytes, claimed: 0, name_bytes: 0, leaves: SETTLEMENT_LEAVES_BYTES };
         Self { items, weight: Weight::Solid, need, lease: Duration::ZERO }
     }
 }

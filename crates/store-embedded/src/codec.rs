@@ -13,7 +13,7 @@ use std::time::Duration;
 use oncebox_core::machine::{Effect, Record};
 use oncebox_core::{
     AttemptCount, CallerHash, DeadReason, Hold, Key, LastError, Lease, NewMessage, Number, RequestId,
-    Settled, Snapshot, State, Timestamp, Uid, VerdictKind,
+    Settled, Snapshot, State, Timestamp, Uid, VerdictKind, WorkerName,
 };
 
 pub(crate) use reader::{Damaged, Reader};
@@ -57,6 +57,7 @@ enum StoredEffect {
         extendable_until: Timestamp,
         request: Option<RequestId>,
         attempts_max: Option<NonZeroU32>,
+        worker: Option<WorkerName>,
     },
     Extended {
         until: Timestamp,
@@ -98,12 +99,15 @@ impl Stored {
             StoredEffect::Sighted { hash } => Effect::Sighted { hash: hash.as_ref() },
             StoredEffect::Filled { number, message } => Effect::Filled { number: *number, message },
             StoredEffect::Replaced { message, diverged } => Effect::Replaced { message, diverged: *diverged },
-            StoredEffect::Granted { lease, extendable_until, request, attempts_max } => Effect::Granted {
-                lease: *lease,
-                extendable_until: *extendable_until,
-                request: *request,
-                attempts_max: *attempts_max,
-            },
+            StoredEffect::Granted { lease, extendable_until, request, attempts_max, worker } => {
+                Effect::Granted {
+                    lease: *lease,
+                    extendable_until: *extendable_until,
+                    request: *request,
+                    attempts_max: *attempts_max,
+                    worker: worker.as_ref(),
+                }
+            }
             StoredEffect::Extended { until } => Effect::Extended { until: *until },
             StoredEffect::Settled { kind, outcome, error } => {
                 Effect::Settled { kind: *kind, outcome: *outcome, error: error.as_ref() }
@@ -161,12 +165,13 @@ pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
             writer.new_message(message);
             writer.flag(diverged);
         }
-        Effect::Granted { lease, extendable_until, request, attempts_max } => {
+        Effect::Granted { lease, extendable_until, request, attempts_max, worker } => {
             start(7);
             writer.lease(&lease);
             writer.timestamp(extendable_until);
             writer.option(request.as_ref(), |writer, request| writer.u128(request.as_u128()));
             writer.u32(attempts_max.map_or(0, NonZeroU32::get));
+            writer.option(worker, Writer::worker);
         }
         Effect::Extended { until } => {
             start(8);
@@ -220,6 +225,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Stored, Damaged> {
             extendable_until: reader.timestamp()?,
             request: reader.option(|reader| reader.u128().map(RequestId::from_u128))?,
             attempts_max: reader.u32().map(NonZeroU32::new)?,
+            worker: reader.option(Reader::worker)?,
         },
         8 => StoredEffect::Extended { until: reader.timestamp()? },
         9 => StoredEffect::Settled {

@@ -1,6 +1,6 @@
 //! How many bytes of journal a call may need at most: reserved before anything is applied.
 
-use oncebox_core::{Action, Key, NewMessage, Order, Settlement, Sighting, Verdict};
+use oncebox_core::{Action, Claim, Key, NewMessage, Order, Settlement, Sighting, Verdict};
 
 /// An effect without texts.
 pub(crate) const RECORD_BYTES: u64 = 192;
@@ -32,6 +32,11 @@ pub(crate) fn settlement(settlement: &Settlement) -> u64 {
         _ => None,
     };
     RECORD_BYTES + text(error.map_or(0, |error| error.as_str().len()))
+}
+
+/// What a claim writes with each lease beside its record.
+pub(crate) fn worker(claim: &Claim) -> u64 {
+    claim.worker.as_ref().map_or(0, |worker| text(worker.as_str().len()))
 }
 
 pub(crate) fn order(order: &Order) -> u64 {

@@ -136,7 +136,8 @@ impl Store for EmbeddedStore {
         };
         let bytes = settlements.iter().map(size::settlement).sum();
         let claimed = claims.iter().map(|claim| claim.batch.get()).sum();
-        let call = Call { items: 0, weight, need: Need { bytes, claimed, leaves }, lease };
+        let name_bytes = claims.iter().map(size::worker).max().unwrap_or_default();
+        let call = Call { items: 0, weight, need: Need { bytes, claimed, name_bytes, leaves }, lease };
         let run = |machine: &mut Machine, turn: &mut Turn<'_>, claimed| Worked {
             settled: settlements.iter().map(|item| machine.settle(turn, item)).collect(),
             deliveries: deal(claims, claimed)
@@ -199,7 +200,7 @@ impl Store for EmbeddedStore {
         let fitting = u32::try_from(space).unwrap_or(u32::MAX).clamp(1, FORGOTTEN_MAX);
         let items_max = budget.items_max.min(fitting);
         let bytes = u64::from(items_max) * FORGOTTEN_BYTES;
-        let need = Need { bytes, claimed: 0, leaves: UPKEEP_LEAVES_BYTES };
+        let need = Need { bytes, claimed: 0, name_bytes: 0, leaves: UPKEEP_LEAVES_BYTES };
         let call = Call { items: 1, weight: Weight::Upkeep, need, lease: Duration::ZERO };
         let run = |machine: &mut Machine, turn: &mut Turn<'_>, _| {
             machine.upkeep(turn, Budget { items_max, ..budget })

@@ -57,6 +57,7 @@ create table {schema}.message (
   source        text collate "C" not null,
   id            text collate "C" not null,
   end_partition text collate "C",
+  end_worker    text collate "C",
   correlation   text collate "C",
   causation     text collate "C",
   tenant        text collate "C",
@@ -97,6 +98,7 @@ create table {schema}.lease (
   until      bigint   not null,                 -- moved by heartbeats, so in no index
   extend_max bigint   not null,
   attempts_max integer,                         -- the claimer's limit of attempts
+  worker     text collate "C",                  -- what the claimer calls itself
   check_at   bigint   not null,                 -- not after `until`; upkeep moves it on
   namespace  smallint not null,
   in_flight  boolean  not null,                 -- on a message; else on a bare key

@@ -16,8 +16,9 @@ create function {schema}.work_1(
   -- Lanes that are held back after a restart give so many at most, up to a number, and above another only what is named; null, or no arrays at all,
   -- for the others.
   held_max bigint[], held_tops bigint[], held_free bigint[], again bigint[],
-  -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one, nor limits of attempts.
-  claim_owners uuid[], requests uuid[], limits integer[], leases bigint[], starts bigint[], had bigint[],
+  -- Dealt to claims: in this order, beginning after so many; how many each has had already. No requests at all if none has one, nor limits of attempts, nor
+  -- names of workers.
+  claim_owners uuid[], requests uuid[], limits integer[], workers text[], leases bigint[], starts bigint[], had bigint[],
   -- Whether to look first for what time has brought since then; if there is something, nothing is claimed.
   look boolean, since bigint)
 returns table (
@@ -62,14 +63,14 @@ begin
                when m.keep_ms is null then m.accepted_at + m.window_ms
                else greatest(m.accepted_at + m.window_ms, instant + m.keep_ms) end),
              end_fence = held.fence, end_owner = held.owner, end_until = held.until, end_limit = held.extend_max, end_request = held.request,
-             end_partition = held.partition, end_superseded = false, end_kind = 0, end_outcome = 0, end_dead = null, end_retry_at = null,
+             end_partition = held.partition, end_worker = held.worker, end_superseded = false, end_kind = 0, end_outcome = 0, end_dead = null, end_retry_at = null,
              topic = case when m.keep_finished then m.topic end, shard = case when m.keep_finished then m.shard end,
              partition = case when m.keep_finished then m.partition end, due = case when m.keep_finished then m.due end,
              expires = case when m.keep_finished then m.expires end, attributes = case when m.keep_finished then m.attributes end,
              payload = case when m.keep_finished then m.payload end, seal = case when m.keep_finished then m.seal end, last_error = case when m.keep_finished then m.last_error end
         from generate_series(1, cardinality(uids)) as i
        cross join lateral (
-         select l.uid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition from {schema}.lease l
+         select l.uid, l.owner, l.fence, l.until, l.extend_max, l.request, l.partition, l.worker from {schema}.lease l
           where l.uid = uids[i] and l.owner = owners[i] and l.fence = fences[i] and l.until > instant offset 0) held
        -- An array, for with two columns the planner could walk all messages. Whoever ends a lease writes its fence here, so a message that was
        -- waited for is seen to have changed.
@@ -143,10 +144,10 @@ begin
   dealt := least(claim_max, cardinality(tids));
   ticket := {schema}.next_ticket() * 16384;
   with granted as (
-    insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, attempts_max, check_at, namespace, in_flight, partition)
+    insert into {schema}.lease as l (uid, owner, request, place, fence, until, extend_max, attempts_max, worker, check_at, namespace, in_flight, partition)
     select found_uids[slot.i], claim_owners[slot.claim], requests[slot.claim], had[slot.claim] + slot.i - starts[slot.claim],
            ticket + slot.i, instant + leases[slot.claim],
-           case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, limits[slot.claim],
+           case when space = 3 then instant + 10 * leases[slot.claim] else 9223372036854775807 end, limits[slot.claim], workers[slot.claim],
            instant + leases[slot.claim],
            space, true, partitions[slot.i]
       from (select i, width_bucket((i - 1)::bigint, starts) as claim from generate_series(1, dealt) as i offset 0) slot

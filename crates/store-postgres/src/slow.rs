@@ -9,7 +9,7 @@
 mod body;
 mod decision;
 
-use oncebox_core::limits::{LAST_ERROR_BYTES_MAX, TEXT_BYTES_MAX};
+use oncebox_core::limits::{LAST_ERROR_BYTES_MAX, TEXT_BYTES_MAX, WORKER_BYTES_MAX};
 
 pub(crate) use body::{Body, with_body};
 pub(crate) use decision::{Decision, Events, Loaded, Rewrite, Room, Write, decide, machine};
@@ -19,7 +19,8 @@ pub(crate) use decision::{Decision, Events, Loaded, Rewrite, Room, Write, decide
 pub(crate) const STEP_ITEMS_MAX: usize = 1_000;
 
 /// The texts, hashes and fixed columns of a message and its lease together, at most.
-pub(crate) const ROW_BYTES_MAX: usize = 9 * TEXT_BYTES_MAX + LAST_ERROR_BYTES_MAX + 1_024;
+pub(crate) const ROW_BYTES_MAX: usize =
+    9 * TEXT_BYTES_MAX + 2 * WORKER_BYTES_MAX + LAST_ERROR_BYTES_MAX + 1_024;
 
 // Far below what the server takes with one statement, which is 1 GiB, and what a small machine can spare.
 const _: () = assert!(STEP_ITEMS_MAX * ROW_BYTES_MAX <= 16 << 20);

@@ -125,6 +125,10 @@ pub struct Recv {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uuid"))]
     pub request_id: Option<String>,
+    /// What the receiver calls itself, shown to operators beside what it holds: 1 to 128 printable ASCII characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$"))]
+    pub worker: Option<String>,
 }
 
 /// The answer to [`Recv`].

@@ -2,6 +2,7 @@
 
 use oncebox_client::wire::operator::{Message, Namespace, Reason, State};
 
+use crate::message::holder;
 use crate::text::plain;
 use crate::word;
 
@@ -11,6 +12,7 @@ pub(crate) fn tell(message: &Message) -> Vec<String> {
         Some(name(message)),
         Some(arrival(message)),
         deliveries(message),
+        last_holder(message),
         redrives(message),
         last_error(message),
         Some(standing(message)),
@@ -63,6 +65,11 @@ fn deliveries(message: &Message) -> Option<String> {
     Some(format!("It was delivered {}; {badly}{limit}.", times(*deliveries)))
 }
 
+fn last_holder(message: &Message) -> Option<String> {
+    let lease = message.last_lease.as_ref()?;
+    Some(format!("{} held it last, until {} at most.", plain(&holder(lease)), lease.until))
+}
+
 fn redrives(message: &Message) -> Option<String> {
     (message.redrives > 0).then(|| format!("An operator redrove it {}.", times(message.redrives)))
 }
@@ -110,8 +117,8 @@ fn dead(message: &Message, at: &str) -> String {
 
 fn pending(message: &Message) -> String {
     if let Some(lease) = &message.lease {
-        let (owner, until) = (plain(&lease.owner), &lease.until);
-        return format!("{owner} holds it until {until}; unless it is settled by then, it comes again.");
+        let (holder, until) = (plain(&holder(lease)), &lease.until);
+        return format!("{holder} holds it until {until}; unless it is settled by then, it comes again.");
     }
     if message.state == State::Seen {
         return "Its key was sighted, and nobody holds it.".to_owned();

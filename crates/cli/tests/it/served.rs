@@ -126,7 +126,7 @@ fn a_message_goes_through() {
         ran.stderr
     );
 
-    let envelope = served.json(&["recv", "orders", "--wait", "10s"]);
+    let envelope = served.json(&["recv", "orders", "--wait", "10s", "--worker", "billing-3"]);
     assert_eq!(envelope["shard"], 7, "{envelope}");
     assert_eq!(
         (text(&envelope, "payload_b64"), &envelope["attrs"]["from"]),
@@ -135,7 +135,12 @@ fn a_message_goes_through() {
     let receipt = text(&envelope, "receipt");
     served.json(&["extend", receipt, "--visibility", "60s"]);
     let story = served.run(&["explain", "--topic", "orders", "--key", "k"]).stdout;
-    assert!(story.contains("It was delivered once.") && story.contains("holds it until"), "{story}");
+    assert!(
+        story.contains("It was delivered once.") && story.contains("billing-3 holds it until"),
+        "{story}"
+    );
+    let held = served.run(&["messages", "list", "--output", "table"]).stdout;
+    assert!(held.contains("processing, held by billing-3"), "{held}");
     assert_eq!(served.json(&["ack", receipt])["ok"], true);
     assert_eq!(served.json(&["ack", receipt])["ok"], true, "the same again is answered the same");
     let ran = served.run(&["nack", receipt]);
@@ -163,6 +168,12 @@ fn dead_letters_get_another_chance() {
     let id = text(&one, "msg_id");
     let shown = served.run(&["dlq", "show", id, "--payload", "--output", "table"]).stdout;
     assert!(shown.contains("dead: exhausted") && shown.contains("boom"), "{shown}");
+    let last = one["last_lease"]["worker"]
+        .as_str()
+        .expect("a receiver without a name is called by host and process");
+    let (host, process) = last.rsplit_once(':').expect("a host and a process");
+    assert!(!host.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit()), "{last}");
+    assert!(shown.contains(&format!("{last} until ")), "{shown}");
     assert_eq!(served.json(&["dlq", "redrive", "--all", "--dry-run"])["matched"], 2);
     assert_eq!(served.json(&["dlq", "redrive", id])["changed"], 1);
     assert_eq!(served.json(&["messages", "purge", "--topic", "bad", "--yes"])["changed"], 1);

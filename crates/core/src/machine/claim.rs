@@ -99,7 +99,8 @@ impl<P: PayloadHandle> Machine<P> {
         let until = self.now.after(claim.lease.get());
         let lease = Lease { owner: claim.owner, fence: self.next_fence(), until };
         let extendable_until = self.extendable_until(claim.namespace, claim.lease);
-        let effect = Effect::Granted { lease, extendable_until, request, attempts_max: claim.attempts_max };
+        let (attempts_max, worker) = (claim.attempts_max, claim.worker.as_ref());
+        let effect = Effect::Granted { lease, extendable_until, request, attempts_max, worker };
         self.commit(turn.journal, slot, effect);
         self.delivery(slot, lease)
     }

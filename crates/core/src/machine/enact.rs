@@ -146,10 +146,10 @@ impl<P: PayloadHandle> Machine<P> {
                 self.messages[slot].change_rare(|rare| rare.hash.clone_from(&message.hash));
                 self.charge(slot);
             }
-            Effect::Granted { lease, extendable_until, request, attempts_max } => {
+            Effect::Granted { lease, extendable_until, request, attempts_max, worker } => {
                 let partition = self.messages[slot].partition.some();
                 let partition = partition.map(|partition| self.partitions.name(partition).clone());
-                let mut held = Held::new(lease, extendable_until, request, partition);
+                let mut held = Held::new(lease, extendable_until, request, partition, worker.cloned());
                 held.attempts_max = attempts_max;
                 self.enact_grant(slot, held);
             }

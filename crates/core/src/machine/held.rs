@@ -6,6 +6,7 @@ use crate::id::RequestId;
 use crate::message::{Grant, GrantEnd, Lease};
 use crate::text::Partition;
 use crate::time::Timestamp;
+use crate::worker::WorkerName;
 
 /// A [`Grant`], with what most of them do not have set apart.
 pub(super) struct Held {
@@ -21,6 +22,7 @@ pub(super) struct Held {
 struct Rare {
     request: Option<RequestId>,
     partition: Option<Partition>,
+    worker: Option<WorkerName>,
 }
 
 impl Held {
@@ -30,15 +32,21 @@ impl Held {
         extendable_until: Timestamp,
         request: Option<RequestId>,
         partition: Option<Partition>,
+        worker: Option<WorkerName>,
     ) -> Self {
-        let rare = request.is_some() || partition.is_some();
-        let rare = rare.then(|| Box::new(Rare { request, partition }));
+        let rare = request.is_some() || partition.is_some() || worker.is_some();
+        let rare = rare.then(|| Box::new(Rare { request, partition, worker }));
         Self { lease, extendable_until, end: None, superseded: false, attempts_max: None, rare }
     }
 
     /// The claim call that got it.
     pub(super) fn request(&self) -> Option<RequestId> {
         self.rare.as_ref()?.request
+    }
+
+    /// What its claimer called itself.
+    pub(super) fn worker(&self) -> Option<&WorkerName> {
+        self.rare.as_ref()?.worker.as_ref()
     }
 
     /// The partition that it keeps busy.
@@ -49,8 +57,9 @@ impl Held {
 
 impl From<&Grant> for Held {
     fn from(grant: &Grant) -> Self {
-        let Grant { lease, extendable_until, request, attempts_max, partition, superseded, end } = grant;
-        let held = Self::new(*lease, *extendable_until, *request, partition.clone());
+        let Grant { lease, extendable_until, request, attempts_max, worker, partition, superseded, end } =
+            grant;
+        let held = Self::new(*lease, *extendable_until, *request, partition.clone(), worker.clone());
         Self { end: *end, superseded: *superseded, attempts_max: *attempts_max, ..held }
     }
 }
@@ -62,6 +71,7 @@ impl From<&Held> for Grant {
             extendable_until: held.extendable_until,
             request: held.request(),
             attempts_max: held.attempts_max,
+            worker: held.worker().cloned(),
             partition: held.partition().cloned(),
             superseded: held.superseded,
             end: held.end,

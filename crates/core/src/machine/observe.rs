@@ -61,7 +61,8 @@ impl<P: PayloadHandle> Machine<P> {
         let until = self.now.after(begin.lease.get());
         let lease = Lease { owner: begin.owner, fence: self.next_fence(), until };
         let extendable_until = self.extendable_until(begin.key.namespace, begin.lease);
-        let effect = Effect::Granted { lease, extendable_until, request: None, attempts_max: None };
+        let (request, attempts_max, worker) = (None, None, None);
+        let effect = Effect::Granted { lease, extendable_until, request, attempts_max, worker };
         self.commit(turn.journal, slot, effect);
         Begun::Acquired { uid: self.messages[slot].uid, lease }
     }

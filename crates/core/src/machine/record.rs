@@ -10,6 +10,7 @@ use crate::message::{DeadReason, Hold, Lease, NewMessage, Snapshot, State};
 use crate::payload::Payload;
 use crate::port::{AttemptCount, Settled, VerdictKind};
 use crate::time::Timestamp;
+use crate::worker::WorkerName;
 
 /// One change of one message.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub enum Effect<'a, P = Payload> {
         request: Option<RequestId>,
         /// The claimer's limit of attempts.
         attempts_max: Option<NonZeroU32>,
+        /// What the claimer called itself.
+        worker: Option<&'a WorkerName>,
     },
     /// A longer lease.
     Extended {

@@ -39,8 +39,8 @@ impl<P: PayloadHandle> Machine<P> {
                 Effect::Filled { number: message.number, message: new }
             }
             // The content that was claimed is lost: a repeat of the claim has nothing to get.
-            Effect::Granted { lease, extendable_until, .. } if self.content(slot).is_none() => {
-                Effect::Granted { lease, extendable_until, request: None, attempts_max: None }
+            Effect::Granted { lease, extendable_until, worker, .. } if self.content(slot).is_none() => {
+                Effect::Granted { lease, extendable_until, request: None, attempts_max: None, worker }
             }
             effect => effect,
         };

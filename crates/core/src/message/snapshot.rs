@@ -12,6 +12,7 @@ use crate::payload::{Omitted, Payload, PayloadHandle};
 use crate::port::{Receipt, Settled, VerdictKind};
 use crate::text::Partition;
 use crate::time::Timestamp;
+use crate::worker::WorkerName;
 
 /// Where a message stands. A lease stands beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,6 +118,8 @@ pub struct Grant {
     pub request: Option<RequestId>,
     /// The claimer's limit of attempts, while the lease is current.
     pub attempts_max: Option<NonZeroU32>,
+    /// What the claimer called itself; stays when the lease has ended.
+    pub worker: Option<WorkerName>,
     /// The partition that it keeps busy while it is current: the one that the message had when it was granted.
     pub partition: Option<Partition>,
     /// The content was replaced since; its settlement answers [`Settled::Superseded`].

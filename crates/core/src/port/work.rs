@@ -13,6 +13,7 @@ use crate::message::{Content, DeadReason, Lease};
 use crate::payload::Payload;
 use crate::text::Topic;
 use crate::time::{Span, Timestamp};
+use crate::worker::WorkerName;
 
 /// The topics that a worker takes: all, or 1 to [`CLAIM_TOPICS_MAX`] of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -92,12 +93,15 @@ pub struct Claim {
     /// How often the messages may be tried in all, for those whose senders named no limit: kept with the lease, so that a
     /// lease that ends by itself is judged by it too. None leaves it to the namespace.
     pub attempts_max: Option<NonZeroU32>,
+    /// What the claimer calls itself, for people: kept with the lease, and with the newest lease after its end. A repeat of the
+    /// claim does not change it.
+    pub worker: Option<WorkerName>,
     /// Makes a repeat of this claim safe: the same request for the same work gets the same deliveries while their leases last.
     pub request: Option<RequestId>,
 }
 
 impl Claim {
-    /// A claim of any topic, without limits and a request id.
+    /// A claim of any topic, without limits, a worker's name and a request id.
     pub fn new(namespace: Namespace, owner: Owner, lease: Span, batch: Batch) -> Self {
         Self {
             namespace,
@@ -108,6 +112,7 @@ impl Claim {
             bytes_max: None,
             in_flight_max: None,
             attempts_max: None,
+            worker: None,
             request: None,
         }
     }

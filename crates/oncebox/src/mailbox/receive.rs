@@ -7,7 +7,7 @@ use std::time::Duration;
 use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{
     Batch, Bound, Claim, Error, Fingerprint, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope,
-    Settled, Settlement, Span, Topic, Topics,
+    Settled, Settlement, Span, Topic, Topics, WorkerName,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -30,13 +30,21 @@ pub struct Receive {
     bytes: Option<u64>,
     wait: Duration,
     request: Option<NonZeroU128>,
+    worker: Option<Arc<str>>,
 }
 
 impl Receive {
     /// What is ready of this topic.
     pub fn new(topic: impl AsRef<str>) -> Self {
-        let (visibility, messages, bytes, request) = (None, None, None, None);
-        Self { topic: topic.as_ref().into(), visibility, messages, bytes, wait: Duration::ZERO, request }
+        Self {
+            topic: topic.as_ref().into(),
+            visibility: None,
+            messages: None,
+            bytes: None,
+            wait: Duration::ZERO,
+            request: None,
+            worker: None,
+        }
     }
 
     /// Hidden from others for so long; then, unless it was acknowledged, it comes again.
@@ -60,6 +68,12 @@ impl Receive {
     /// Waits so long for the first message, if none is ready. That too much is in flight is told before the wait or after it.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// What the receiver calls itself, for operators: 1 to 128 printable ASCII characters.
+    pub fn worker(mut self, name: impl AsRef<str>) -> Self {
+        self.worker = Some(name.as_ref().into());
         self
     }
 
@@ -179,6 +193,7 @@ impl Mailbox {
         let owner = wish.request.map_or_else(|| self.shared.owner(), owner_of);
         let mut claim = Claim::new(Namespace::Mailbox, owner, visibility, Batch::new(messages)?);
         claim.request = wish.request.map(|request| RequestId::from_u128(request.get()));
+        claim.worker = wish.worker.clone().map(WorkerName::new).transpose()?;
         claim.topics = Topics::only([Topic::new(wish.topic.clone())?])?;
         claim.bytes_max = Some(wish.bytes.unwrap_or(settings.bytes_default));
         claim.in_flight_max = Some(settings.global_in_flight);

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::{Error, Interest, Owner, Wakeups};
+use oncebox_core::{Error, Interest, Owner, Wakeups, WorkerName};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -50,6 +50,7 @@ pub(super) struct Engine {
     shared: Arc<Shared>,
     options: Options,
     owner: Owner,
+    name: Option<WorkerName>,
     lanes: Lanes,
     pulse: Arc<Pulse>,
     wakeups: Box<dyn Wakeups>,
@@ -85,6 +86,7 @@ impl Engine {
         mode: Mode,
     ) -> Self {
         let owner = options.owner.unwrap_or_else(|| shared.owner());
+        let name = options.worker_name().expect("the name is checked when the worker is built");
         let interest = Interest { namespace: options.namespace, topics: lanes.interest() };
         let wakeups = shared.store.wakeups(interest);
         let now = Instant::now();
@@ -96,6 +98,7 @@ impl Engine {
             shared,
             options,
             owner,
+            name,
             lanes,
             pulse,
             wakeups,

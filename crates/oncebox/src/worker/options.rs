@@ -1,9 +1,10 @@
 //! What a worker is set to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::limits::{CLAIM_MESSAGES_MAX, DURATION_MAX};
-use oncebox_core::{Backoff, Error, Invalid, Kind, Namespace, Owner};
+use oncebox_core::{Backoff, Error, Invalid, Kind, Namespace, Owner, WorkerName};
 use tracing::warn;
 
 /// The shortest lease that heartbeats can keep.
@@ -31,6 +32,7 @@ pub(super) struct Options {
     /// The face whose messages are claimed.
     pub(super) namespace: Namespace,
     pub(super) owner: Option<Owner>,
+    pub(super) name: Option<Arc<str>>,
     /// None means as many as usual.
     pub(super) concurrency: Option<usize>,
     pub(super) batch: u32,
@@ -52,6 +54,7 @@ impl Default for Options {
         Self {
             namespace: Namespace::Inbox,
             owner: None,
+            name: None,
             concurrency: None,
             batch: 50,
             lease: Duration::from_secs(30),
@@ -97,6 +100,7 @@ impl Options {
     }
 
     pub(super) fn check(&self) -> Result<(), Invalid> {
+        self.worker_name()?;
         let durations = [
             ("lease", self.lease),
             ("poll interval", self.poll_interval),
@@ -130,6 +134,11 @@ impl Options {
             return Err(Invalid::new("attempts_max", "must be greater than zero"));
         }
         Ok(())
+    }
+
+    /// What it calls itself.
+    pub(super) fn worker_name(&self) -> Result<Option<WorkerName>, Invalid> {
+        self.name.clone().map(WorkerName::new).transpose()
     }
 
     /// Says what works but is not wise (IBX-119, IBX-120).

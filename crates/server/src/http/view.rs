@@ -2,7 +2,8 @@
 
 use oncebox::mailbox::MsgId;
 use oncebox::{
-    Bound, Counts, DeadReason, Finding, Level, MessageState, Namespace, Omitted, Payload, Snapshot, Timestamp,
+    Bound, Counts, DeadReason, Finding, Grant, Level, MessageState, Namespace, Omitted, Payload, Snapshot,
+    Timestamp,
 };
 use oncebox_core::PayloadHandle;
 use oncebox_wire as wire;
@@ -18,7 +19,7 @@ pub(super) fn whole(snapshot: Snapshot, with_payload: bool) -> Message {
 }
 
 pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
-    let content = snapshot.content.as_ref();
+    let (content, grant) = (snapshot.content.as_ref(), snapshot.grant.as_ref());
     let moment = |at: Option<Timestamp>| at.map(|at| at.to_string());
     let dedup_until = snapshot.dedup_until();
     Message {
@@ -41,9 +42,8 @@ pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
         retry_at: moment(snapshot.retry_at),
         expires_at: moment(content.and_then(|content| content.expires)),
         finished_at: moment(snapshot.finished_at),
-        lease: snapshot
-            .lease()
-            .map(|lease| Lease { owner: lease.owner.to_string(), until: lease.until.to_string() }),
+        lease: grant.filter(|grant| grant.end.is_none()).map(lease),
+        last_lease: grant.filter(|grant| grant.end.is_some()).map(lease),
         keyed: snapshot.keyed,
         dedup_until: Some(dedup_until)
             .filter(|until| *until != Timestamp::NEVER)
@@ -57,6 +57,14 @@ pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
         content_hash: snapshot.fingerprint.map(|hash| hash.to_string()),
         payload_bytes: content.map(|content| u64::from(content.payload.bytes())),
         payload_b64: None,
+    }
+}
+
+fn lease(grant: &Grant) -> Lease {
+    Lease {
+        owner: grant.lease.owner.to_string(),
+        worker: grant.worker.as_ref().map(ToString::to_string),
+        until: grant.lease.until.to_string(),
     }
 }
 

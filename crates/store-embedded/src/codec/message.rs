@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use bytes::Bytes;
 use oncebox_core::{
     Attributes, Content, Fingerprint, Grant, GrantEnd, NewMessage, Partition, Payload, RequestId, Seal,
-    Shard, Snapshot, Topic,
+    Shard, Snapshot, Topic, WorkerName,
 };
 
 use super::{Damaged, Reader, Writer};
@@ -65,11 +65,16 @@ impl Writer {
         self.option(snapshot.grant.as_ref(), Self::grant);
     }
 
+    pub(crate) fn worker(&mut self, worker: &WorkerName) {
+        self.text(worker.as_str());
+    }
+
     fn grant(&mut self, grant: &Grant) {
         self.lease(&grant.lease);
         self.timestamp(grant.extendable_until);
         self.option(grant.request.as_ref(), |writer, request| writer.u128(request.as_u128()));
         self.u32(grant.attempts_max.map_or(0, NonZeroU32::get));
+        self.option(grant.worker.as_ref(), Self::worker);
         self.option(grant.partition.as_ref(), |writer, partition| writer.text(partition.as_str()));
         self.flag(grant.superseded);
         self.option(grant.end.as_ref(), |writer, end| match end {
@@ -149,12 +154,17 @@ impl Reader<'_> {
         })
     }
 
+    pub(crate) fn worker(&mut self) -> Result<WorkerName, Damaged> {
+        Ok(WorkerName::new(self.text()?)?)
+    }
+
     fn grant(&mut self) -> Result<Grant, Damaged> {
         Ok(Grant {
             lease: self.lease()?,
             extendable_until: self.timestamp()?,
             request: self.option(|reader| reader.u128().map(RequestId::from_u128))?,
             attempts_max: self.u32().map(NonZeroU32::new)?,
+            worker: self.option(Self::worker)?,
             partition: self.option(Self::partition)?,
             superseded: self.flag()?,
             end: self.option(|reader| {

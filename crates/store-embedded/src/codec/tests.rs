@@ -7,7 +7,7 @@ use oncebox_core::machine::{Effect, Record};
 use oncebox_core::{
     AttemptCount, Attributes, CallerHash, DeadReason, Divergence, Fence, Fingerprint, Grant, GrantEnd, Hold,
     Id, Key, LastError, Lease, Namespace, NewMessage, Number, Owner, Partition, Payload, Policy, RequestId,
-    Seal, Settled, Shard, Snapshot, Source, State, Timestamp, Topic, Trace, Uid, VerdictKind,
+    Seal, Settled, Shard, Snapshot, Source, State, Timestamp, Topic, Trace, Uid, VerdictKind, WorkerName,
 };
 use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
@@ -123,6 +123,10 @@ impl Draw {
         RequestId::from_u128(u128::from(self.u64()))
     }
 
+    fn worker(&mut self) -> WorkerName {
+        WorkerName::new(format!("worker {}", self.u8())).unwrap()
+    }
+
     fn partition(&mut self) -> Partition {
         Partition::new(self.text()).unwrap()
     }
@@ -157,6 +161,7 @@ impl Draw {
             extendable_until: self.time(),
             request: self.option(Self::request),
             attempts_max: NonZeroU32::new(self.u32()),
+            worker: self.option(Self::worker),
             partition: self.option(Self::partition),
             superseded: self.flag(),
             end: self.option(|draw| {
@@ -200,6 +205,7 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
     let (message, snapshot, key) = (draw.message(), draw.snapshot(uid), draw.key());
     let (hash, error) = (draw.option(Draw::hash), draw.option(Draw::error));
     let (hash, error, until) = (hash.as_ref(), error.as_ref(), draw.time());
+    let worker = draw.option(Draw::worker);
     let effect = match kind {
         0 => Effect::Accepted { number, message: &message },
         1 => Effect::Recorded { number, key: &key, hold: draw.hold(), hash, state },
@@ -212,6 +218,7 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
             extendable_until: until,
             request: draw.option(Draw::request),
             attempts_max: NonZeroU32::new(draw.u32()),
+            worker: worker.as_ref(),
         },
         7 => Effect::Extended { until },
         8 => Effect::Settled { kind: draw.verdict(), outcome: draw.settled(), error },

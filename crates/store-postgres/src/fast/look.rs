@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-use oncebox_core::{Claim, Delivery, Error, Lease, RequestId};
+use oncebox_core::{Claim, Delivery, Error, Lease, RequestId, WorkerName};
 use oncebox_system::uptime;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
@@ -177,6 +177,7 @@ impl PostgresStore {
         let space = requests.0.first().map_or(0, |request| namespace(request.claim.namespace));
         let (topics, shards) = columns(lanes);
         let (owners, ids, attempts) = (requests.owners(), requests.ids(), requests.attempts());
+        let workers = requests.workers();
         let leases: Vec<i64> = requests.0.iter().map(|request| millis(request.claim.lease.get())).collect();
         let had = requests.0.iter().map(|request| request.had).collect::<Vec<_>>();
         let bytes = requests.0.first().and_then(|request| request.bytes);
@@ -206,6 +207,7 @@ impl PostgresStore {
             .bind(&owners)
             .bind_sparse(&ids)
             .bind_sparse(&attempts)
+            .bind_sparse(&workers)
             .bind(&leases)
             .bind(&starts)
             .bind(&had)
@@ -249,6 +251,11 @@ impl<'a> Requests<'a> {
     fn attempts(&self) -> Vec<Option<i32>> {
         let limit = |max: std::num::NonZeroU32| i32::try_from(max.get()).unwrap_or(i32::MAX);
         self.0.iter().map(|request| request.claim.attempts_max.map(limit)).collect()
+    }
+
+    /// What claimers call themselves.
+    fn workers(&self) -> Vec<Option<&'a str>> {
+        self.0.iter().map(|request| request.claim.worker.as_ref().map(WorkerName::as_str)).collect()
     }
 
     /// How many messages all of them still ask for.

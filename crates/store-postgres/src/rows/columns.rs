@@ -117,6 +117,7 @@ columns!(
         end_owner: Option<Uuid> = "uuid",
         end_request: Option<Uuid> = "uuid",
         end_partition: Option<String> = "text",
+        end_worker: Option<String> = "text",
     }
 );
 
@@ -139,6 +140,7 @@ columns!(
         until: i64 = "bigint",
         extend_max: i64 = "bigint",
         attempts_max: Option<i32> = "integer",
+        worker: Option<String> = "text",
         namespace: i16 = "smallint",
         in_flight: bool = "boolean",
         partition: Option<String> = "text",

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use oncebox_core::{
     Attributes, Content, Delivery, Error, Fence, Grant, GrantEnd, Hold, Id, Key, LastError, Lease, Namespace,
     Number, Omitted, Owner, Partition, Payload, PayloadHandle, Policy, RequestId, Settled, Shard, Snapshot,
-    Source, Timestamp, Topic, Uid,
+    Source, Timestamp, Topic, Uid, WorkerName,
 };
 
 use super::cells::{Cells, caller_hash, fingerprint, seal, trace};
@@ -54,6 +54,10 @@ fn partition(name: Option<String>) -> Result<Option<Partition>, Error> {
     Ok(name.map(Partition::new).transpose()?)
 }
 
+fn worker(name: Option<String>) -> Result<Option<WorkerName>, Error> {
+    Ok(name.map(WorkerName::new).transpose()?)
+}
+
 fn request(id: Option<uuid::Uuid>) -> Option<RequestId> {
     id.map(|id| RequestId::from_u128(id.as_u128()))
 }
@@ -88,6 +92,7 @@ impl<P: ReadContent> Message<P> {
                 extendable_until: moment(row.extend_max),
                 request: request(row.request),
                 attempts_max: limit(row.attempts_max),
+                worker: worker(row.worker)?,
                 partition: partition(row.partition)?,
                 superseded,
                 end: None,
@@ -184,6 +189,7 @@ fn ended_grant(kept: Kept) -> Result<Option<Grant>, Error> {
         extendable_until: at(kept.end_limit),
         request: request(kept.end_request),
         attempts_max: None,
+        worker: worker(kept.end_worker)?,
         partition: partition(kept.end_partition)?,
         superseded: kept.end_superseded,
         end: Some(end),

@@ -3,7 +3,7 @@
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{
     Attributes, CallerHash, Grant, GrantEnd, LastError, Namespace, Partition, Seal, Settled, Snapshot, State,
-    Timestamp,
+    Timestamp, WorkerName,
 };
 use uuid::Uuid;
 
@@ -107,6 +107,7 @@ fn kept(message: &Snapshot<Body>, now: Timestamp) -> Kept {
         end_superseded: ended.is_some_and(|grant| grant.superseded),
         end_owner: ended.map(|grant| Uuid::from_u128(grant.lease.owner.as_u128())),
         end_request: ended.and_then(|grant| grant.request).map(|id| Uuid::from_u128(id.as_u128())),
+        end_worker: owned(ended.and_then(|grant| grant.worker.as_ref()).map(WorkerName::as_str)),
         end_partition: owned(ended.and_then(|grant| grant.partition.as_ref()).map(Partition::as_str)),
     }
 }
@@ -162,6 +163,7 @@ pub(crate) fn lease_row(message: &Snapshot<Body>, grant: &Grant) -> LeaseRow {
         until: stamp(grant.lease.until),
         extend_max: stamp(grant.extendable_until),
         attempts_max: grant.attempts_max.map(|max| small(max.get())),
+        worker: owned(grant.worker.as_ref().map(WorkerName::as_str)),
         namespace: namespace(message.key.namespace),
         in_flight: message.state == State::Processing,
         partition: owned(grant.partition.as_ref().map(Partition::as_str)),

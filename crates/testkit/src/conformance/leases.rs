@@ -1,7 +1,12 @@
 //! Leases: their end, their fences, and extensions.
 
-use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
-use oncebox_core::{Action, Claim, Extended, Extension, Fence, GrantEnd, Namespace, Settled, Uid};
+use std::error::Error;
+
+use oncebox_core::limits::{MAILBOX_EXTEND_FACTOR, WORKER_BYTES_MAX};
+use oncebox_core::{
+    Action, AttemptCount, Claim, Extended, Extension, Fence, GrantEnd, Invalid, Namespace, Query, RequestId,
+    Settled, Uid, WorkerName,
+};
 
 use super::kit::{Draft, LEASE, TICK, claim, claim_in, key, mail, message, owner, seconds, span};
 use crate::fixture::{Fixture, TestResult};
@@ -169,5 +174,64 @@ pub async fn an_inbox_delivery_is_held_as_long_as_it_takes(fixture: Fixture) -> 
         assert_eq!(fixture.extend(delivery.extend(span(LEASE))).await?, Extended::Until(until));
     }
     assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
+    Ok(())
+}
+
+/// A lease keeps the name of its worker; once it has ended, however it ended, the name says who had the message last, until the next
+/// lease.
+/// Holds: RULE-05.
+pub async fn a_lease_says_who_holds_it_and_the_newest_who_held_it(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let longest = "n".repeat(WORKER_BYTES_MAX);
+    let named = |name: &str| Ok::<_, Invalid>(Claim { worker: Some(WorkerName::new(name)?), ..claim(1) });
+    let delivery = fixture.take_by(&named(&longest)?).await?;
+    let other = fixture.take_by(&named("host-2:17")?).await?;
+    let shown = async |uid| {
+        let grant = fixture.read(uid).await?.grant;
+        let name = grant.as_ref().and_then(|grant| grant.worker.as_ref()).map(ToString::to_string);
+        Ok::<_, Box<dyn Error + Send + Sync>>((name, grant.is_some_and(|grant| grant.end.is_some())))
+    };
+    assert_eq!(shown(delivery.uid).await?, (Some(longest.clone()), false));
+    assert_eq!(shown(other.uid).await?, (Some("host-2:17".to_owned()), false));
+    fixture.extend(delivery.extend(span(seconds(90)))).await?;
+    assert_eq!(shown(delivery.uid).await?, (Some(longest.clone()), false), "a heartbeat changes nothing");
+    fixture.settle(delivery.fail(None)).await?;
+    assert_eq!(shown(delivery.uid).await?, (Some(longest.clone()), true));
+    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    assert_eq!(shown(delivery.uid).await?, (Some(longest), true), "nobody has had it since");
+    fixture.pass(LEASE).await;
+    assert_eq!(shown(other.uid).await?, (Some("host-2:17".to_owned()), true), "it lapsed");
+    // A listing shows the same, and the next lease another name, or none.
+    let page = fixture.store.page(&Query::all(Namespace::Inbox)).await?;
+    let names: Vec<_> =
+        page.messages.iter().filter_map(|shown| shown.grant.as_ref()?.worker.clone()).collect();
+    assert_eq!(names.len(), 2);
+    let unnamed = fixture.take().await?;
+    assert_eq!(unnamed.uid, other.uid);
+    assert_eq!(shown(other.uid).await?, (None, false));
+    fixture.settle(unnamed.release()).await?;
+    let last = fixture.take_by(&named("w3")?).await?;
+    fixture.settle(last.ack()).await?;
+    assert_eq!(shown(last.uid).await?, (Some("w3".to_owned()), true), "Done too");
+    Ok(())
+}
+
+/// The name is not part of what a repeat is known by: the repeat gets the same deliveries, which keep the first name.
+/// Holds: RULE-05.
+pub async fn a_repeated_claim_keeps_the_first_name(fixture: Fixture) -> TestResult {
+    fixture.accept_all(&[message("1"), message("2")]).await?;
+    let request = Some(RequestId::from_u128(5));
+    let first = Claim { request, worker: Some(WorkerName::new("first")?), ..claim(1) };
+    let again = Claim { worker: Some(WorkerName::new("second")?), ..first.clone() };
+    let unnamed = Claim { worker: None, ..first.clone() };
+    let delivery = fixture.take_by(&first).await?;
+    for repeat in [again, unnamed] {
+        assert_eq!(fixture.take_by(&repeat).await?, delivery);
+        let grant = fixture.read(delivery.uid).await?.grant;
+        assert_eq!(
+            grant.and_then(|grant| grant.worker).map(|name| name.to_string()).as_deref(),
+            Some("first")
+        );
+    }
     Ok(())
 }

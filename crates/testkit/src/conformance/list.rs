@@ -168,6 +168,8 @@ macro_rules! conformance {
                 only_a_current_lease_is_extended
                 a_mailbox_delivery_is_held_for_ten_leases_at_most
                 an_inbox_delivery_is_held_as_long_as_it_takes
+                a_lease_says_who_holds_it_and_the_newest_who_held_it
+                a_repeated_claim_keeps_the_first_name
             [mass_expiry]
                 everything_expires_at_once
                 every_lease_ends_at_once

@@ -86,6 +86,7 @@ impl Model {
             lease: claim.lease,
             request: claim.request_identity(),
             attempts_max: claim.attempts_max,
+            worker: claim.worker.clone(),
         };
         self.grant(index, wish, Some(told.lease.fence))?;
         Ok(self.delivery(index))

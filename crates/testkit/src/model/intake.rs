@@ -155,7 +155,8 @@ impl Model {
         }
         message.last_seen_at = self.now;
         let uid = message.uid;
-        let wish = Wish { owner: begin.owner, lease: begin.lease, request: None, attempts_max: None };
+        let (owner, lease) = (begin.owner, begin.lease);
+        let wish = Wish { owner, lease, request: None, attempts_max: None, worker: None };
         let lease = self.grant(index, wish, drawn_fence)?;
         Ok(Begun::Acquired { uid, lease })
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use oncebox_core::{
     DeadReason, Extended, Extension, Fence, Grant, GrantEnd, LastError, Lease, Namespace, Owner, RequestId,
-    Settled, Settlement, Span, State, Timestamp, Uid, Verdict,
+    Settled, Settlement, Span, State, Timestamp, Uid, Verdict, WorkerName,
 };
 
 use super::{Illegal, Model};
@@ -17,6 +17,8 @@ pub(super) struct Wish {
     pub(super) request: Option<RequestId>,
     /// The claimer's limit of attempts.
     pub(super) attempts_max: Option<NonZeroU32>,
+    /// What the claimer calls itself.
+    pub(super) worker: Option<WorkerName>,
 }
 
 impl Model {
@@ -24,7 +26,7 @@ impl Model {
     pub(super) fn grant(
         &mut self,
         index: usize,
-        Wish { owner, lease, request, attempts_max }: Wish,
+        Wish { owner, lease, request, attempts_max, worker }: Wish,
         told: Option<Fence>,
     ) -> Result<Lease, Illegal> {
         let fence = self.drawn_fence(index, told)?;
@@ -38,8 +40,16 @@ impl Model {
         row.message.retry_at = None;
         let partition = row.message.content.as_ref().and_then(|content| content.partition.clone());
         let (superseded, end) = (false, None);
-        row.message.grant =
-            Some(Grant { lease, extendable_until, request, attempts_max, partition, superseded, end });
+        row.message.grant = Some(Grant {
+            lease,
+            extendable_until,
+            request,
+            attempts_max,
+            worker,
+            partition,
+            superseded,
+            end,
+        });
         Ok(lease)
     }
 

@@ -8,7 +8,7 @@ use oncebox_core::{
     Action, AttemptCount, Attributes, Batch, Begin, Budget, CallerHash, Claim, DeadLetters, DeadReason,
     Direction, Divergence, Extension, Fence, Fingerprint, LastError, Namespace, NewMessage, Order, PageSize,
     Partition, Payload, Policy, Query, Ref, Retention, Scope, Seal, Settlement, Shard, Sighting, State,
-    Timestamp, Topics, Trace, Uid, Verdict,
+    Timestamp, Topics, Trace, Uid, Verdict, WorkerName,
 };
 
 use super::universe::{Held, Universe, all_topics};
@@ -150,6 +150,9 @@ impl Universe {
         claim.bytes_max = self.maybe(40, |universe| universe.pick(&[0, 3, 6, 40, 43, 80]));
         claim.in_flight_max = self.maybe(20, |universe| universe.pick(&[0, 1, 2, 5]));
         claim.attempts_max = NonZeroU32::new(self.pick(&[0, 0, 1, 2, 4]));
+        claim.worker = self
+            .maybe(30, |universe| universe.pick(&["w1", "w2", "a longer name of a worker"]))
+            .map(|name| WorkerName::new(name).expect("it is in bounds"));
         claim.request = self.maybe(40, Self::request);
         claim
     }

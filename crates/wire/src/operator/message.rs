@@ -127,6 +127,9 @@ pub struct Message {
     /// Who has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
+    /// Who had it last, and until when it could have been held; none while somebody has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_lease: Option<Lease>,
     /// Whether its key is still its own.
     pub keyed: bool,
     /// Until when a repeat of its key is known as such, at least; none while that depends on when it is handled.
@@ -167,6 +170,9 @@ pub struct Message {
 pub struct Lease {
     /// The holder: the same text, the same holder.
     pub owner: String,
+    /// What the holder calls itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     /// Until when.
     pub until: String,
 }

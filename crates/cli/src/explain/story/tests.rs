@@ -36,13 +36,13 @@ fn a_fresh_message() {
 fn one_that_is_held_after_trouble() {
     let story = tell(&message(json!({
         "deliveries": 3, "attempts": 2, "last_seen_at": "T2", "last_error": "no\u{1b} way",
-        "lease": { "owner": "worker", "until": "T5" }, "partition": "p",
+        "lease": { "owner": "7", "worker": "host:17", "until": "T5" }, "partition": "p",
     })));
     let expected = [
         "It came at T1. Its key came again, last at T2: it is still the same message.",
         "It was delivered 3 times; 2 of them ended badly (5 may).",
         r"The last error: no\u{1b} way",
-        "worker holds it until T5; unless it is settled by then, it comes again.",
+        "host:17 holds it until T5; unless it is settled by then, it comes again.",
         "Its payload is there: 2 bytes. Its partition is p.",
     ];
     assert_eq!(story[1..6], expected);
@@ -53,11 +53,13 @@ fn one_that_waits_and_one_that_is_dead() {
     let story = tell(&message(json!({ "deliveries": 1, "attempts": 1, "retry_at": "T3", "due_at": "T0" })));
     assert_eq!(story[2], "It was delivered once, and that ended badly (5 may).");
     assert!(story.contains(&"It is tried next from T3 on.".to_owned()), "{story:?}");
-    let dead = json!({ "state": "dead", "reason": "exhausted", "finished_at": "T4", "keyed": false, "deliveries": 5 });
+    let dead = json!({ "state": "dead", "reason": "exhausted", "finished_at": "T4", "keyed": false, "deliveries": 5,
+        "last_lease": { "owner": "o7", "until": "T3" } });
     let story = tell(&message(dead));
     let given_up = "It was given up at T4: its deliveries ended badly as often as they may. For another chance: oncebox dlq \
                     redrive M";
     assert!(story.contains(&given_up.to_owned()), "{story:?}");
+    assert!(story.contains(&"o7 held it last, until T3 at most.".to_owned()), "{story:?}");
     assert_eq!(story.last().unwrap(), "Its key is forgotten: sent again, it would be a new message.");
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::http::Request;
-use super::rig::{Server, on_every_store};
+use super::rig::{Server, on_durable_stores, on_every_store};
 use super::talk::{NOTHING, base64, text, texts};
 
 const QUICK: [&str; 4] = [
@@ -172,5 +172,69 @@ fn a_redrive_takes_the_dead_and_a_purge_must_be_confirmed() {
         server.get(&format!("/v1/messages/{}", ids[1])).refused(404, "E_NOT_FOUND");
         assert_eq!(server.send("t", "2", "2").ok()["duplicate"], false, "not even its key is known");
         assert_eq!(text(&server.recv_one("u"), "msg_id"), alive);
+    });
+}
+
+/// Operators see who holds a message, who held it last, and until when; also after a restart.
+#[test]
+fn who_holds_a_message_and_who_held_it_last_is_shown() {
+    let shown = |server: &Server, id: &str| server.get(&format!("/v1/messages/{id}")).ok();
+    on_every_store(&QUICK, |server| {
+        let longest = "n".repeat(128);
+        let wishes = [
+            ("a", "/v1/recv", json!({"topic": "a", "worker": "billing-3:4711"}), "billing-3:4711"),
+            ("b", "/v1/work", json!({"recv": {"topic": "b", "worker": longest}}), &*longest),
+            ("c", "/v1/recv/stream", json!({"topic": "c", "worker": "a stream"}), "a stream"),
+        ];
+        for (topic, path, wish, worker) in wishes {
+            let id = server.sent(topic, "1");
+            assert_eq!(shown(&server, &id).get("last_lease"), None, "nobody had it");
+            let answer = server.post(path, &wish);
+            let envelope: Value = match path {
+                "/v1/recv/stream" => {
+                    serde_json::from_str(answer.text().lines().next().expect("a line")).unwrap()
+                }
+                _ => answer.ok()["messages"][0].clone(),
+            };
+            let held = shown(&server, &id);
+            assert_eq!(held["lease"]["worker"], worker, "{held}");
+            assert_eq!(held["lease"]["until"], envelope["visible_until"], "{held}");
+            assert_eq!(held.get("last_lease"), None, "{held}");
+            let listed = list(&server, &format!("/v1/messages?topic={topic}"));
+            assert_eq!(listed[0]["lease"]["worker"], worker, "{listed:?}");
+            server.post(&format!("/v1/nack/{}", text(&envelope, "receipt")), &json!({})).ok();
+            let letter = server.get(&format!("/v1/dlq/{id}")).ok();
+            assert_eq!(
+                (&letter["last_lease"]["worker"], letter.get("lease")),
+                (&json!(worker), None),
+                "{letter}"
+            );
+            assert_eq!(letter["last_lease"]["until"], envelope["visible_until"]);
+        }
+        for (worker, fault) in [
+            (json!(""), "worker is empty"),
+            (json!("n".repeat(129)), "worker is 129 bytes long, the limit is 128"),
+            (json!("a\nb"), "worker has a character that is not printable ASCII"),
+            (json!("ö"), "worker has a character that is not printable ASCII"),
+            (json!(7), "worker has a wrong type"),
+        ] {
+            let refused =
+                server.post("/v1/recv", &json!({"topic": "a", "worker": worker})).refused(400, "E_SCHEMA");
+            assert!(refused.contains(fault), "{refused}");
+        }
+        let metrics = server.get("/metrics");
+        assert!(!metrics.text().contains("billing-3"), "no label carries it");
+        assert!(!server.log().contains("billing-3"), "nor does the log");
+    });
+    on_durable_stores(|store| {
+        let server = Server::start(store, &[]);
+        let id = server.sent("t", "1");
+        let wish = json!({"topic": "t", "worker": "before", "visibility_ms": 3_600_000});
+        server.post("/v1/recv", &wish).ok();
+        let held = shown(&server, &id)["lease"].clone();
+        let home = server.kill();
+        let server = Server::start_in(home, store, &[]);
+        let after = shown(&server, &id)["lease"].clone();
+        assert_eq!((&after["owner"], &after["worker"]), (&held["owner"], &json!("before")));
     });
 }

@@ -125,7 +125,13 @@ fn a_repeated_claim_of_lost_content_gets_nothing() {
     let mut claim = crate::Claim::new(crate::Namespace::Inbox, owner, span, crate::Batch::ONE);
     claim.request = Some(crate::RequestId::from_u128(5));
     let request = claim.request_identity();
-    let granted = Effect::Granted { lease, extendable_until: Timestamp::NEVER, request, attempts_max: None };
+    let granted = Effect::Granted {
+        lease,
+        extendable_until: Timestamp::NEVER,
+        request,
+        attempts_max: None,
+        worker: None,
+    };
     let mut machine: Machine = Machine::new(Capacity::default());
     for effect in [sighted, granted] {
         assert!(machine.salvage(Record { at: Timestamp::EPOCH, uid, effect }));
@@ -151,7 +157,13 @@ fn a_dead_letter_keeps_the_moment_of_its_death() {
         (1_000, Effect::Killed { reason: crate::DeadReason::Failed, error: None }),
         (
             2_000,
-            Effect::Granted { lease, extendable_until: Timestamp::NEVER, request: None, attempts_max: None },
+            Effect::Granted {
+                lease,
+                extendable_until: Timestamp::NEVER,
+                request: None,
+                attempts_max: None,
+                worker: None,
+            },
         ),
         (3_000, Effect::Settled { kind: crate::VerdictKind::Abandon, outcome, error: None }),
     ] {

@@ -12,7 +12,7 @@ use crate::machine::{Capacity, Journal, Machine, Turn};
 use crate::{
     Action, AttemptCount, Batch, Begin, Budget, CallerHash, Claim, DeadLetters, Delivery, Divergence, Hold,
     Id, Key, LastError, Lease, Namespace, NewMessage, Order, Owner, Partition, Payload, Ref, RequestId,
-    Retention, Rng, Shard, Sighting, Source, Span, Timestamp, Topic, Topics, Uid, Verdict,
+    Retention, Rng, Shard, Sighting, Source, Span, Timestamp, Topic, Topics, Uid, Verdict, WorkerName,
 };
 
 /// A random operation: what to do, with what, and how much later.
@@ -267,6 +267,7 @@ fn claim(dice: &mut Dice) -> Claim {
     }
     claim.bytes_max = dice.once_in(4).then(|| dice.below(5).into());
     claim.attempts_max = NonZeroU32::new(dice.below(3));
+    claim.worker = dice.once_in(3).then(|| WorkerName::new(format!("w{}", dice.below(3))).unwrap());
     claim.request = dice.once_in(3).then(|| RequestId::from_u128(dice.below(2).into()));
     claim
 }

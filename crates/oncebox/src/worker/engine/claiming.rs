@@ -116,6 +116,7 @@ impl Engine {
             let mut claim = Claim::new(self.options.namespace, self.owner, lease, batch);
             claim.topics = topics;
             claim.attempts_max = attempts_max;
+            claim.worker.clone_from(&self.name);
             claim.request = Some(RequestId::from_u128(self.shared.random()));
             (claim, wish)
         };

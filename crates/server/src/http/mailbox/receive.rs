@@ -140,6 +140,9 @@ pub(super) fn wish(app: &App, wish: &Recv) -> Result<Receive, Refusal> {
         // An answer is built in memory.
         receive = receive.bytes(bytes.min(app.live().config.http.batch_bytes_max as u64));
     }
+    if let Some(worker) = &wish.worker {
+        receive = receive.worker(worker);
+    }
     if let Some(text) = &wish.request_id {
         let request = text.parse::<Uid>().ok().and_then(|uid| NonZeroU128::new(uid.as_u128()));
         let request =
