@@ -116,7 +116,11 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         ("key came last", quantity::with_age(&message.last_seen_at)),
     ];
     let holder = |lease: &Lease| format!("{} until {}", plain(&holder(lease)), lease.until);
-    let known = if message.keyed { message.dedup_until.clone() } else { Some("forgotten".to_owned()) };
+    let (known, over) = if message.keyed {
+        (message.dedup_until.clone(), None)
+    } else {
+        (None, Some(message.dedup_until.clone().unwrap_or_else(|| "an unknown time".to_owned())))
+    };
     let optional = [
         ("topic", message.topic.as_ref().map(plain)),
         ("partition", message.partition.as_ref().map(plain)),
@@ -128,7 +132,9 @@ fn fields(message: &Message) -> Vec<(&'static str, String)> {
         ("expires", aged(&message.expires_at)),
         ("finished", aged(&message.finished_at)),
         ("last error", message.last_error.as_ref().map(plain)),
-        ("key known until", known),
+        ("key held until", known),
+        ("key was held until", over),
+        ("older under its key", (!message.older.is_empty()).then(|| message.older.join(" "))),
         ("correlation", message.corr_id.as_ref().map(plain)),
         ("causation", message.causation_id.as_ref().map(plain)),
         ("tenant", message.tenant.as_ref().map(plain)),
@@ -188,7 +194,7 @@ mod tests {
             ("key", r"k\u{1b}"),
             ("failures", "2 of 5"),
             ("redrives", "1"),
-            ("key known until", "forgotten"),
+            ("key was held until", "an unknown time"),
             ("last error", r"no\nway"),
             ("payload", "hi"),
         ] {

@@ -11,8 +11,9 @@ mod work;
 use async_trait::async_trait;
 
 use crate::error::Error;
-use crate::key::{Namespace, Ref};
+use crate::key::{Key, Namespace, Ref};
 use crate::message::{NewMessage, Snapshot};
+use crate::payload::Omitted;
 use crate::text::Topic;
 
 pub use ext::StoreExt;
@@ -149,8 +150,16 @@ pub trait Store: Send + Sync {
     /// and `Redrive` take it back again: look at it first.
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error>;
 
-    /// Reads messages; a key finds the message that holds it now. Records nothing.
+    /// Reads messages; a key finds the message that holds it now, and nothing once its hold has lapsed: that is what a sender of the
+    /// key would meet. [`Store::with_key`] finds the others. Records nothing.
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error>;
+
+    /// Reads the messages that have or had this key, also those whose hold has lapsed or whose key a later message has taken: every
+    /// stored message that came under it, the newest `limit` of them. The newest comes first: the latest `accepted_at`, among
+    /// equals the greatest uid. `keyed` says which one holds the key now; at most one does, and if one does it has the latest
+    /// `accepted_at`. Costs no more than what it gives, however many messages there are. Records nothing, and changes nothing
+    /// about which keys are free.
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error>;
 
     /// Reads one page of a listing, by number. A page may be short, even empty, though more follow: the listing ends
     /// where `next` is none. What exists during the whole listing and keeps its number is listed exactly once; what is

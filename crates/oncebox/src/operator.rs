@@ -6,8 +6,7 @@ mod sweep;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Action, AttemptCount, Counts, Error, LastError, Namespace, Operated, Order, Page, PageSize, Query, Ref,
-    Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
+    Action, AttemptCount, Counts, Error, Key, LastError, Namespace, Omitted, Operated, Order, Page, PageSize, Query, Ref, Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
 };
 
 use crate::shared::Shared;
@@ -76,7 +75,13 @@ impl Operator {
         Ok(page.topics.into_iter().find(|counts| counts.topic == name))
     }
 
-    /// Everything that is known about a message.
+    /// The stored messages that came under a key, also those whose key is not held any more: the newest first, so many at most, without
+    /// their payloads. [`Snapshot::keyed`] says which one holds the key now.
+    pub async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.shared.store.with_key(key, limit).await
+    }
+
+    /// Everything that is known about a message; a key finds the message that holds it now. [`Operator::with_key`] finds the others.
     pub async fn show(&self, target: impl Into<Ref>) -> Result<Option<Snapshot>, Error> {
         self.shared.store.get_one(&target.into()).await
     }

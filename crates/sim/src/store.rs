@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
-    NewMessage, Observed, Operated, Order, Owner, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Owner, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_store_memory::{MemoryStore, Options};
 use tokio::time::sleep;
@@ -207,6 +205,11 @@ impl Store for Link {
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         let (store, refs) = (self.store.clone(), refs.to_vec());
         self.call("get", None, async move { store.inner.get(&refs).await }).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        let (store, key) = (self.store.clone(), key.clone());
+        self.call("with_key", None, async move { store.inner.with_key(&key, limit).await }).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

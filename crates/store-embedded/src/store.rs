@@ -9,8 +9,7 @@ use oncebox_core::limits::check_work;
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Bell, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
-    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Key, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::call::{Call, Weight, deal, disk_bound, or_full, refused};
@@ -167,6 +166,10 @@ impl Store for EmbeddedStore {
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.read(refs.len(), |machine, turn| refs.iter().map(|item| machine.get(turn, item)).collect()).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.read(1, |machine, turn| machine.with_key(turn, key, limit)).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

@@ -12,8 +12,7 @@ use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Bell, Budget, Capabilities, Clock, Counts, Error, Extended, Extension, IdSource,
-    Interest, Kind, NewMessage, Observed, Operated, Order, Page, Payload, Query, ReadyTopics, Ref, Scope,
-    Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Payload, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_system::{SystemClock, SystemRng};
 use zeroize::Zeroizing;
@@ -162,6 +161,10 @@ impl Store for MemoryStore {
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         check_call(refs.len())?;
         self.call(|machine, turn| refs.iter().map(|item| machine.get(turn, item)).collect())
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.call(|machine, turn| machine.with_key(turn, key, limit))
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

@@ -73,6 +73,8 @@ create table {schema}.message (
 
 -- Who has a key. An entry may outlive its hold.
 create unique index message_key on {schema}.message (key_hash) where keyed;
+-- Who had a key before. What is taken in has its key, and is not in it.
+create index message_former on {schema}.message (key_hash, accepted_at, uid) where not keyed;
 -- Listings and counts.
 create index message_number on {schema}.message (namespace, state, number);
 -- Lanes: what is finished is not in it, however much that is.

@@ -2,12 +2,12 @@
 
 use oncebox_core::machine::Turn;
 use oncebox_core::{
-    Counts, Cursor, Direction, Error, Number, Omitted, Page, Query, Ref, Scope, Snapshot, State, Timestamp,
+    Counts, Cursor, Direction, Error, Key, Number, Omitted, Page, PageSize, Query, Ref, Scope, Snapshot, State, Timestamp,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection, Postgres, Transaction};
 
-use crate::codes::{REASONS, STATES, code, count, counted, moment, namespace};
+use crate::codes::{REASONS, STATES, code, count, counted, key_hash, moment, namespace};
 use crate::fault;
 use crate::locked::Targets;
 use crate::rows::{Cells, LeaseRow, Message, ReadContent};
@@ -54,6 +54,37 @@ impl PostgresStore {
             .bind(self.time())
             .bind(&targets.uids)
             .bind(&targets.hashes)
+            .fetch_all(connection);
+        joined(&rows.await.map_err(fault::told)?)
+    }
+
+    pub(crate) async fn find_by_key(
+        &self,
+        key: &Key,
+        limit: PageSize,
+    ) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        let mut connection = self.connection().await?;
+        let read = self.read_by_key(&mut connection, key, limit).await;
+        let (now, messages) = Self::give_back(connection, read)?;
+        let mut machine = machine(&messages, now, 1, Room::Enough)?;
+        let mut ids = oncebox_system::SystemRng::default();
+        let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
+        Ok(machine.with_key(&mut turn, key, limit))
+    }
+
+    async fn read_by_key(
+        &self,
+        connection: &mut PgConnection,
+        key: &Key,
+        limit: PageSize,
+    ) -> Result<(Timestamp, Vec<Snapshot<Omitted>>), Error> {
+        let rows = self
+            .sql
+            .with_key
+            .query()
+            .bind(self.time())
+            .bind(key_hash(key))
+            .bind(i64::from(limit.get()))
             .fetch_all(connection);
         joined(&rows.await.map_err(fault::told)?)
     }
@@ -164,8 +195,8 @@ impl PostgresStore {
     }
 }
 
-/// Rows of `get.sql`: whether the server only reads, the time, and messages with their leases.
-fn joined(rows: &[PgRow]) -> Result<(Timestamp, Vec<Snapshot>), Error> {
+/// Rows of `get.sql` and `with_key.sql`: whether the server only reads, the time, and messages with their leases.
+fn joined<P: ReadContent>(rows: &[PgRow]) -> Result<(Timestamp, Vec<Snapshot<P>>), Error> {
     let mut now = Timestamp::EPOCH;
     let mut messages = Vec::with_capacity(rows.len());
     for row in rows {

@@ -59,6 +59,7 @@ statements!(
     lock_leases,
     clock,
     get,
+    with_key,
     update,
     insert,
     unkey,

@@ -7,8 +7,7 @@ use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{Machine, Turn};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Error, Extended, Extension, IdSource,
-    Interest, Kind, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement,
-    Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Uid, Upkept, Usage, Wakeups, Worked,
+    Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Uid, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_system::SystemRng;
 use sqlx::pool::PoolConnection;
@@ -327,6 +326,11 @@ impl Store for PostgresStore {
             return Ok(Vec::new());
         }
         self.find(refs).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.check_open()?;
+        self.find_by_key(key, limit).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
-    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 
 pub use plan::{Fault, FaultPlan, Operation};
@@ -106,6 +104,10 @@ impl Store for FaultyStore {
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.call(Operation::Get, self.inner.get(refs)).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.call(Operation::WithKey, self.inner.with_key(key, limit)).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

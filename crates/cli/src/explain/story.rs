@@ -19,6 +19,7 @@ pub(crate) fn tell(message: &Message) -> Vec<String> {
         expiry(message),
         Some(content(message)),
         Some(repeats(message)),
+        older(message),
     ];
     parts.into_iter().flatten().collect()
 }
@@ -149,7 +150,10 @@ fn content(message: &Message) -> String {
 /// Until when the key is remembered, and what a repeat would do.
 fn repeats(message: &Message) -> String {
     if !message.keyed {
-        return "Its key is forgotten: sent again, it would be a new message.".to_owned();
+        return match &message.dedup_until {
+            Some(until) => format!("Its key was held until {until}: sent again, it would be a new message."),
+            None => "Its key is not held any more: sent again, it would be a new message.".to_owned(),
+        };
     }
     let until = match &message.dedup_until {
         Some(until) => format!("Its key is remembered until {until} at least"),
@@ -168,6 +172,18 @@ fn repeats(message: &Message) -> String {
         (Namespace::Commands, _) => "sent again, it is a duplicate, and the first content stays",
     };
     format!("{until}: {repeat}.")
+}
+
+/// The others that came under its key.
+fn older(message: &Message) -> Option<String> {
+    let newest = message.older.first()?;
+    let count = message.older.len();
+    let before = if count == 1 {
+        format!("Before it, message {newest} came under the same key")
+    } else {
+        format!("Before it, {count} messages came under the same key, the newest of them {newest}")
+    };
+    Some(format!("{before}: oncebox explain {newest}"))
 }
 
 #[cfg(test)]

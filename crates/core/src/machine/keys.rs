@@ -1,5 +1,7 @@
-//! Which message has which key, and which uid. An entry may outlive its hold; then nobody holds the key.
+//! Which message has which key, which messages had it before, and which has which uid. An entry may outlive its hold; then nobody
+//! holds the key.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::Machine;
@@ -9,11 +11,14 @@ use crate::id::Uid;
 use crate::key::{Key, Ref};
 use crate::payload::PayloadHandle;
 use crate::text::Source;
+use crate::time::Timestamp;
 
 /// Keys come from outside, so the hashes are keyed: nobody can choose keys that collide.
 pub(super) struct Keys {
     by_key: Index,
     by_uid: Index,
+    /// Messages without their key's entry, by the hash of the key, oldest first. Few: a key must come again after its hold.
+    former: BTreeMap<(u32, Timestamp, Uid), Slot>,
     hasher: RandomState,
     uid_secret: (u64, u64),
     sources: Sources,
@@ -26,6 +31,7 @@ impl Default for Keys {
         Self {
             by_key: Index::default(),
             by_uid: Index::default(),
+            former: BTreeMap::new(),
             hasher,
             uid_secret,
             sources: Sources::default(),
@@ -91,6 +97,20 @@ impl<P: PayloadHandle> Machine<P> {
         self.keys.by_key.find(hash, |slot| self.messages[slot].key == *key)
     }
 
+    /// The messages that came under the key, the newest first, so many at most.
+    pub(super) fn bearers(&self, key: &Key, limit: usize) -> Vec<Slot> {
+        let hash = self.hash_key(key);
+        let oldest = (hash, Timestamp::EPOCH, Uid::from_u128(0));
+        let newest = (hash, Timestamp::NEVER, Uid::from_u128(u128::MAX));
+        let former = self.keys.former.range(oldest..=newest).rev();
+        let former = former.map(|(_, slot)| *slot).filter(|slot| self.messages[*slot].key == *key);
+        let mut slots: Vec<_> = self.entry(hash, key).into_iter().chain(former.take(limit)).collect();
+        let age = |slot: &Slot| (self.messages[*slot].accepted_at, self.messages[*slot].uid);
+        slots.sort_by_key(|slot| std::cmp::Reverse(age(slot)));
+        slots.truncate(limit);
+        slots
+    }
+
     /// The message that holds the key now.
     pub(super) fn holder(&self, hash: u32, key: &Key) -> Option<Slot> {
         self.entry(hash, key).filter(|slot| self.messages[*slot].holds_key(self.now))
@@ -109,14 +129,23 @@ impl<P: PayloadHandle> Machine<P> {
         let (uid_hash, key_hash) = (self.keys.hash_uid(message.uid), message.key_hash);
         self.keys.by_uid.insert(uid_hash, slot);
         if !message.keyed {
+            self.keys.former.insert((key_hash, message.accepted_at, message.uid), slot);
             return;
         }
         if let Some(older) = self.entry(key_hash, &self.messages[slot].key) {
-            self.keys.by_key.remove(key_hash, older);
             // Its place may depend on the key: a finished message is kept as long as it has one.
-            self.replace(older, |machine, older| machine.messages[older].keyed = false);
+            self.replace(older, |machine, older| machine.give_up_key(older));
         }
         self.keys.by_key.insert(key_hash, slot);
+    }
+
+    /// Takes the key's entry from a message that has it, and that is out of its place.
+    pub(super) fn give_up_key(&mut self, slot: Slot) {
+        let message = &mut self.messages[slot];
+        message.keyed = false;
+        let former = (message.key_hash, message.accepted_at, message.uid);
+        self.keys.by_key.remove(message.key_hash, slot);
+        self.keys.former.insert(former, slot);
     }
 
     pub(super) fn leave(&mut self, slot: Slot) {
@@ -125,6 +154,8 @@ impl<P: PayloadHandle> Machine<P> {
         self.keys.by_uid.remove(uid_hash, slot);
         if message.keyed {
             self.keys.by_key.remove(message.key_hash, slot);
+        } else {
+            self.keys.former.remove(&(message.key_hash, message.accepted_at, message.uid));
         }
     }
 }

@@ -5,10 +5,10 @@ use super::numbers::entries_after;
 use super::{Machine, Turn};
 use crate::annotation::Attributes;
 use crate::id::Number;
-use crate::key::{Namespace, Ref};
+use crate::key::{Key, Namespace, Ref};
 use crate::message::{Content, Grant, Snapshot, State};
-use crate::payload::PayloadHandle;
-use crate::port::{Counts, Cursor, Page, Query, ReadyTopics, Scope, Usage};
+use crate::payload::{Omitted, PayloadHandle};
+use crate::port::{Counts, Cursor, Page, PageSize, Query, ReadyTopics, Scope, Usage};
 use crate::text::Topic;
 use crate::time::Timestamp;
 
@@ -20,6 +20,13 @@ impl<P: PayloadHandle> Machine<P> {
     pub fn get(&mut self, turn: &mut Turn<'_, P>, target: &Ref) -> Option<Snapshot<P>> {
         self.advance(turn);
         self.resolve(target).map(|slot| self.snapshot(slot))
+    }
+
+    /// Reads the messages that came under a key; see [`crate::Store::with_key`]. Messages that were evicted are not here to be found.
+    pub fn with_key(&mut self, turn: &mut Turn<'_, P>, key: &Key, limit: PageSize) -> Vec<Snapshot<Omitted>> {
+        self.advance(turn);
+        let slots = self.bearers(key, limit.get() as usize);
+        slots.into_iter().map(|slot| self.snapshot(slot).without_payload()).collect()
     }
 
     /// Reads one page; see [`crate::Store::page`].

@@ -39,9 +39,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
-    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 #[cfg(doc)]
 use oncebox_core::{Kind, limits::CLAIM_MESSAGES_MAX};
@@ -165,6 +163,10 @@ impl Store for Coalesced {
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.inner.get(refs).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.inner.with_key(key, limit).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

@@ -7,9 +7,7 @@ use oncebox::mailbox::{Damaged, Mailbox, MailboxSettings, MsgId, Outcome, Parcel
 use oncebox::{DeadReason, MessageState, Oncebox, Payload};
 use oncebox_core::{
     Accepted, Attributes, Begin, Begun, Budget, Capabilities, Claim, Counts, Delivery, Error, Extended,
-    Extension, Fingerprint, Id, Interest, NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics,
-    Ref, Scope, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept,
-    Usage, Wakeups, Worked,
+    Extension, Fingerprint, Id, Interest, Key, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use sqlx::PgPool;
 
@@ -63,6 +61,10 @@ impl Store for Tampering {
     async fn get(&self, items: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.store.get(items).await
     }
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.store.with_key(key, limit).await
+    }
+
     async fn page(&self, query: &Query) -> Result<Page, Error> {
         self.store.page(query).await
     }

@@ -31,6 +31,8 @@ const TAG: &str = "operator";
 const PAGE_DEFAULT: u32 = 100;
 /// Messages that a sweep changes, at most.
 const SWEEP_MAX: u32 = 10_000;
+/// Earlier messages under one key that are named, at most.
+const OLDER_MAX: u32 = 100;
 /// Messages that a sweep names, at most.
 const IDS_MAX: usize = 1_000;
 /// Longest name of an actor and longest reason, for the audit log.
@@ -95,7 +97,8 @@ async fn show(State(app): State<App>, Path(id): Path<String>, uri: Uri) -> Resul
     answer_one(&app, Ref::Uid(uid(&id)?), show, None).await
 }
 
-/// Finds a message by its key.
+/// Finds a message by its key, also when the key is not held any more: the newest that came under it. `keyed` says whether it holds the
+/// key, `older` names the others.
 #[utoipa::path(
     get,
     path = "/v1/messages/by-key",
@@ -113,7 +116,21 @@ async fn show_by_key(State(app): State<App>, uri: Uri) -> Result<Response, Refus
         (None, _) => return Err(Refusal::schema("source is missing: in the mailbox, it is the topic")),
     };
     let key = Key::new(namespace, Source::new(source)?, Id::new(by.id)?);
-    answer_one(&app, Ref::Key(key), Show { payload: by.payload }, None).await
+    let limit = PageSize::new(OLDER_MAX + 1).map_err(oncebox::Error::from)?;
+    let found = app.operator(namespace, "").with_key(&key, limit).await?;
+    let Some((newest, older)) = found.split_first() else { return Err(nothing_found()) };
+    let mut message = view::view(newest);
+    if by.payload.unwrap_or(false) {
+        // It may be gone since.
+        let whole = app.operator(namespace, "").show(newest.uid).await?.ok_or_else(nothing_found)?;
+        message = view::whole(whole, true);
+    }
+    message.older = older.iter().map(|older| MsgId::from(older.uid).to_string()).collect();
+    body::answer(&message)
+}
+
+fn nothing_found() -> Refusal {
+    Refusal::new(Code::NotFound, "there is no such message: it was never here, or is forgotten")
 }
 
 /// Answers with a message; if a state is given, only one that is in it, and of the mailbox.
@@ -127,9 +144,7 @@ pub(super) async fn answer_one(
     let found = found.filter(|found| {
         dead_letter.is_none_or(|state| found.state == state && found.key.namespace == Namespace::Mailbox)
     });
-    let found = found.ok_or_else(|| {
-        Refusal::new(Code::NotFound, "there is no such message: it was never here, or is forgotten")
-    })?;
+    let found = found.ok_or_else(nothing_found)?;
     body::answer(&view::whole(found, show.payload.unwrap_or(false)))
 }
 

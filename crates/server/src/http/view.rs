@@ -48,6 +48,7 @@ pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
         dedup_until: Some(dedup_until)
             .filter(|until| *until != Timestamp::NEVER)
             .map(|until| until.to_string()),
+        older: Vec::new(),
         shard: content.map(|content| content.shard.0),
         partition: content.and_then(|content| content.partition.as_ref()).map(ToString::to_string),
         attrs: content.map(|content| attributes(&content.attributes)).unwrap_or_default(),

@@ -4,9 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
-    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::{Fixture, ManualClock, SplitMix};
@@ -81,6 +79,10 @@ impl Store for Reopening {
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.store().get(refs).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.store().with_key(key, limit).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

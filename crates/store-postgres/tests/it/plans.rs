@@ -205,6 +205,8 @@ async fn ask_everything(store: &PostgresStore, explained: &mut Explained, round:
     explained.check("counts", &["message_number", "message_lane"]);
     store.get(&[taken[3].uid.into(), Key::inbox("shop", id("a")).unwrap().into()]).await.unwrap();
     explained.check("get", &["message_key", "message_pkey"]);
+    store.with_key(&message(&id("a")).key, PageSize::MAX).await.unwrap();
+    explained.check("look-up by key", &["message_key", "message_former", "message_pkey"]);
     let cancel = Order { target: taken[4].uid.into(), action: Action::Cancel };
     store.operate(&[cancel]).await.unwrap();
     explained.check("operate", &["message_pkey"]);

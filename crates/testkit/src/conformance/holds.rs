@@ -1,7 +1,10 @@
 //! How long a key is held, to the millisecond, and what happens when the hold lapses.
 
+use std::error::Error;
+
 use oncebox_core::{
-    Accepted, Action, Begun, Claim, Hold, Namespace, Observed, Operated, Policy, Settled, State,
+    Accepted, Action, AttemptCount, Begun, Claim, Hold, Namespace, Observed, Operated, PageSize, Policy,
+    Settled, State, StoreExt,
 };
 
 use super::kit::{
@@ -204,5 +207,94 @@ pub async fn a_receipt_says_how_long_its_key_is_held(fixture: Fixture) -> TestRe
     fixture.pass(days(1)).await;
     let again = fixture.again(&message("1")).await?;
     assert_eq!(again.receipt().map(|receipt| receipt.dedup_until), Some(done_at.after(days(30))));
+    Ok(())
+}
+
+/// Whatever is stored is found by its key, held or not: waiting, held by a worker, Dead and Done. What a sender of the key meets
+/// does not change by it.
+/// Holds: RULE-02, RULE-26.
+pub async fn a_lapsed_key_still_finds_its_message(fixture: Fixture) -> TestResult {
+    let sent = ["waits", "leased", "dead", "done"].map(mail);
+    for mail in &sent {
+        fixture.accept(mail).await?;
+    }
+    let long = Claim { lease: span(seconds(3_600)), ..claim_in(Namespace::Mailbox, 4) };
+    let deliveries = fixture.claim(&long).await?;
+    let [waits, _, dead, done] = &*deliveries else { return Err("four messages were ready".into()) };
+    let settlements = [waits.release(), dead.fail(None), done.ack()];
+    fixture.store.settle(&settlements).await?;
+    for (passed, keyed) in [(seconds(0), true), (seconds(300), false)] {
+        fixture.pass(passed).await;
+        for mail in &sent {
+            let found = fixture.store.with_key(&mail.key, PageSize::MAX).await?;
+            let [found] = &*found else { return Err(format!("one message was sent: {found:?}").into()) };
+            assert_eq!((&found.key, found.keyed), (&mail.key, keyed));
+            assert_eq!(*found, fixture.read(found.uid).await?.without_payload());
+            let held = fixture.store.get_one(&mail.key.clone().into()).await?;
+            assert_eq!(held.map(|held| held.uid), keyed.then_some(found.uid), "a holder or nothing");
+        }
+    }
+    for mail in &sent {
+        assert_eq!(fixture.order(mail.key.clone(), Action::Cancel).await?, Operated::Unknown);
+        assert!(matches!(fixture.again(mail).await?, Accepted::New { .. }), "a lapsed key is free");
+    }
+    assert_eq!(fixture.store.with_key(&mail("never").key, PageSize::MAX).await?, []);
+    Ok(())
+}
+
+/// Of several messages under one key the newest comes first, as many as were asked for; what is erased is not found, and the others are.
+/// Holds: RULE-02, RULE-26.
+pub async fn a_key_finds_all_that_came_under_it(fixture: Fixture) -> TestResult {
+    let mut sent = Vec::new();
+    for _ in 0..5 {
+        sent.push(fixture.accept(&mail("1")).await?.uid);
+        fixture.accept(&mail("2")).await?;
+        fixture.pass(seconds(300)).await;
+    }
+    // A redrive gives it the newest number, and it stays the oldest that came.
+    fixture.change(sent[0], Action::Cancel).await?;
+    fixture.change(sent[0], Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    sent.reverse();
+    let find = async |limit| {
+        let found = fixture.store.with_key(&mail("1").key, PageSize::new(limit)?).await?;
+        Ok::<_, Box<dyn Error + Send + Sync>>(found.iter().map(|found| found.uid).collect::<Vec<_>>())
+    };
+    assert_eq!(find(1_000).await?, sent);
+    assert_eq!(find(2).await?, sent[..2]);
+    assert_eq!(find(1).await?, sent[..1]);
+    let newest = fixture.accept(&mail("1")).await?.uid;
+    assert_eq!(find(2).await?, [newest, sent[0]]);
+    let found = fixture.store.with_key(&mail("1").key, PageSize::MAX).await?;
+    assert_eq!(found.iter().filter(|found| found.keyed).map(|found| found.uid).collect::<Vec<_>>(), [newest]);
+    fixture.change(newest, Action::Erase).await?;
+    fixture.change(sent[2], Action::Erase).await?;
+    sent.remove(2);
+    assert_eq!(find(1_000).await?, sent);
+    Ok(())
+}
+
+/// Thousands of keys that lapsed at once are each found, and so is the newest of hundreds under one key.
+/// Holds: RULE-26.
+pub async fn thousands_of_lapsed_keys_are_found(fixture: Fixture) -> TestResult {
+    const KEYS: usize = 3_000;
+    const TIMES: usize = 300;
+    let keys: Vec<_> = (0..KEYS).map(|number| mail(&number.to_string())).collect();
+    for some in keys.chunks(1_000) {
+        fixture.store.accept(some).await?;
+    }
+    let again = mail("again").hold(TICK, None);
+    let mut newest = Vec::new();
+    for _ in 0..TIMES {
+        newest.push(fixture.accept(&again).await?.uid);
+        fixture.pass(TICK).await;
+    }
+    newest.reverse();
+    fixture.pass(seconds(300)).await;
+    for mail in keys.iter().step_by(97) {
+        let found = fixture.store.with_key(&mail.key, PageSize::MAX).await?;
+        assert!(matches!(&*found, [found] if found.key == mail.key && !found.keyed), "{found:?}");
+    }
+    let found = fixture.store.with_key(&again.key, PageSize::new(100)?).await?;
+    assert_eq!(found.iter().map(|found| found.uid).collect::<Vec<_>>(), newest[..100]);
     Ok(())
 }

@@ -139,6 +139,9 @@ macro_rules! conformance {
                 the_first_message_decides_the_hold
                 the_first_content_cannot_shorten_the_hold
                 a_receipt_says_how_long_its_key_is_held
+                a_lapsed_key_still_finds_its_message
+                a_key_finds_all_that_came_under_it
+                thousands_of_lapsed_keys_are_found
             [intake]
                 a_new_message_is_processing_without_attempts
                 everything_sent_is_kept_and_delivered

@@ -225,9 +225,11 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
         store.ready_topics(&topics).await?,
         store.usage().await?,
         store.topic_counts(&counted).await?,
+        store.with_key(&key("1"), PageSize::MAX).await?,
     );
     let reads = [
         Operation::Get,
+        Operation::WithKey,
         Operation::Page,
         Operation::Counts,
         Operation::ReadyTopics,
@@ -239,6 +241,7 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
             plan.next_of(operation, fault);
         }
         lost(store.get(&target).await.map_err(Into::into))?;
+        lost(store.with_key(&key("1"), PageSize::MAX).await.map_err(Into::into))?;
         lost(store.page(&query).await.map_err(Into::into))?;
         lost(store.counts(&scope).await.map_err(Into::into))?;
         lost(store.ready_topics(&topics).await.map_err(Into::into))?;
@@ -252,6 +255,7 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
     assert_eq!(store.ready_topics(&topics).await?, before.3);
     assert_eq!(store.usage().await?, before.4);
     assert_eq!(store.topic_counts(&counted).await?, before.5);
+    assert_eq!(store.with_key(&key("1"), PageSize::MAX).await?, before.6);
     Ok(())
 }
 

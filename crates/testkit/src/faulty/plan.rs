@@ -38,6 +38,8 @@ pub enum Operation {
     Operate,
     /// `get`.
     Get,
+    /// `with_key`.
+    WithKey,
     /// `page`.
     Page,
     /// `counts`.

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use oncebox_core::{
-    Counts, Direction, Lease, Namespace, Omitted, Query, ReadyTopics, Ref, Scope, Snapshot, State, Timestamp,
-    Topic, TopicCounts, TopicPage, TopicQuery, Uid,
+    Counts, Direction, Key, Lease, Namespace, Omitted, PageSize, Query, ReadyTopics, Ref, Scope, Snapshot, State, Timestamp, Topic, TopicCounts, TopicPage, TopicQuery, Uid,
 };
 
 use super::upkeep::repeat_window_end;
@@ -18,6 +17,24 @@ impl Model {
             self.tell_number(told.uid, told.number)?;
         }
         Ok(self.find(target).map(|index| self.shown(index)))
+    }
+
+    /// What `with_key` has to answer.
+    pub fn with_key(
+        &mut self,
+        key: &Key,
+        limit: PageSize,
+        told: &[Snapshot<Omitted>],
+    ) -> Result<Vec<Snapshot<Omitted>>, Illegal> {
+        self.catch_up();
+        for message in told {
+            self.tell_number(message.uid, message.number)?;
+        }
+        let bearers = (0..self.rows.len()).filter(|index| self.rows[*index].message.key == *key);
+        let mut found: Vec<_> = bearers.map(|index| self.shown(index)).collect();
+        found.sort_by_key(|message| std::cmp::Reverse((message.accepted_at, message.uid)));
+        found.truncate(limit.get() as usize);
+        Ok(found.into_iter().map(Snapshot::without_payload).collect())
     }
 
     /// What all pages of a listing together have to be, whatever the cursor and the page size of the query.

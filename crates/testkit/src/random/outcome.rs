@@ -44,6 +44,7 @@ pub(super) const REACHABLE: &[&str] = &[
     "settled released",
     "settled retrying",
     "settled superseded",
+    "several found by key",
 ];
 
 /// An outcome with a name.

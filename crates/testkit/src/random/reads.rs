@@ -1,7 +1,7 @@
 //! Everything that can be read, compared.
 
 use oncebox_core::{
-    Direction, Namespace, Omitted, Page, PageSize, Query, ReadyTopics, Ref, Snapshot, TopicQuery,
+    Direction, Key, Namespace, Omitted, Page, PageSize, Query, ReadyTopics, Ref, Snapshot, TopicQuery,
 };
 
 use super::compare::{Case, Difference, same};
@@ -24,6 +24,9 @@ impl Case {
         for (target, actual) in targets.iter().zip(&actual) {
             self.check_message(target, actual.as_ref())?;
         }
+        for key in all_keys() {
+            self.check_key(&key).await?;
+        }
         for namespace in Namespace::ALL {
             let all = self.universe.query_all(namespace);
             self.check_listing(Query { direction: Direction::OldestFirst, ..all.clone() }).await?;
@@ -44,6 +47,21 @@ impl Case {
         }
         if actual.is_some_and(|message| !message.keyed) {
             self.report.outcome("key lapsed");
+        }
+        Ok(())
+    }
+
+    async fn check_key(&mut self, key: &Key) -> Result<(), Difference> {
+        let limit = self.universe.pick(&[1, 2, 100]);
+        let limit = PageSize::new(limit).expect("it is in bounds");
+        self.report.operation("with_key");
+        let actual = self.fixture.store.with_key(key, limit).await?;
+        let place = format!("with_key {key:?}, {limit:?}");
+        let expected = self.model.with_key(key, limit, &actual);
+        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
+        same(&place, &expected, &actual)?;
+        if actual.len() > 1 {
+            self.report.outcome("several found by key");
         }
         Ok(())
     }

@@ -12,7 +12,8 @@ use super::outcome::REACHABLE;
 pub struct Report {
     /// Cases without a difference.
     pub cases: u64,
-    /// Random operations by kind, and the calls of `get`, `page`, `ready_topics` and `topic_counts` that the reads among them made.
+    /// Random operations by kind, and the calls of `get`, `with_key`, `page`, `ready_topics` and `topic_counts` that the reads among them
+    /// made.
     pub operations: BTreeMap<&'static str, u64>,
     /// Outcomes of items, and other things worth reaching, by kind.
     pub outcomes: BTreeMap<&'static str, u64>,

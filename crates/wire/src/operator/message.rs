@@ -130,11 +130,14 @@ pub struct Message {
     /// Who had it last, and until when it could have been held; none while somebody has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_lease: Option<Lease>,
-    /// Whether its key is still its own.
+    /// Whether its key is still held: a repeat would be known as such. If not, the key is free, or a later message has it.
     pub keyed: bool,
-    /// Until when a repeat of its key is known as such, at least; none while that depends on when it is handled.
+    /// Until when a repeat of its key is known as such, at least, or was if that is past; none while that depends on when it is handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup_until: Option<String>,
+    /// Earlier messages that came under its key and are still stored, the newest first, up to 100: if it was looked up by its key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older: Vec<String>,
     /// The slice of the topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<u16>,

@@ -60,7 +60,11 @@ fn one_that_waits_and_one_that_is_dead() {
                     redrive M";
     assert!(story.contains(&given_up.to_owned()), "{story:?}");
     assert!(story.contains(&"o7 held it last, until T3 at most.".to_owned()), "{story:?}");
-    assert_eq!(story.last().unwrap(), "Its key is forgotten: sent again, it would be a new message.");
+    assert_eq!(story.last().unwrap(), "Its key was held until T9: sent again, it would be a new message.");
+    let several = json!({ "keyed": false, "older": ["M2", "M1"] });
+    let story = tell(&message(several));
+    let before = "Before it, 2 messages came under the same key, the newest of them M2: oncebox explain M2";
+    assert_eq!(story.last().unwrap(), before);
 }
 
 #[test]

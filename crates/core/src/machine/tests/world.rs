@@ -297,6 +297,10 @@ pub(super) fn dump(machine: &Machine) -> Vec<String> {
             assert!(found == slot, "a uid finds its own message");
             let entry = machine.entry(machine.hash_key(&message.key), &message.key);
             assert_eq!(message.keyed, entry == Some(slot), "a message is keyed iff it has the key's entry");
+            let bearers = machine.bearers(&message.key, usize::MAX);
+            let found = bearers.iter().filter(|bearer| **bearer == slot).count();
+            assert_eq!(found, 1, "a key finds each message that came under it once");
+            assert!(bearers.iter().all(|bearer| machine.messages[*bearer].key == message.key));
             let (class, timer) = (message.class, message.timer);
             // Upkeep moves what is on a shelf; that is not recorded.
             let place = if message.place == Place::Free { Place::Aside } else { message.place };

@@ -5,9 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Kind,
-    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settled, Settlement,
-    Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settled, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use oncebox_testkit::SplitMix;
 use tokio::sync::{Notify, oneshot};
@@ -279,6 +277,11 @@ impl Store for Inner {
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.make("get", Vec::new(), vec![None; refs.len()]).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        let _ = (key, limit);
+        Err(invalid())
     }
 
     async fn page(&self, _: &Query) -> Result<Page, Error> {

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest,
-    NewMessage, Observed, Operated, Order, Page, Query, ReadyTopics, Ref, Scope, Settlement, Sighting,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 
 pub(crate) struct Watched {
@@ -75,6 +73,10 @@ impl Store for Watched {
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.count("get").get(refs).await
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        self.count("with_key").with_key(key, limit).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {

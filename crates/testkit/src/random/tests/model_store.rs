@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Batch, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Cursor, Delivery, Error,
-    Extended, Extension, Fence, Interest, Lease, NewMessage, Observed, Operated, Order, Page, Query,
-    ReadyTopics, Receipt, Ref, Scope, Settled, Settlement, Sighting, Snapshot, State, Store, Timestamp,
-    Topic, TopicPage, TopicQuery, Trace, Uid, Upkept, Usage, Wakeups, Worked,
+    Extended, Extension, Fence, Interest, Key, Lease, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Receipt, Ref, Scope, Settled, Settlement, Sighting, Snapshot, State, Store, Timestamp, Topic, TopicPage, TopicQuery, Trace, Uid, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::fixture::{Fixture, ManualClock};
@@ -29,6 +27,8 @@ pub(super) enum Lie {
     OldFences,
     /// It leaves out a last page of one message.
     ShortListing,
+    /// It finds by key only what holds the key.
+    HeldKeysOnly,
     /// It does not name the last of several ready topics.
     ShortTopics,
     /// It forgets nothing.
@@ -37,12 +37,13 @@ pub(super) enum Lie {
 
 impl Lie {
     /// All deviations.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Late,
         Self::NoRepeats,
         Self::ShortClaims,
         Self::OldFences,
         Self::ShortListing,
+        Self::HeldKeysOnly,
         Self::ShortTopics,
         Self::NoUpkeep,
     ];
@@ -171,6 +172,14 @@ impl Store for ModelStore {
 
     async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
         Ok(refs.iter().map(|target| self.with(|model, _| model.get(target, None).unwrap())).collect())
+    }
+
+    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
+        let mut found = self.with(|model, _| model.with_key(key, limit, &[]).unwrap());
+        if self.lie == Lie::HeldKeysOnly {
+            found.retain(|message| message.keyed);
+        }
+        Ok(found)
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {
