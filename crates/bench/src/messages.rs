@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncebox_core::{Hold, Key, NewMessage, Payload, Topic};
+use oncebox_core::{Hold, Keep, Key, NewMessage, Payload, Topic};
 
 /// Makes messages with payloads of one size; no id comes twice.
 pub(crate) struct Messages {
@@ -29,7 +29,7 @@ impl Messages {
         // The first clone makes the buffer shareable; neither side shall pay for that.
         drop(payload.clone());
         let mut message = NewMessage::new(key, topic, payload);
-        message.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::ZERO) };
+        message.policy.hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::ZERO) };
         message
     }
 }

@@ -37,7 +37,7 @@ fn row(message: &Message, output: Output) -> Vec<Cell> {
     ]
 }
 
-/// What stands below its message: how often it was redriven, and its last error.
+/// What stands below its message: who holds it, how often it was redriven, and its last error.
 fn below(message: &Message, output: Output) -> Option<String> {
     let redrives = match message.redrives {
         0 => None,
@@ -46,7 +46,11 @@ fn below(message: &Message, output: Output) -> Option<String> {
     };
     let redrives = redrives.filter(|_| output.columns().is_some());
     let error = message.last_error.as_deref().map(|error| format!("last error: {}", text::plain(error)));
-    let told: Vec<_> = redrives.into_iter().chain(error).collect();
+    let named = message.lease.as_ref().filter(|lease| lease.worker.is_some());
+    let held = named.map(|lease| {
+        format!("held by {}, ends {}", text::plain(&holder(lease)), output.moment(&lease.until))
+    });
+    let told: Vec<_> = held.into_iter().chain(redrives).chain(error).collect();
     let text = format!("  {}", told.join("; "));
     let text = output.columns().map_or_else(|| text.clone(), |columns| terminal::cut(&text, columns));
     (!told.is_empty()).then(|| output.paint(Tone::Quiet, &text))

@@ -28,7 +28,8 @@ pub use hash::{CallerHash, Fingerprint};
 pub use id::{Fence, IdSource, Number, Owner, RequestId, Rng, Shard, Uid};
 pub use key::{Key, Namespace, Ref};
 pub use message::{
-    Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Lease, NewMessage, Policy, Seal, Snapshot, State,
+    Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Keep, Lease, NewMessage, Policy, Seal, Snapshot,
+    State,
 };
 pub use payload::{Omitted, Payload, PayloadHandle};
 pub use port::{

@@ -14,7 +14,7 @@ use crate::payload::Payload;
 use crate::text::{Partition, Topic};
 use crate::time::Timestamp;
 
-pub use policy::{Divergence, Hold, Policy};
+pub use policy::{Divergence, Hold, Keep, Policy};
 pub use seal::Seal;
 pub use snapshot::{DeadReason, Grant, GrantEnd, Lease, Snapshot, State};
 

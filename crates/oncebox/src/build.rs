@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::limits::PAYLOAD_BYTES_MAX;
-use oncebox_core::{Clock, Divergence, Error, Hold, Invalid, Policy, Rng, Source, Store, TransactionalStore};
+use oncebox_core::{
+    Clock, Divergence, Error, Hold, Invalid, Keep, Policy, Rng, Source, Store, TransactionalStore,
+};
 use oncebox_system::{SystemClock, SystemRng};
 
 use crate::shared::Oncebox;
@@ -90,7 +92,7 @@ impl Builder {
     /// How long duplicates of a handled message are known as such; 30 days if not set.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
-        self.settings.policy.hold.keep = Some(keep);
+        self.settings.policy.hold.keep = Keep::After(keep);
         self
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, Begin, Error, Fingerprint, Hold, Invalid, Key, Kind, Namespace, Operated, Order, Owner, Policy,
-    Ref, Settled, Source, Span, State, StoreExt, Timestamp, Verdict,
+    Action, Begin, Error, Fingerprint, Hold, Invalid, Keep, Key, Kind, Namespace, Operated, Order, Owner,
+    Policy, Ref, Settled, Source, Span, State, StoreExt, Timestamp, Verdict,
 };
 use tracing::debug;
 
@@ -216,7 +216,7 @@ impl Ledger {
     }
 
     fn hold(&self) -> Hold {
-        Hold { keep: Some(self.0.settings.ledger_keep), ..Policy::LEDGER.hold }
+        Hold { keep: Keep::After(self.0.settings.ledger_keep), ..Policy::LEDGER.hold }
     }
 }
 

@@ -93,9 +93,9 @@ pub use message::{Message, Moment};
 pub use oncebox_core::{
     Attributes, Backoff, Bound, CallerHash, Capabilities, Clock, Content, Counts, Cursor, DeadReason, Deaths,
     Delivery, Direction, Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id,
-    Invalid, Jitter, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated, Owner,
-    Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Recorded, Ref, RequestId, Rng,
-    Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, TopicCounts,
+    Invalid, Jitter, Keep, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated,
+    Owner, Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Recorded, Ref, RequestId,
+    Rng, Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, TopicCounts,
     TopicPage, TopicQuery, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake, WorkerName,
 };
 pub use operator::{Filter, Operator, Sweep};

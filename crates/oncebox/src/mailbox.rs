@@ -13,8 +13,8 @@ mod turns;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Accepted, Counts, DeadReason, Delivery, Error, Hold, Kind, LastError, Namespace, NewMessage, Policy,
-    Scope, Shard, StoreExt, Timestamp, Topic, Verdict,
+    Accepted, Counts, DeadReason, Delivery, Error, Kind, LastError, Namespace, NewMessage, Policy, Scope,
+    Shard, StoreExt, Timestamp, Topic, Verdict,
 };
 use tracing::warn;
 
@@ -30,7 +30,7 @@ pub use handle::Handle;
 pub use msg_id::MsgId;
 pub use parcel::Parcel;
 pub use receive::{Damaged, Receive, Received};
-pub use settings::{MailboxSettings, TopicSettings};
+pub use settings::{KeyHold, MailboxSettings, TopicSettings};
 pub use settle::{Outcome, Settle};
 
 /// Stores messages and forwards them, at least once.
@@ -159,11 +159,7 @@ impl Mailbox {
         message.content.expires = Some(now.after(topic.ready_keep));
         message.content.seal = Some(envelope::seal(&message, now));
         message.lane_max = self.settings.shard_capacity();
-        message.policy = Policy {
-            attempts_max: topic.attempts_max(),
-            hold: Hold { window: topic.replay_window, keep: None },
-            ..Policy::MAILBOX
-        };
+        message.policy = Policy { attempts_max: topic.attempts_max(), hold: topic.hold(), ..Policy::MAILBOX };
         Ok(Ok(message))
     }
 

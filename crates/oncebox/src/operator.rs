@@ -6,7 +6,8 @@ mod sweep;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Action, AttemptCount, Counts, Error, Key, LastError, Namespace, Omitted, Operated, Order, Page, PageSize, Query, Ref, Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
+    Action, AttemptCount, Counts, Error, Key, LastError, Namespace, Omitted, Operated, Order, Page, PageSize,
+    Query, Ref, Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
 };
 
 use crate::shared::Shared;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Owner, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
+    Kind, NewMessage, Observed, Omitted, Operated, Order, Owner, Page, PageSize, Query, ReadyTopics, Ref,
+    Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups,
+    Worked,
 };
 use oncebox_store_memory::{MemoryStore, Options};
 use tokio::time::sleep;

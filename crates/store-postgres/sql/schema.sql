@@ -43,7 +43,7 @@ create table {schema}.message (
   partition     text collate "C",
   finished_at   bigint,
   retry_at      bigint,                         -- of no meaning while it is leased
-  keep_ms       bigint,
+  keep_ms       bigint,                         -- null: the window alone holds the key; -1: the message too, until it is finished
   end_until     bigint,
   end_limit     bigint,
   end_retry_at  bigint,

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use oncebox_core::limits::{CALL_ITEMS_MAX, CLAIM_MESSAGES_MAX};
-use oncebox_core::{DeadReason, Divergence, Error, Key, Kind, Namespace, State, Timestamp, VerdictKind};
+use oncebox_core::{
+    DeadReason, Divergence, Error, Keep, Key, Kind, Namespace, State, Timestamp, VerdictKind,
+};
 use uuid::Uuid;
 
 /// Numbers that belong to one ticket: a call has fewer items.
@@ -72,6 +74,18 @@ pub(crate) fn moment(stamp: i64) -> Timestamp {
 /// Whole milliseconds, rounded up.
 pub(crate) fn millis(duration: Duration) -> i64 {
     stamp(Timestamp::EPOCH.after(duration))
+}
+
+/// A key that its message holds until it is finished, in place of milliseconds.
+pub(crate) const UNTIL_FINISHED: i64 = -1;
+
+/// What holds a key beyond its window; none if nothing does.
+pub(crate) fn keep_ms(keep: Keep) -> Option<i64> {
+    match keep {
+        Keep::Window => None,
+        Keep::UntilFinished => Some(UNTIL_FINISHED),
+        Keep::After(keep) => Some(millis(keep)),
+    }
 }
 
 pub(crate) fn duration(millis: i64) -> Duration {

@@ -2,7 +2,8 @@
 
 use oncebox_core::machine::Turn;
 use oncebox_core::{
-    Counts, Cursor, Direction, Error, Key, Number, Omitted, Page, PageSize, Query, Ref, Scope, Snapshot, State, Timestamp,
+    Counts, Cursor, Direction, Error, Key, Number, Omitted, Page, PageSize, Query, Ref, Scope, Snapshot,
+    State, Timestamp,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection, Postgres, Transaction};

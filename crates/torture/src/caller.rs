@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use oncebox_core::{
-    Budget, Divergence, Hold, Id, Key, Namespace, NewMessage, Omitted, Owner, Payload, Policy, Rng, Snapshot,
-    Source, Store, Topic, Uid,
+    Budget, Divergence, Hold, Id, Keep, Key, Namespace, NewMessage, Omitted, Owner, Payload, Policy, Rng,
+    Snapshot, Source, Store, Topic, Uid,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::SplitMix;
@@ -124,8 +124,10 @@ impl<'a> Caller<'a> {
         let bytes: Vec<u8> = start.into_iter().cycle().take(count).collect();
         let topic = Topic::new(self.source.clone())?;
         let mut message = NewMessage::new(known.key.clone(), topic, Payload::new(bytes)?);
-        let hold =
-            Hold { window: Duration::ZERO, keep: (!known.is_loose()).then_some(Duration::from_secs(86_400)) };
+        let hold = Hold {
+            window: Duration::ZERO,
+            keep: if known.is_loose() { Keep::Window } else { Keep::After(Duration::from_secs(86_400)) },
+        };
         message.policy = Policy { hold, divergence: Divergence::KeepFirst, ..Policy::INBOX };
         message.uid = Some(known.uid);
         Ok(message)

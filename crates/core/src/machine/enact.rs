@@ -186,6 +186,10 @@ impl<P: PayloadHandle> Machine<P> {
 
     /// Enacts an operator's order; whatever lease there is ends.
     fn obey(&mut self, slot: Slot, effect: Effect<'_, P>) {
+        if self.messages[slot].keyed && !self.messages[slot].holds_key(self.now) {
+            // It was free once: what is unfinished again must not hold it again.
+            self.give_up_key(slot);
+        }
         self.end_grant(slot, GrantEnd::Lost);
         match effect {
             Effect::Marked { state: State::Done } => self.finish(slot),

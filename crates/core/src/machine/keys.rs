@@ -134,7 +134,7 @@ impl<P: PayloadHandle> Machine<P> {
         }
         if let Some(older) = self.entry(key_hash, &self.messages[slot].key) {
             // Its place may depend on the key: a finished message is kept as long as it has one.
-            self.replace(older, |machine, older| machine.give_up_key(older));
+            self.replace(older, Self::give_up_key);
         }
         self.keys.by_key.insert(key_hash, slot);
     }

@@ -9,7 +9,7 @@ use crate::annotation::{Attributes, LastError, Trace};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::id::{Number, Uid};
 use crate::key::Key;
-use crate::message::{DeadReason, Divergence, Hold, Policy, Seal, State};
+use crate::message::{DeadReason, Divergence, Hold, Keep, Policy, Seal, State};
 use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
 
@@ -46,6 +46,7 @@ pub(super) struct Message<P> {
     /// When it is in the timers; `NEVER` if it is not.
     pub(super) timer: Timestamp,
     window_ms: u64,
+    /// See `keep_to_millis`.
     keep_ms: Option<NonZeroU64>,
     /// What the byte bound charges for it.
     pub(super) charged: u32,
@@ -88,6 +89,23 @@ impl Rare {
     fn is_empty(&self) -> bool {
         let Self { due, attributes, hash, last_error, redrives } = self;
         due.is_none() && attributes.is_empty() && hash.is_none() && last_error.is_none() && *redrives == 0
+    }
+}
+
+/// None is the window alone, the greatest "until finished"; else one more than the duration, so that zero fits beside them.
+fn keep_to_millis(keep: Keep) -> Option<NonZeroU64> {
+    match keep {
+        Keep::Window => None,
+        Keep::UntilFinished => Some(NonZeroU64::MAX),
+        Keep::After(keep) => NonZeroU64::new(millis(keep).min(u64::MAX - 2) + 1),
+    }
+}
+
+fn keep_of_millis(millis: Option<NonZeroU64>) -> Keep {
+    match millis {
+        None => Keep::Window,
+        Some(NonZeroU64::MAX) => Keep::UntilFinished,
+        Some(millis) => Keep::After(Duration::from_millis(millis.get() - 1)),
     }
 }
 
@@ -144,8 +162,7 @@ impl<P> Message<P> {
 
     pub(super) fn set_policy(&mut self, policy: &Policy) {
         self.window_ms = millis(policy.hold.window);
-        // One more than the duration, so that zero fits beside "none" without a word of its own.
-        self.keep_ms = policy.hold.keep.and_then(|keep| NonZeroU64::new(millis(keep).saturating_add(1)));
+        self.keep_ms = keep_to_millis(policy.hold.keep);
         self.attempts_max = policy.attempts_max;
         self.divergence = policy.divergence;
         self.keep_finished = policy.keep_finished;
@@ -172,10 +189,7 @@ impl<P> Message<P> {
     }
 
     fn hold(&self) -> Hold {
-        Hold {
-            window: Duration::from_millis(self.window_ms),
-            keep: self.keep_ms.map(|keep| Duration::from_millis(keep.get() - 1)),
-        }
+        Hold { window: Duration::from_millis(self.window_ms), keep: keep_of_millis(self.keep_ms) }
     }
 
     /// Until when its key is held, at least.
@@ -186,8 +200,12 @@ impl<P> Message<P> {
 
     /// Whether it holds its key at `now`, if it still has the key's entry.
     pub(super) fn holds_key(&self, now: Timestamp) -> bool {
-        let for_good = self.keep_ms.is_some() && self.state != State::Done;
-        for_good || now < self.dedup_until()
+        let by_message = match keep_of_millis(self.keep_ms) {
+            Keep::Window => false,
+            Keep::UntilFinished => !self.is_finished(),
+            Keep::After(_) => self.state != State::Done,
+        };
+        by_message || now < self.dedup_until()
     }
 
     pub(super) fn is_processing(&self) -> bool {

@@ -13,20 +13,31 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Hold {
     /// At least this long from acceptance.
     pub window: Duration,
-    /// `Some`: while the message is unfinished or Dead, and this long after it was Done. `None`: the window and nothing
-    /// else, even while the message is unfinished.
-    pub keep: Option<Duration>,
+    /// What holds it beyond the window.
+    pub keep: Keep,
+}
+
+/// What holds a key beyond the window from its acceptance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing, even while the message is unfinished.
+    Window,
+    /// The message, while it is unfinished. Once it is Done or Dead, the window alone decides; a key that is given up so does not come
+    /// back with a redrive.
+    UntilFinished,
+    /// The message, while it is unfinished or Dead, and this long after it was Done.
+    After(Duration),
 }
 
 impl Hold {
     /// When a key stops being held, as far as it is certain now.
     ///
-    /// Exact for a Done message and for a hold without `keep`; otherwise a moment until which it is held at least.
+    /// Exact for a Done message and for [`Keep::Window`]; otherwise a moment until which it is held at least.
     pub fn until(self, accepted_at: Timestamp, done_at: Option<Timestamp>) -> Timestamp {
         let window = accepted_at.after(self.window);
         match self.keep {
-            None => window,
-            Some(keep) => window.max(done_at.unwrap_or(accepted_at).after(keep)),
+            Keep::Window | Keep::UntilFinished => window,
+            Keep::After(keep) => window.max(done_at.unwrap_or(accepted_at).after(keep)),
         }
     }
 }
@@ -60,7 +71,7 @@ impl Policy {
     /// Held for 30 days after Done, the newest content wins.
     pub const INBOX: Self = Self {
         attempts_max: None,
-        hold: Hold { window: Duration::ZERO, keep: Some(DAY.saturating_mul(30)) },
+        hold: Hold { window: Duration::ZERO, keep: Keep::After(DAY.saturating_mul(30)) },
         divergence: Divergence::Replace,
         keep_finished: false,
     };
@@ -69,14 +80,14 @@ impl Policy {
     /// Held for 7 days after Done.
     pub const LEDGER: Self = Self {
         attempts_max: None,
-        hold: Hold { window: Duration::ZERO, keep: Some(DAY.saturating_mul(7)) },
+        hold: Hold { window: Duration::ZERO, keep: Keep::After(DAY.saturating_mul(7)) },
         divergence: Divergence::KeepFirst,
         keep_finished: false,
     };
     /// Held for 300 s from acceptance, other content is refused.
     pub const MAILBOX: Self = Self {
         attempts_max: None,
-        hold: Hold { window: Duration::from_secs(300), keep: None },
+        hold: Hold { window: Duration::from_secs(300), keep: Keep::Window },
         divergence: Divergence::Conflict,
         keep_finished: false,
     };

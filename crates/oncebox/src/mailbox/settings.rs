@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use oncebox_core::limits::{DURATION_MAX, MAILBOX_ATTEMPTS_DEFAULT, PAYLOAD_BYTES_MAX, RETENTION_TOPICS_MAX};
-use oncebox_core::{Backoff, DeadLetters, Error, Growth, Invalid, Jitter, Retention, Topic};
+use oncebox_core::{Backoff, DeadLetters, Error, Growth, Hold, Invalid, Jitter, Keep, Retention, Topic};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -46,6 +46,8 @@ pub struct TopicSettings {
     pub backoff_max: Duration,
     /// How long a repeated idempotency key is known as such, from acceptance.
     pub replay_window: Duration,
+    /// What holds the key of a message beyond that window.
+    pub key_hold: KeyHold,
     /// How long a message may wait; then it is a dead letter.
     pub ready_keep: Duration,
     /// The largest payload.
@@ -57,7 +59,26 @@ pub struct TopicSettings {
     pub dlq_messages_max: u32,
 }
 
+/// What holds the idempotency key of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum KeyHold {
+    /// The replay window from acceptance, and nothing else: a message that waits longer can be sent a second time.
+    #[default]
+    Window,
+    /// The message too, while it is unfinished. Once it is acknowledged or a dead letter, the window from acceptance decides.
+    UntilFinished,
+}
+
 impl TopicSettings {
+    pub(super) fn hold(&self) -> Hold {
+        let keep = match self.key_hold {
+            KeyHold::Window => Keep::Window,
+            KeyHold::UntilFinished => Keep::UntilFinished,
+        };
+        Hold { window: self.replay_window, keep }
+    }
+
     pub(super) fn attempts_max(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.attempts_max)
     }
@@ -80,6 +101,7 @@ impl Default for TopicSettings {
             backoff_base: Duration::from_secs(1),
             backoff_max: Duration::from_secs(60),
             replay_window,
+            key_hold: KeyHold::Window,
             ready_keep,
             payload_bytes_max: 1024 * 1024,
             dlq_keep,

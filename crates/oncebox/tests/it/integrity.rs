@@ -7,7 +7,9 @@ use oncebox::mailbox::{Damaged, Mailbox, MailboxSettings, MsgId, Outcome, Parcel
 use oncebox::{DeadReason, MessageState, Oncebox, Payload};
 use oncebox_core::{
     Accepted, Attributes, Begin, Begun, Budget, Capabilities, Claim, Counts, Delivery, Error, Extended,
-    Extension, Fingerprint, Id, Interest, Key, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Extension, Fingerprint, Id, Interest, Key, NewMessage, Observed, Omitted, Operated, Order, Page,
+    PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Timestamp, Topic,
+    TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
 };
 use sqlx::PgPool;
 

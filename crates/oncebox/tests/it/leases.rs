@@ -33,6 +33,19 @@ async fn a_long_handler_keeps_its_lease_by_heartbeats() {
     assert_eq!(inbox.show("1").await.deliveries, 1);
 }
 
+/// Holds: RULE-05.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_worker_that_has_a_name_leaves_it_with_what_it_held() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    let worker = || Worker::new(&inbox.oncebox).on("t", async || ());
+    worker().name("billing-3").run_until_idle().await.unwrap();
+    let held = inbox.show("1").await.grant.expect("it was held");
+    assert_eq!(held.worker.map(|name| name.to_string()).as_deref(), Some("billing-3"));
+    let refused = worker().name("a\nb").run_until_idle().await.unwrap_err().to_string();
+    assert!(refused.starts_with("worker has a character that is not printable ASCII"), "{refused}");
+}
+
 /// Cancels when it is dropped before its time.
 struct Dropped(Arc<Notify>);
 

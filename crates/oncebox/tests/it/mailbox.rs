@@ -7,7 +7,9 @@ mod shards;
 use std::num::NonZeroU128;
 use std::time::Duration;
 
-use oncebox::mailbox::{Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent, Settle, Ticket};
+use oncebox::mailbox::{
+    KeyHold, Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent, Settle, Ticket,
+};
 use oncebox::{Bytes, DeadReason, Filter, Kind, MessageState, Trace};
 
 use super::fixture::{Fixture, on_every_store};
@@ -198,6 +200,29 @@ fn a_key_is_free_again_after_the_replay_window() {
         assert!(matches!(again, Sent::Duplicate(Ticket { msg_id, .. }) if msg_id == id), "{again:?}");
         fixture.advance(Duration::from_millis(1));
         assert_ne!(send(&mailbox, "k").await, id);
+    });
+}
+
+/// A topic can hold the key of a message until that is finished; a receiver can name itself.
+/// Holds: RULE-03.
+#[test]
+fn a_topic_can_hold_the_keys_of_unfinished_messages() {
+    on_every_store(async |fixture| {
+        let mut settings = MailboxSettings::default();
+        settings.topic.key_hold = KeyHold::UntilFinished;
+        let mailbox = fixture.oncebox.mailbox(settings).unwrap();
+        let id = send(&mailbox, "k").await;
+        fixture.advance(Duration::from_secs(301));
+        let again = mailbox.send(Parcel::new("t", "k").bytes("k")).await.unwrap();
+        assert!(matches!(again, Sent::Duplicate(Ticket { msg_id, .. }) if msg_id == id), "{again:?}");
+        let received = mailbox.receive(Receive::new("t").worker("w1")).await.unwrap().envelopes;
+        let shown = mailbox.operator("a").show(id.uid()).await.unwrap().unwrap();
+        assert_eq!(
+            shown.grant.and_then(|grant| grant.worker).map(|name| name.to_string()).as_deref(),
+            Some("w1")
+        );
+        mailbox.ack(received[0].receipt).await.unwrap();
+        assert_ne!(send(&mailbox, "k").await, id, "the window is over");
     });
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use oncebox::mailbox::KeyHold;
+
 use super::listen::Listen;
 
 /// A value that was read, whatever field it is for.
@@ -58,6 +60,24 @@ macro_rules! numbers {
 
 plain! { bool: Flag, Duration: Duration, Option<Duration>: Keep, String: Text, Vec<Listen>: Listen, }
 numbers!(u16, u32, u64, usize);
+
+/// The words for what holds a key.
+pub(super) const KEY_HOLDS: &[&str] = &["window", "until-finished"];
+
+impl Field for KeyHold {
+    fn read(&self) -> Value {
+        let until_finished = *self == Self::UntilFinished;
+        Value::Text(KEY_HOLDS[usize::from(until_finished)].to_owned())
+    }
+
+    fn write(&mut self, value: Value) {
+        match value {
+            Value::Text(word) if word == KEY_HOLDS[0] => *self = Self::Window,
+            Value::Text(word) if word == KEY_HOLDS[1] => *self = Self::UntilFinished,
+            _ => {}
+        }
+    }
+}
 
 /// An enum whose values are words of the configuration.
 macro_rules! words {

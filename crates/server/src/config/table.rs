@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use oncebox::ledger::{KEEP_MAX, KEEP_MIN};
 
+use super::field::KEY_HOLDS;
 use super::kind::Kind;
 use super::sections::{LogFormat, Profile, UnknownKey};
 use super::setting::{Setting, setting};
@@ -154,6 +155,11 @@ pub(super) static SETTINGS: &[Setting] = &[
         mailbox.topic.replay_window,
         Kind::Duration(MILLI, YEAR),
         "How long a repeated idempotency key is known as such, from acceptance"
+    ),
+    setting!(
+        mailbox.topic.key_hold,
+        Kind::Word(KEY_HOLDS),
+        "What holds a key: `window`, the replay window and nothing else, so that a message that waits longer can be sent a second time; or `until-finished`, also its message, until that is acknowledged or a dead letter"
     ),
     setting!(
         mailbox.topic.ready_keep,

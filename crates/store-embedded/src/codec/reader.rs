@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use oncebox_core::{
-    CallerHash, DeadReason, Divergence, Fence, Hold, Id, Invalid, Key, LastError, Lease, Namespace, Number,
-    Owner, Policy, Settled, Source, State, Timestamp, Trace, Uid, VerdictKind,
+    CallerHash, DeadReason, Divergence, Fence, Hold, Id, Invalid, Keep, Key, LastError, Lease, Namespace,
+    Number, Owner, Policy, Settled, Source, State, Timestamp, Trace, Uid, VerdictKind,
 };
 
 /// What was read is not what was written; says what is wrong with it.
@@ -115,7 +115,14 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn hold(&mut self) -> Result<Hold, Damaged> {
-        Ok(Hold { window: self.duration()?, keep: self.option(Self::duration)? })
+        let window = self.duration()?;
+        let keep = match self.u8()? {
+            0 => Keep::Window,
+            1 => Keep::After(self.duration()?),
+            2 => Keep::UntilFinished,
+            _ => return Err(Damaged("an unknown hold")),
+        };
+        Ok(Hold { window, keep })
     }
 
     pub(crate) fn policy(&mut self) -> Result<Policy, Damaged> {

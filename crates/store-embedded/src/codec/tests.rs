@@ -6,8 +6,9 @@ use std::time::Duration;
 use oncebox_core::machine::{Effect, Record};
 use oncebox_core::{
     AttemptCount, Attributes, CallerHash, DeadReason, Divergence, Fence, Fingerprint, Grant, GrantEnd, Hold,
-    Id, Key, LastError, Lease, Namespace, NewMessage, Number, Owner, Partition, Payload, Policy, RequestId,
-    Seal, Settled, Shard, Snapshot, Source, State, Timestamp, Topic, Trace, Uid, VerdictKind, WorkerName,
+    Id, Keep, Key, LastError, Lease, Namespace, NewMessage, Number, Owner, Partition, Payload, Policy,
+    RequestId, Seal, Settled, Shard, Snapshot, Source, State, Timestamp, Topic, Trace, Uid, VerdictKind,
+    WorkerName,
 };
 use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
@@ -73,7 +74,8 @@ impl Draw {
     }
 
     fn hold(&mut self) -> Hold {
-        Hold { window: self.duration(), keep: self.option(Self::duration) }
+        let (window, after) = (self.duration(), Keep::After(self.duration()));
+        Hold { window, keep: self.choice(&[Keep::Window, Keep::UntilFinished, after]) }
     }
 
     fn hash(&mut self) -> CallerHash {

@@ -1,7 +1,7 @@
 //! Appends values to a buffer: fixed-size numbers in little-endian order, lengths before what is long.
 
 use oncebox_core::{
-    CallerHash, DeadReason, Divergence, Hold, Key, LastError, Lease, Namespace, Policy, Settled, State,
+    CallerHash, DeadReason, Divergence, Hold, Keep, Key, LastError, Lease, Namespace, Policy, Settled, State,
     Timestamp, Trace, Uid, VerdictKind,
 };
 
@@ -77,7 +77,14 @@ impl Writer {
     pub(crate) fn hold(&mut self, hold: &Hold) {
         let millis = |duration| Timestamp::EPOCH.after(duration);
         self.timestamp(millis(hold.window));
-        self.option(hold.keep.as_ref(), |writer, keep| writer.timestamp(millis(*keep)));
+        match hold.keep {
+            Keep::Window => self.u8(0),
+            Keep::After(keep) => {
+                self.u8(1);
+                self.timestamp(millis(keep));
+            }
+            Keep::UntilFinished => self.u8(2),
+        }
     }
 
     pub(crate) fn policy(&mut self, policy: &Policy) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Budget, Claim, Delivery, Hold, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt,
-    Topic,
+    Batch, Budget, Claim, Delivery, Hold, Keep, Key, Namespace, NewMessage, Owner, Payload, Span, Store,
+    StoreExt, Topic,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_store_embedded::disk::Disk;
@@ -20,7 +20,7 @@ fn message(id: usize) -> NewMessage {
     let key = Key::inbox("source", id.to_string()).unwrap();
     let payload = Payload::new(vec![b'x'; 10_000]).unwrap();
     let mut message = NewMessage::new(key, Topic::new("topic").unwrap(), payload);
-    message.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::ZERO) };
+    message.policy.hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::ZERO) };
     message
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use oncebox_core::machine::Capacity;
 use oncebox_core::{
-    Accepted, Action, Batch, Begin, Begun, Bound, Budget, CallerHash, Claim, Hold, Key, Namespace,
+    Accepted, Action, Batch, Begin, Begun, Bound, Budget, CallerHash, Claim, Hold, Keep, Key, Namespace,
     NewMessage, Observed, Operated, Order, Owner, Payload, Policy, Sighting, Span, Store, StoreExt, Topic,
 };
 use oncebox_store_memory::{Options, Payloads};
@@ -60,7 +60,7 @@ fn a_held_key_is_never_forgotten_for_room() -> TestResult {
     block_on(async {
         let Fixture { store, time } = bounded(|capacity| capacity.keys_max = 1);
         let mut first = message("1", "a");
-        first.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::from_secs(3_600)) };
+        first.policy.hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::from_secs(3_600)) };
         store.accept_one(&first).await?;
         let delivery = store.claim(&claim()).await?.remove(0);
         store.settle(&[delivery.ack()]).await?;

@@ -4,7 +4,7 @@ use oncebox_core::{CallerHash, NewMessage, Partition};
 use uuid::Uuid;
 
 use super::write::{attributes, seal, small};
-use crate::codes::{DIVERGENCES, code, millis, namespace, stamp};
+use crate::codes::{DIVERGENCES, code, keep_ms, millis, namespace, stamp};
 use crate::query::Query;
 
 macro_rules! given {
@@ -88,7 +88,7 @@ impl<'a> Given<'a> {
         self.tenant.push(trace.tenant());
         self.attempts_max.push(policy.attempts_max.map(|max| small(max.get())));
         self.window_ms.push(millis(policy.hold.window));
-        self.keep_ms.push(policy.hold.keep.map(millis));
+        self.keep_ms.push(keep_ms(policy.hold.keep));
         self.divergence.push(code(&DIVERGENCES, policy.divergence));
         self.keep_finished.push(policy.keep_finished);
     }

@@ -3,14 +3,16 @@
 use std::num::NonZeroU32;
 
 use oncebox_core::{
-    Attributes, Content, Delivery, Error, Fence, Grant, GrantEnd, Hold, Id, Key, LastError, Lease, Namespace,
-    Number, Omitted, Owner, Partition, Payload, PayloadHandle, Policy, RequestId, Settled, Shard, Snapshot,
-    Source, Timestamp, Topic, Uid, WorkerName,
+    Attributes, Content, Delivery, Error, Fence, Grant, GrantEnd, Hold, Id, Keep, Key, LastError, Lease,
+    Namespace, Number, Omitted, Owner, Partition, Payload, PayloadHandle, Policy, RequestId, Settled, Shard,
+    Snapshot, Source, Timestamp, Topic, Uid, WorkerName,
 };
 
 use super::cells::{Cells, caller_hash, fingerprint, seal, trace};
 use super::columns::{Kept, LeaseRow, Row, Shown};
-use crate::codes::{DIVERGENCES, KINDS, REASONS, STATES, counted, damaged, duration, moment, named};
+use crate::codes::{
+    DIVERGENCES, KINDS, REASONS, STATES, UNTIL_FINISHED, counted, damaged, duration, moment, named,
+};
 use crate::slow::Body;
 
 /// What a payload is read as, and the attributes with it.
@@ -160,7 +162,11 @@ fn limit(attempts: Option<i32>) -> Option<NonZeroU32> {
 
 fn policy(kept: &Kept) -> Result<Policy, Error> {
     let attempts_max = limit(kept.attempts_max);
-    let hold = Hold { window: duration(kept.window_ms), keep: kept.keep_ms.map(duration) };
+    let keep = kept.keep_ms.map_or(Keep::Window, |millis| match millis {
+        UNTIL_FINISHED => Keep::UntilFinished,
+        millis => Keep::After(duration(millis)),
+    });
+    let hold = Hold { window: duration(kept.window_ms), keep };
     let divergence = named(&DIVERGENCES, kept.divergence)?;
     Ok(Policy { attempts_max, hold, divergence, keep_finished: kept.keep_finished })
 }

@@ -8,7 +8,9 @@ use oncebox_core::{
 use uuid::Uuid;
 
 use super::columns::{ContentGiven, Kept, LeaseRow, MessageArrays, Shown};
-use crate::codes::{DIVERGENCES, KINDS, REASONS, STATES, code, count, key_hash, millis, namespace, stamp};
+use crate::codes::{
+    DIVERGENCES, KINDS, REASONS, STATES, code, count, keep_ms, key_hash, millis, namespace, stamp,
+};
 use crate::slow::Body;
 
 /// Where time and upkeep find a message; free shelves are ten higher.
@@ -83,7 +85,7 @@ fn kept(message: &Snapshot<Body>, now: Timestamp) -> Kept {
         finished_at: message.finished_at.map(stamp),
         retry_at: message.retry_at.map(stamp),
         window_ms: millis(message.policy.hold.window),
-        keep_ms: message.policy.hold.keep.map(millis),
+        keep_ms: keep_ms(message.policy.hold.keep),
         shelf_at: shelf_at.map(stamp),
         attempts_max: message.policy.attempts_max.map(|max| small(max.get())),
         redrives: small(message.redrives),

@@ -4,9 +4,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, Batch, Begin, Begun, Claim, DeadReason, Delivery, Extended, Hold, Key, Namespace, NewMessage,
-    Order, Owner, Payload, Policy, Ref, Settlement, Sighting, Snapshot, Span, Store, StoreExt, Timestamp,
-    Topic, Verdict,
+    Action, Batch, Begin, Begun, Claim, DeadReason, Delivery, Extended, Hold, Keep, Key, Namespace,
+    NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting, Snapshot, Span, Store, StoreExt,
+    Timestamp, Topic, Verdict,
 };
 use oncebox_store_postgres::PostgresStore;
 use oncebox_testkit::TestResult;
@@ -75,7 +75,8 @@ impl Clocked {
         let stored = self.read("single").await;
         assert_eq!(stored.accepted_at, before.accepted_at);
         again.spans(stored.last_seen_at, "last seen");
-        let sighting = Sighting { key: key("sighted"), hash: None, hold: Hold { window: LEASE, keep: None } };
+        let sighting =
+            Sighting { key: key("sighted"), hash: None, hold: Hold { window: LEASE, keep: Keep::Window } };
         let sighted = self.timed(self.store.observe(std::slice::from_ref(&sighting))).await;
         sighted.spans(self.read("sighted").await.accepted_at, "first sighted");
         let again = self.timed(self.store.observe(&[sighting])).await;

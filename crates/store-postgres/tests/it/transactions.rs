@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Claim, Delivery, Extended, Hold, Interest, Key, Namespace, NewMessage, Owner, Payload,
-    Recorded, Settled, Span, State, Store, StoreExt, Topic, Topics, TransactionalStore,
+    Accepted, Batch, Claim, Delivery, Extended, Hold, Interest, Keep, Key, Namespace, NewMessage, Owner,
+    Payload, Recorded, Settled, Span, State, Store, StoreExt, Topic, Topics, TransactionalStore,
 };
 use oncebox_store_postgres::PostgresStore;
 use sqlx::{Executor, PgPool, Row};
@@ -14,7 +14,7 @@ use sqlx::{Executor, PgPool, Row};
 use crate::{fresh, pool};
 
 const LEASE: Duration = Duration::from_secs(30);
-const HOLD: Hold = Hold { window: Duration::ZERO, keep: Some(Duration::from_secs(60)) };
+const HOLD: Hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::from_secs(60)) };
 
 struct Desk {
     pool: PgPool,

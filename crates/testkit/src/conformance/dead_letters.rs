@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{
-    Accepted, Action, Budget, DeadLetters, Hold, Namespace, Operated, Order, Retention, State, Uid,
+    Accepted, Action, Budget, DeadLetters, Hold, Keep, Namespace, Operated, Order, Retention, State, Uid,
 };
 
 use super::kit::{Checked, Draft, TICK, days, key_in, mail, message, seconds, sighting, topic};
@@ -149,7 +149,7 @@ pub async fn a_number_of_dead_letters_breaks_no_promise(fixture: Fixture) -> Tes
 pub async fn a_dead_key_without_content_goes_by_the_default(fixture: Fixture) -> TestResult {
     let key = key_in(Namespace::Mailbox, "orders", "1");
     let mut seen = sighting(key.clone());
-    seen.hold = Hold { window: seconds(0), keep: Some(seconds(0)) };
+    seen.hold = Hold { window: seconds(0), keep: Keep::After(seconds(0)) };
     let uid = fixture.sight(seen).await?.uid;
     fixture.change(key, Action::MarkDead { error: None }).await?;
     fixture.pass(days(14)).await;

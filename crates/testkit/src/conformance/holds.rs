@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use oncebox_core::{
-    Accepted, Action, AttemptCount, Begun, Claim, Hold, Namespace, Observed, Operated, PageSize, Policy,
-    Settled, State, StoreExt,
+    Accepted, Action, AttemptCount, Begun, Claim, Hold, Keep, Namespace, Observed, Operated, PageSize,
+    Policy, Settled, State, StoreExt,
 };
 
 use super::kit::{
@@ -85,7 +85,7 @@ pub async fn the_ledger_holds_a_key_for_7_days(fixture: Fixture) -> TestResult {
 /// Holds: LDG-11, RULE-03.
 pub async fn the_ledger_can_hold_a_key_for_30_days(fixture: Fixture) -> TestResult {
     let key = key_in(Namespace::Ledger, "bus", "1");
-    let hold = Hold { keep: Some(days(30)), ..Policy::LEDGER.hold };
+    let hold = Hold { keep: Keep::After(days(30)), ..Policy::LEDGER.hold };
     fixture.change(key.clone(), Action::MarkProcessed { hold }).await?;
     fixture.pass_nearly(days(30)).await;
     assert!(matches!(fixture.try_begin(&key, owner(1)).await?, Begun::Processed(_)));
@@ -255,7 +255,7 @@ pub async fn a_key_finds_all_that_came_under_it(fixture: Fixture) -> TestResult 
     fixture.change(sent[0], Action::Cancel).await?;
     fixture.change(sent[0], Action::Redrive { attempts: AttemptCount::Reset }).await?;
     sent.reverse();
-    let find = async |limit| {
+    let find = async |limit: u32| {
         let found = fixture.store.with_key(&mail("1").key, PageSize::new(limit)?).await?;
         Ok::<_, Box<dyn Error + Send + Sync>>(found.iter().map(|found| found.uid).collect::<Vec<_>>())
     };
@@ -296,5 +296,66 @@ pub async fn thousands_of_lapsed_keys_are_found(fixture: Fixture) -> TestResult 
     }
     let found = fixture.store.with_key(&again.key, PageSize::new(100)?).await?;
     assert_eq!(found.iter().map(|found| found.uid).collect::<Vec<_>>(), newest[..100]);
+    Ok(())
+}
+
+/// A key that is held until its message is finished is held however long that takes, in whatever state it waits; then the window from
+/// acceptance decides.
+/// Holds: RULE-03.
+pub async fn a_key_is_held_until_its_message_is_finished(fixture: Fixture) -> TestResult {
+    let hold = Hold { window: seconds(300), keep: Keep::UntilFinished };
+    let sent = |id: &str| mail(id).change(|mail| mail.policy.hold = hold);
+    let long = Claim { lease: span(seconds(3_600)), ..claim_in(Namespace::Mailbox, 1) };
+    let receipt = fixture.accept(&sent("1")).await?;
+    assert_eq!(receipt.dedup_until, receipt.accepted_at.after(seconds(300)), "at least until then");
+    let duplicate = async || {
+        let again = fixture.again(&sent("1")).await?;
+        assert!(
+            matches!(&again, Accepted::Duplicate { receipt: first, .. } if first.uid == receipt.uid),
+            "{again:?}"
+        );
+        assert_eq!(fixture.read(sent("1").key).await?.uid, receipt.uid, "calls by key find it");
+        Ok::<_, Box<dyn Error + Send + Sync>>(())
+    };
+    fixture.pass(days(1)).await;
+    duplicate().await?;
+    let delivery = fixture.take_by(&long).await?;
+    fixture.pass(seconds(301)).await;
+    duplicate().await?;
+    fixture.settle(delivery.abandon(span(seconds(600)), None)).await?;
+    duplicate().await?;
+    fixture.pass(seconds(600)).await;
+    let delivery = fixture.take_by(&long).await?;
+    fixture.settle(delivery.ack()).await?;
+    assert!(matches!(fixture.again(&sent("1")).await?, Accepted::New { .. }), "the window is long over");
+    // Within the window the key is held, finished or not.
+    let second = fixture.accept(&sent("2")).await?;
+    fixture.change(second.uid, Action::Cancel).await?;
+    fixture.pass_nearly(seconds(300)).await;
+    assert!(matches!(fixture.again(&sent("2")).await?, Accepted::Duplicate { .. }));
+    fixture.pass(TICK).await;
+    assert!(matches!(fixture.again(&sent("2")).await?, Accepted::New { .. }));
+    Ok(())
+}
+
+/// A key that a finished message has given up does not come back with a redrive: it was free, whether or not somebody took it.
+/// Holds: RULE-02, RULE-03, RULE-11.
+pub async fn a_redrive_does_not_take_a_key_back(fixture: Fixture) -> TestResult {
+    let hold = Hold { window: seconds(300), keep: Keep::UntilFinished };
+    let sent = mail("1").change(|mail| mail.policy.hold = hold);
+    let first = fixture.accept(&sent).await?;
+    fixture.change(first.uid, Action::Cancel).await?;
+    fixture.pass(seconds(300)).await;
+    fixture.change(first.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    let read = fixture.read(first.uid).await?;
+    assert_eq!((read.state, read.keyed), (State::Processing, false));
+    let second = fixture.accept(&sent).await?;
+    assert_ne!(second.uid, first.uid);
+    let within = mail("2").change(|mail| mail.policy.hold = hold);
+    let third = fixture.accept(&within).await?;
+    fixture.change(third.uid, Action::Cancel).await?;
+    fixture.change(third.uid, Action::MarkProcessing).await?;
+    fixture.pass(days(1)).await;
+    assert!(matches!(fixture.again(&within).await?, Accepted::Duplicate { .. }), "it was not given up");
     Ok(())
 }

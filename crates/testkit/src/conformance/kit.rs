@@ -7,9 +7,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, CallerHash, Claim, Delivery, Divergence, Hold, Id, Key, LastError, Lease, Namespace, NewMessage,
-    Owner, Partition, Payload, Policy, Settlement, Shard, Sighting, Source, Span, Timestamp, Topic, Topics,
-    Trace, Uid, Verdict,
+    Batch, CallerHash, Claim, Delivery, Divergence, Hold, Id, Keep, Key, LastError, Lease, Namespace,
+    NewMessage, Owner, Partition, Payload, Policy, Settlement, Shard, Sighting, Source, Span, Timestamp,
+    Topic, Topics, Trace, Uid, Verdict,
 };
 
 pub(crate) use race::race;
@@ -134,6 +134,7 @@ pub(crate) trait Draft: Sized {
     }
 
     fn hold(self, window: Duration, keep: Option<Duration>) -> Self {
+        let keep = keep.map_or(Keep::Window, Keep::After);
         self.change(|message| message.policy.hold = Hold { window, keep })
     }
 

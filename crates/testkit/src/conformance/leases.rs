@@ -186,7 +186,7 @@ pub async fn a_lease_says_who_holds_it_and_the_newest_who_held_it(fixture: Fixtu
     let named = |name: &str| Ok::<_, Invalid>(Claim { worker: Some(WorkerName::new(name)?), ..claim(1) });
     let delivery = fixture.take_by(&named(&longest)?).await?;
     let other = fixture.take_by(&named("host-2:17")?).await?;
-    let shown = async |uid| {
+    let shown = async |uid: Uid| {
         let grant = fixture.read(uid).await?.grant;
         let name = grant.as_ref().and_then(|grant| grant.worker.as_ref()).map(ToString::to_string);
         Ok::<_, Box<dyn Error + Send + Sync>>((name, grant.is_some_and(|grant| grant.end.is_some())))
@@ -203,9 +203,9 @@ pub async fn a_lease_says_who_holds_it_and_the_newest_who_held_it(fixture: Fixtu
     assert_eq!(shown(other.uid).await?, (Some("host-2:17".to_owned()), true), "it lapsed");
     // A listing shows the same, and the next lease another name, or none.
     let page = fixture.store.page(&Query::all(Namespace::Inbox)).await?;
-    let names: Vec<_> =
+    let listed: Vec<_> =
         page.messages.iter().filter_map(|shown| shown.grant.as_ref()?.worker.clone()).collect();
-    assert_eq!(names.len(), 2);
+    assert_eq!(listed.len(), 2);
     let unnamed = fixture.take().await?;
     assert_eq!(unnamed.uid, other.uid);
     assert_eq!(shown(other.uid).await?, (None, false));

@@ -142,6 +142,8 @@ macro_rules! conformance {
                 a_lapsed_key_still_finds_its_message
                 a_key_finds_all_that_came_under_it
                 thousands_of_lapsed_keys_are_found
+                a_key_is_held_until_its_message_is_finished
+                a_redrive_does_not_take_a_key_back
             [intake]
                 a_new_message_is_processing_without_attempts
                 everything_sent_is_kept_and_delivered

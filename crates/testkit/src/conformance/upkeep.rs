@@ -2,8 +2,8 @@
 
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{
-    Action, Budget, DeadReason, Deaths, Hold, Namespace, Policy, Query, Settled, Sighting, State, StoreExt,
-    Upkept,
+    Action, Budget, DeadReason, Deaths, Hold, Keep, Namespace, Policy, Query, Settled, Sighting, State,
+    StoreExt, Upkept,
 };
 
 use super::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, seconds, sighting, topic};
@@ -135,7 +135,7 @@ pub async fn upkeep_tells_what_died(fixture: Fixture) -> TestResult {
 pub async fn seen_keys_are_forgotten_by_their_retention(fixture: Fixture) -> TestResult {
     let budget = Budget { seen_keep: Some(days(5)), ..BUDGET };
     let leased = key_in(Namespace::Ledger, "bus", "1");
-    let hold = Hold { window: seconds(0), keep: Some(days(1)) };
+    let hold = Hold { window: seconds(0), keep: Keep::After(days(1)) };
     let receipt = fixture.sight(Sighting { hold, ..sighting(key("1")) }).await?;
     fixture.sight(Sighting { hold, ..sighting(leased.clone()) }).await?;
     fixture.pass_nearly(days(5)).await;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use oncebox_core::{
     Accepted, Action, AttemptCount, Begun, Budget, Claim, DeadReason, Error, Extended, Kind, Observed,
-    Operated, Order, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt, TopicQuery,
+    Operated, Order, PageSize, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt,
+    TopicQuery,
 };
 
 use super::{Fault, FaultPlan, FaultyStore, Operation};

@@ -1,6 +1,6 @@
 //! What can be asked of a message alone.
 
-use oncebox_core::{Grant, Namespace, Partition, Snapshot, State, Timestamp};
+use oncebox_core::{Grant, Keep, Namespace, Partition, Snapshot, State, Timestamp};
 
 /// Questions to a message.
 pub(super) trait Facts {
@@ -44,7 +44,11 @@ impl Facts for Snapshot {
     }
 
     fn holds_key(&self, now: Timestamp) -> bool {
-        let bounded = self.policy.hold.keep.is_none() || self.state == State::Done;
+        let bounded = match self.policy.hold.keep {
+            Keep::Window => true,
+            Keep::UntilFinished => matches!(self.state, State::Done | State::Dead),
+            Keep::After(_) => self.state == State::Done,
+        };
         self.keyed && (!bounded || now < self.held_until())
     }
 
@@ -52,8 +56,8 @@ impl Facts for Snapshot {
         let window_end = self.accepted_at.after(self.policy.hold.window);
         let from = if self.state == State::Done { self.finished_at } else { None };
         match self.policy.hold.keep {
-            None => window_end,
-            Some(keep) => window_end.max(from.unwrap_or(self.accepted_at).after(keep)),
+            Keep::Window | Keep::UntilFinished => window_end,
+            Keep::After(keep) => window_end.max(from.unwrap_or(self.accepted_at).after(keep)),
         }
     }
 

@@ -20,6 +20,9 @@ impl Model {
             return Ok(Operated::Unchanged(self.receipt(index)));
         }
         self.end_grant(index, GrantEnd::Lost);
+        // A key that was free once does not come back.
+        let held = self.rows[index].message.holds_key(self.now);
+        self.rows[index].message.keyed = held;
         self.carry_out(index, &order.action);
         Ok(Operated::Changed(self.receipt(index)))
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use oncebox_core::{
-    Counts, Direction, Key, Lease, Namespace, Omitted, PageSize, Query, ReadyTopics, Ref, Scope, Snapshot, State, Timestamp, Topic, TopicCounts, TopicPage, TopicQuery, Uid,
+    Counts, Direction, Key, Lease, Namespace, Omitted, PageSize, Query, ReadyTopics, Ref, Scope, Snapshot,
+    State, Timestamp, Topic, TopicCounts, TopicPage, TopicQuery, Uid,
 };
 
 use super::upkeep::repeat_window_end;

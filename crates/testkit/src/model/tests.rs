@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Action, Batch, Budget, Claim, DeadReason, Delivery, Divergence, Fence, Hold, Key, LastError,
-    Lease, NewMessage, Operated, Order, Owner, Partition, Payload, Receipt, Settled, Snapshot, Span, State,
-    Timestamp, Topic, Uid,
+    Accepted, Action, Batch, Budget, Claim, DeadReason, Delivery, Divergence, Fence, Hold, Keep, Key,
+    LastError, Lease, NewMessage, Operated, Order, Owner, Partition, Payload, Receipt, Settled, Snapshot,
+    Span, State, Timestamp, Topic, Uid,
 };
 
 use super::intake::NO_BOUND;
@@ -134,7 +134,7 @@ fn in_a_partition_a_retry_blocks_and_a_future_due_does_not() {
 fn a_lapsed_key_is_taken_over_and_the_older_message_lives_on() {
     let mut model = Model::new(at(0));
     let mut older = message(1, "");
-    older.policy.hold = Hold { window: Duration::from_millis(20), keep: None };
+    older.policy.hold = Hold { window: Duration::from_millis(20), keep: Keep::Window };
     model.accept(&older, &FULL).unwrap();
     let newer = NewMessage { uid: Some(Uid::from_u128(2)), ..older.clone() };
     model.pass_to(at(19));
@@ -191,7 +191,7 @@ fn illegal_choices_are_told() {
 fn what_is_done_is_forgotten_after_its_hold_and_ten_minutes() {
     let mut model = Model::new(at(0));
     let mut held = message(1, "");
-    held.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::from_mins(11)) };
+    held.policy.hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::from_mins(11)) };
     model.accept(&held, &FULL).unwrap();
     let mark = Order { target: held.key.into(), action: Action::MarkProcessed { hold: held.policy.hold } };
     assert!(matches!(model.operate(&mark, &Operated::Unknown).unwrap(), Operated::Changed(_)));

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use oncebox_core::{
-    Claim, Delivery, Fence, Hold, Id, Key, Namespace, Owner, RequestId, Settlement, Source, Span, Topic, Uid,
+    Claim, Delivery, Fence, Hold, Id, Keep, Key, Namespace, Owner, RequestId, Settlement, Source, Span,
+    Topic, Uid,
 };
 
 use crate::fixture::SplitMix;
@@ -150,7 +151,11 @@ impl Universe {
 
     pub(super) fn hold(&mut self) -> Hold {
         let window = self.millis(&[0, 0, 10, 40, 500, 900_000]);
-        let keep = self.maybe(60, |universe| universe.millis(&[0, 10, 500, 900_000]));
+        let keep = match self.below(100) {
+            0..25 => Keep::Window,
+            25..40 => Keep::UntilFinished,
+            _ => Keep::After(self.millis(&[0, 10, 500, 900_000])),
+        };
         Hold { window, keep }
     }
 

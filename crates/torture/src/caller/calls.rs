@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Begin, Begun, Claim, Extended, Extension, Hold, Namespace, Settled, Settlement, Span,
-    Store, Topic, Topics, Verdict,
+    Accepted, Batch, Begin, Begun, Claim, Extended, Extension, Hold, Keep, Namespace, Settled, Settlement,
+    Span, Store, Topic, Topics, Verdict,
 };
 
 use super::{Caller, LOOSE_MAX, OPEN_MAX};
@@ -37,7 +37,7 @@ impl Caller<'_> {
             items.push(self.message(&known)?);
         }
         let told = items.iter().map(|item| {
-            let hold = if item.policy.hold.keep.is_some() { "kept" } else { "loose" };
+            let hold = if item.policy.hold.keep == Keep::Window { "loose" } else { "kept" };
             let uid = item.uid.map_or(0, oncebox_core::Uid::as_u128);
             format!("{},{uid:x},{},{hold}", say::key(&item.key), say::hash(item.content.payload.as_bytes()))
         });
@@ -82,7 +82,7 @@ impl Caller<'_> {
             });
         }
         let (owner, lease) = (self.owner()?, Span::lease(LEASE)?);
-        let hold = Hold { window: Duration::ZERO, keep: Some(Duration::from_secs(86_400)) };
+        let hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::from_secs(86_400)) };
         let told: Vec<String> = keys.iter().map(say::key).collect();
         let id = self.call(&format!("begin {:x} {}", owner.as_u128(), told.join(" ")));
         let begins: Vec<_> = keys.into_iter().map(|key| Begin { key, owner, lease, hold }).collect();

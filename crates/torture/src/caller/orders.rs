@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncebox_core::{Action, AttemptCount, Hold, Operated, Order, Ref, Store};
+use oncebox_core::{Action, AttemptCount, Hold, Keep, Operated, Order, Ref, Store};
 
 use super::{Caller, KEPT_MAX};
 use crate::Failure;
@@ -79,9 +79,9 @@ impl Caller<'_> {
         let action = match name {
             "redrive" => Action::Redrive { attempts: AttemptCount::Reset },
             "processing" => Action::MarkProcessing,
-            "processed" => {
-                Action::MarkProcessed { hold: Hold { window: Duration::ZERO, keep: Some(Duration::ZERO) } }
-            }
+            "processed" => Action::MarkProcessed {
+                hold: Hold { window: Duration::ZERO, keep: Keep::After(Duration::ZERO) },
+            },
             "dead" => Action::MarkDead { error: None },
             "cancel" => Action::Cancel,
             _ => Action::Erase,

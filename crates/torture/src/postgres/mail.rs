@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use oncebox_audit::server::payload;
 use oncebox_core::{
-    Divergence, Hold, Id, Key, Namespace, NewMessage, Partition, Payload, Policy, Source, Topic,
+    Divergence, Hold, Id, Keep, Key, Namespace, NewMessage, Partition, Payload, Policy, Source, Topic,
 };
 
 use crate::{Failure, say};
@@ -54,7 +54,7 @@ impl Mail {
         let mut message = NewMessage::new(key, Topic::new(topic)?, payload);
         message.content.partition = self.partition().map(Partition::new).transpose()?;
         // Only a failure that a worker asks for makes it dead.
-        let (attempts_max, hold) = (None, Hold { window: Duration::ZERO, keep: Some(KEEP) });
+        let (attempts_max, hold) = (None, Hold { window: Duration::ZERO, keep: Keep::After(KEEP) });
         message.policy =
             Policy { attempts_max, hold, divergence: Divergence::KeepFirst, keep_finished: false };
         Ok(message)

@@ -258,3 +258,51 @@ fn a_key_is_free_again_after_the_replay_window_and_not_before() {
         assert_eq!(server.recv("short").len(), 2);
     });
 }
+
+/// A key is free while its message waits, unless the topic says otherwise; a look-up by key finds the message in either case, and says
+/// whether a repeat would be known.
+/// Holds: RULE-03, RULE-26.
+#[test]
+fn a_message_is_found_by_its_key_after_the_window_and_can_hold_it_until_finished() {
+    let set = [
+        "mailbox.visibility_default=250ms",
+        "mailbox.topic.replay_window=500ms",
+        "mailbox.topic.attempts_max=1",
+        "mailbox.topics.held.key_hold=until-finished",
+    ];
+    on_every_store(&set, |server| {
+        let find =
+            |topic: &str| server.get(&format!("/v1/messages/by-key?source={topic}&id=k&payload=true")).ok();
+        let held = server.sent("held", "k");
+        let first = server.sent("loose", "k");
+        let second = server.eventually(|| {
+            let found = find("loose");
+            assert_eq!((text(&found, "msg_id"), text(&found, "state")), (&*first, "processing"), "{found}");
+            assert_eq!((text(&found, "payload_b64"), found.get("older")), (&*base64("k"), None), "{found}");
+            if found["keyed"] == true {
+                return None;
+            }
+            assert!(moment(text(&found, "dedup_until")) > 0, "{found}");
+            Some(server.sent("loose", "k"))
+        });
+        assert_ne!(second, first, "the key was free");
+        let found = find("loose");
+        assert_eq!((text(&found, "msg_id"), &found["older"]), (&*second, &json!([first])));
+        let again = server.send("held", "k", "k").ok();
+        assert_eq!(
+            (text(&again, "msg_id"), &again["duplicate"]),
+            (&*held, &json!(true)),
+            "it waits, and holds its key"
+        );
+        let found = find("held");
+        assert_eq!((text(&found, "msg_id"), &found["keyed"]), (&*held, &json!(true)));
+        server.fail("held", 1);
+        let found = find("held");
+        assert_eq!(
+            (text(&found, "msg_id"), text(&found, "state"), &found["keyed"]),
+            (&*held, "dead", &json!(false))
+        );
+        assert_ne!(server.sent("held", "k"), held, "a dead letter holds its key for the window alone");
+        server.get("/v1/messages/by-key?source=held&id=never").refused(404, "E_NOT_FOUND");
+    });
+}

@@ -11,7 +11,7 @@ use crate::machine::message::Place;
 use crate::machine::{Capacity, Journal, Machine, Turn};
 use crate::{
     Action, AttemptCount, Batch, Begin, Budget, CallerHash, Claim, DeadLetters, Delivery, Divergence, Hold,
-    Id, Key, LastError, Lease, Namespace, NewMessage, Order, Owner, Partition, Payload, Ref, RequestId,
+    Id, Keep, Key, LastError, Lease, Namespace, NewMessage, Order, Owner, Partition, Payload, Ref, RequestId,
     Retention, Rng, Shard, Sighting, Source, Span, Timestamp, Topic, Topics, Uid, Verdict, WorkerName,
 };
 
@@ -238,7 +238,13 @@ fn hash(dice: &mut Dice) -> Option<CallerHash> {
 }
 
 fn hold(dice: &mut Dice) -> Hold {
-    Hold { window: millis(dice.below(100)), keep: (!dice.once_in(3)).then(|| millis(dice.below(100))) }
+    let window = millis(dice.below(100));
+    let keep = match dice.below(4) {
+        0 => Keep::Window,
+        1 => Keep::UntilFinished,
+        _ => Keep::After(millis(dice.below(100))),
+    };
+    Hold { window, keep }
 }
 
 fn owner(dice: &mut Dice) -> Owner {

@@ -5,7 +5,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope, Settled, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
+    Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope,
+    Settled, Settlement, Sighting, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Upkept, Usage,
+    Wakeups, Worked,
 };
 use oncebox_testkit::SplitMix;
 use tokio::sync::{Notify, oneshot};

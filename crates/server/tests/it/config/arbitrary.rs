@@ -27,6 +27,8 @@ fn name() -> impl Strategy<Value = String> {
         "mailbox.visibility_min",
         "mailbox.visibility_default",
         "mailbox.topic.replay_window",
+        "mailbox.topic.key_hold",
+        "mailbox.topics.orders.key_hold",
         "mailbox.topic.ready_keep",
         "mailbox.topic.payload_bytes_max",
         "mailbox.topics.orders.replay_window",

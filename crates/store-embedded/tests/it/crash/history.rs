@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, AttemptCount, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Error, Hold, Id, Key,
+    Action, AttemptCount, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Error, Hold, Id, Keep, Key,
     LastError, Lease, Namespace, NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting,
     Snapshot, Source, Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
 };
@@ -183,7 +183,7 @@ impl Caller {
         let topic = Topic::new(source(self.number)).unwrap();
         let mut message = NewMessage::new(self.inbox_key(), topic, payload);
         if self.rng.below(2) == 0 {
-            message.policy.hold = Hold { window: Duration::ZERO, keep: Some(Duration::ZERO) };
+            message.policy.hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::ZERO) };
         }
         message
     }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Batch, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Cursor, Delivery, Error,
-    Extended, Extension, Fence, Interest, Key, Lease, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Receipt, Ref, Scope, Settled, Settlement, Sighting, Snapshot, State, Store, Timestamp, Topic, TopicPage, TopicQuery, Trace, Uid, Upkept, Usage, Wakeups, Worked,
+    Extended, Extension, Fence, Interest, Key, Lease, NewMessage, Observed, Omitted, Operated, Order, Page,
+    PageSize, Query, ReadyTopics, Receipt, Ref, Scope, Settled, Settlement, Sighting, Snapshot, State, Store,
+    Timestamp, Topic, TopicPage, TopicQuery, Trace, Uid, Upkept, Usage, Wakeups, Worked,
 };
 
 use crate::fixture::{Fixture, ManualClock};
