@@ -48,9 +48,13 @@ fn people(stats: &Stats, output: Output) -> Vec<String> {
             lines.extend(part);
         }
     }
-    if !stats.findings.is_empty() {
+    if !stats.findings.is_empty() || !stats.unknown.is_empty() {
         lines.push(String::new());
     }
+    lines.extend(stats.unknown.iter().map(|name| {
+        let text = format!("{name}: not known, for the store does not answer");
+        output.paint(Tone::Bad, &text::plain(&text))
+    }));
     lines.extend(stats.findings.iter().map(|finding| {
         let tone = if finding.level == "unhealthy" { Tone::Bad } else { Tone::Odd };
         let text = format!("{}: {}: {}", finding.level, finding.subject, finding.text);
@@ -96,13 +100,14 @@ mod tests {
         let text = r#"{"version":"1","uptime_seconds":5,"store":"memory:","profile":"micronode","amnesia":true,
             "dlq_profile":"ephemeral","auth":"none","bounds":[{"name":"keys","used":90,"limit":100}],
             "namespaces":[{"namespace":"mailbox","counts":{"seen":0,"ready":1,"waiting":2,"in_flight":3,"done":4,"dead":5,
-            "estimated":true}}],"findings":[{"level":"warning","subject":"keys","text":"nearly full: make room"}]}"#;
+            "estimated":true}}],"unknown":["namespaces"],"findings":[{"level":"warning","subject":"keys","text":"nearly full: make room"}]}"#;
         let lines =
             people(&serde_json::from_str(text).unwrap(), Output::new(Some(Format::Table), Color::Never));
         for line in [
             "kept          nothing: amnesia",
             "mailbox    0     1      2        3          4     5     estimated",
             "keys   90    100    90 %",
+            "namespaces: not known, for the store does not answer",
             "warning: keys: nearly full: make room",
         ] {
             assert!(lines.iter().any(|told| told == line), "{line:?} in {lines:#?}");

@@ -164,12 +164,13 @@ impl Pulse {
         self.lock().failing.remove(call);
     }
 
-    /// A call failed.
-    pub(crate) fn failed(&self, call: &'static str, error: &Error) {
+    /// A call failed; answers whether it is the first of this kind that did since one succeeded.
+    pub(crate) fn failed(&self, call: &'static str, error: &Error) -> bool {
         let mut beat = self.lock();
         let (failures, text) = beat.failing.entry(call).or_default();
         *failures = failures.saturating_add(1);
         *text = error.to_string();
+        *failures == 1
     }
 
     /// The loop ends by a failure.

@@ -145,9 +145,12 @@ impl Upkeep {
             }
             Err(error) if error.kind() == Kind::Closed => None,
             Err(error) => {
-                pulse.failed("upkeep", &error);
+                let is_first = pulse.failed("upkeep", &error);
                 telemetry::call_failed("upkeep");
-                warn!(store = %self.shared.name, %error, "upkeep failed");
+                // One that goes on failing shows in health.
+                if is_first {
+                    warn!(store = %self.shared.name, %error, "upkeep failed, and is repeated");
+                }
                 Some(usual)
             }
         }

@@ -3,12 +3,15 @@
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::config::{Log, LogFormat};
+
+/// What the targets of the driver begin with.
+const DRIVER: &str = "sqlx";
 
 /// Changes the levels of the log that was installed.
 static LEVELS: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
@@ -47,6 +50,12 @@ pub(crate) fn set_level(settings: &Log) {
     }
 }
 
+/// The levels by target. The driver of the database logs what our errors say too, once per connection: unless its level is set, only
+/// its errors are logged.
 fn targets(settings: &Log) -> Targets {
-    settings.level.parse().unwrap_or_else(|_| Targets::new())
+    let targets: Targets = settings.level.parse().unwrap_or_else(|_| Targets::new());
+    if settings.level.contains(DRIVER) {
+        return targets;
+    }
+    targets.with_targets(["sqlx", "sqlx_core", "sqlx_postgres"].map(|target| (target, LevelFilter::ERROR)))
 }

@@ -4,12 +4,12 @@ pub mod names;
 mod recent;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use oncebox::telemetry::names as library;
-use oncebox::{DeadReason, Deaths, Namespace, Upkept};
+use oncebox::{DeadReason, Deaths, Namespace, Upkept, Usage};
 use oncebox_wire::Code;
 
 use recent::Recent;
@@ -31,6 +31,8 @@ pub(crate) struct Meters {
     topics_max: usize,
     topics: RwLock<BTreeMap<Box<str>, Arc<TopicMeters>>>,
     other: Arc<TopicMeters>,
+    /// The bounds of the store: there are only a few.
+    bounds: Mutex<BTreeMap<&'static str, f64>>,
 }
 
 /// The metrics of one route.
@@ -101,6 +103,7 @@ impl Meters {
             topics_max,
             topics: RwLock::new(topics.collect()),
             other: Arc::new(TopicMeters::new(OTHER)),
+            bounds: Mutex::default(),
         }
     }
 
@@ -164,6 +167,14 @@ impl Meters {
         };
         let (accepted, delivered) = (meters.accepted_recently.count(), meters.delivered_recently.count());
         Some(LastMinute { accepted, delivered })
+    }
+
+    /// The share of each bound that is used; `NaN` for those that were known before where nothing is known.
+    pub(crate) fn bounds(&self, usage: Option<&Usage>) -> BTreeMap<&'static str, f64> {
+        let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        bounds.values_mut().for_each(|share| *share = f64::NAN);
+        bounds.extend(usage.iter().flat_map(|usage| &usage.bounds).map(|bound| (bound.name, bound.share())));
+        bounds.clone()
     }
 
     /// The topics that have a label of their own.

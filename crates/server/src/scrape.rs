@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use metrics::gauge;
-use oncebox::mailbox::MailboxSettings;
-use oncebox::{Error, Namespace};
+use oncebox::mailbox::{Mailbox, MailboxSettings};
+use oncebox::{Error, Kind, Namespace};
 use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
 use oncebox_core::{Shard, Usage};
 
@@ -17,37 +17,27 @@ pub(crate) fn dlq_profile(app: &App) -> &'static str {
     if app.oncebox.capabilities().durable { "durable" } else { "ephemeral" }
 }
 
-/// Everything, as Prometheus reads it.
+/// Everything, as Prometheus reads it. What the store does not tell is `NaN`: the last value would look like the present one.
 pub(crate) async fn render(app: &App) -> Result<String, Error> {
     gauge!(names::PROFILE, "dlq_profile" => dlq_profile(app)).set(1.0);
-    let usage = app.oncebox.usage().await?;
-    for (shard, depth) in reorder_depths(&usage, app.live().mailbox.settings().shards) {
-        gauge!(names::REORDER_DEPTH, "shard" => shard).set(number(depth));
+    let usage = known(app.oncebox.usage().await)?;
+    gauge!(names::STORE_UP).set(if usage.is_some() { 1.0 } else { 0.0 });
+    let live = app.live();
+    let settings = live.mailbox.settings();
+    for (shard, depth) in reorder_depths(usage.as_ref(), settings.shards) {
+        gauge!(names::REORDER_DEPTH, "shard" => shard).set(depth.map_or(f64::NAN, number));
     }
-    for bound in usage.bounds {
-        gauge!(names::BOUND, "bound" => bound.name).set(bound.share());
+    for (bound, share) in app.meters.bounds(usage.as_ref()) {
+        gauge!(names::BOUND, "bound" => bound).set(share);
     }
-    let mailbox = &app.live().mailbox;
-    let settings = mailbox.settings();
     retention(settings);
     for topic in app.meters.topics() {
-        let mut dead = 0;
-        for shard in 0..settings.shards {
-            let counts = mailbox.counts(&topic, Some(shard)).await?;
-            dead += counts.dead;
-            let labels = [("topic", topic.to_string()), ("shard", shard.to_string())];
-            let depth = counts.ready + counts.waiting;
-            gauge!(names::QUEUE_DEPTH, &labels).set(number(depth));
-            gauge!(names::IN_FLIGHT, &labels).set(number(counts.leased));
-            let capacity = f64::from(settings.shard_capacity);
-            gauge!(names::SATURATION, &labels).set((number(depth + counts.leased) / capacity).min(1.0));
-        }
-        gauge!(names::DLQ_DEPTH, "topic" => topic.to_string()).set(number(dead));
-        gauge!(names::OLDEST_SECONDS, "topic" => topic.to_string())
-            .set(oldest(app, &topic).await?.as_secs_f64());
+        depths(&live.mailbox, &topic).await?;
+        let oldest = known(oldest(app, &topic).await)?.map_or(f64::NAN, |oldest| oldest.as_secs_f64());
+        gauge!(names::OLDEST_SECONDS, "topic" => topic.to_string()).set(oldest);
     }
-    let all = app.operator(Namespace::Mailbox, "").counts(None).await?;
-    gauge!(names::DLQ_DEPTH, "topic" => "").set(number(all.dead));
+    let all = known(app.operator(Namespace::Mailbox, "").counts(None).await)?;
+    gauge!(names::DLQ_DEPTH, "topic" => "").set(all.map_or(f64::NAN, |all| number(all.dead)));
     Ok(app.metrics.render())
 }
 
@@ -58,13 +48,43 @@ async fn oldest(app: &App, topic: &str) -> Result<Duration, Error> {
     Ok(accepted.map(|accepted| app.now().since(accepted)).unwrap_or_default())
 }
 
-/// How far each shard ran ahead. Messages may still be in shards beyond the number, if that was lowered: these have one label.
-fn reorder_depths(usage: &Usage, shards: u16) -> BTreeMap<String, u64> {
-    let mut depths: BTreeMap<_, _> = (0..shards).map(|shard| (shard.to_string(), 0)).collect();
-    for (Shard(shard), depth) in &usage.reorder_depths {
+/// What was read; none where the store does not answer.
+fn known<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
+    match read {
+        Err(error) if error.kind() == Kind::Unavailable => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// How many messages of a topic wait, are held, and are dead.
+async fn depths(mailbox: &Mailbox, topic: &str) -> Result<(), Error> {
+    let settings = mailbox.settings();
+    let mut dead = Some(0);
+    for shard in 0..settings.shards {
+        let counts = known(mailbox.counts(topic, Some(shard)).await)?;
+        dead = dead.zip(counts).map(|(dead, counts)| dead + counts.dead);
+        let labels = [("topic", topic.to_owned()), ("shard", shard.to_string())];
+        let depth = counts.map_or(f64::NAN, |counts| number(counts.ready + counts.waiting));
+        let held = counts.map_or(f64::NAN, |counts| number(counts.leased));
+        // The smaller one of a number and none would be the number.
+        let share = (depth + held) / f64::from(settings.shard_capacity);
+        gauge!(names::QUEUE_DEPTH, &labels).set(depth);
+        gauge!(names::IN_FLIGHT, &labels).set(held);
+        gauge!(names::SATURATION, &labels).set(if share > 1.0 { 1.0 } else { share });
+    }
+    gauge!(names::DLQ_DEPTH, "topic" => topic.to_owned()).set(dead.map_or(f64::NAN, number));
+    Ok(())
+}
+
+/// How far each shard ran ahead, if that is known. Messages may still be in shards beyond the number, if that was lowered: these have
+/// one label.
+fn reorder_depths(usage: Option<&Usage>, shards: u16) -> BTreeMap<String, Option<u64>> {
+    let unmoved = usage.map(|_| 0);
+    let mut depths: BTreeMap<_, _> = (0..shards).map(|shard| (shard.to_string(), unmoved)).collect();
+    for (Shard(shard), depth) in usage.iter().flat_map(|usage| &usage.reorder_depths) {
         let label = if *shard < shards { shard.to_string() } else { OTHER.to_owned() };
         let most = depths.entry(label).or_default();
-        *most = *depth.max(most);
+        *most = Some(*depth).max(*most);
     }
     depths
 }
@@ -103,7 +123,9 @@ mod tests {
     fn every_shard_has_its_depth_and_those_beyond_the_number_share_a_label() {
         let mut usage = Usage::default();
         usage.reorder_depths.extend([(Shard(1), 32), (Shard(2), 5), (Shard(700), 7)]);
-        let depths: Vec<_> = reorder_depths(&usage, 2).into_iter().collect();
-        assert_eq!(depths, [("0".into(), 0), ("1".into(), 32), ("other".into(), 7)]);
+        let depths: Vec<_> = reorder_depths(Some(&usage), 2).into_iter().collect();
+        assert_eq!(depths, [("0".into(), Some(0)), ("1".into(), Some(32)), ("other".into(), Some(7))]);
+        let unknown: Vec<_> = reorder_depths(None, 1).into_iter().collect();
+        assert_eq!(unknown, [("0".into(), None)]);
     }
 }

@@ -53,6 +53,25 @@ pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
     state(error).is_some_and(|state| state == LOCKED)
 }
 
+/// What is said when the database was found down before anything was sent to it.
+pub(crate) fn down() -> Error {
+    Error::new(Kind::Unavailable, "the database does not answer; nothing was done: repeat the call later")
+}
+
+/// What is said when the database goes down while a call waits for its answer.
+pub(crate) fn went_down() -> Error {
+    Error::new(
+        Kind::Unavailable,
+        "the database does not answer, the outcome is unknown: repeat the call later",
+    )
+}
+
+/// Whether a call failed because of its connection, and not by what the database said.
+pub(crate) fn is_of_connection(error: &Error) -> bool {
+    error.kind() == Kind::Unavailable
+        && error.source().is_some_and(<dyn std::error::Error>::is::<sqlx::Error>)
+}
+
 /// What is said when somebody holds up a call that must not wait for it.
 pub(crate) fn held_up() -> Error {
     Error::held_up(

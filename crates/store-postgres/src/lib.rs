@@ -5,6 +5,7 @@
 //! decided by the machine of the core, on rows that are locked meanwhile. Time is the server's.
 
 mod address;
+mod availability;
 mod codes;
 mod fast;
 mod fault;

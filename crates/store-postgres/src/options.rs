@@ -15,7 +15,8 @@ const KEYS_MAX_DEFAULT: u64 = 1_000_000_000;
 pub struct Options {
     /// Where its tables are.
     pub schema: Schema,
-    /// Connections at most, if the store makes them: 8 if not set. Calls that find none free wait for one.
+    /// Connections at most, if the store makes them: 8 if not set. Calls that find none free wait for one. While calls are not answered
+    /// there may be one more for some seconds, to find out whether the database is down.
     pub connections: u32,
     /// Whether a store that is opened by its URL makes its tables, or brings them to this version. If not, they have to be
     /// there.

@@ -60,8 +60,13 @@ impl Reserve {
         acquired.map_err(fault::told)
     }
 
+    /// Those that were opened.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &PgPool> {
+        [&self.heartbeats, &self.settlements].into_iter().filter_map(OnceLock::get)
+    }
+
     pub(crate) async fn close(&self) {
-        for pool in [&self.heartbeats, &self.settlements].into_iter().filter_map(OnceLock::get) {
+        for pool in self.pools() {
             pool.close().await;
         }
     }

@@ -12,9 +12,9 @@ use oncebox_core::{
     Wakeups, Worked,
 };
 use oncebox_system::SystemRng;
-use sqlx::pool::PoolConnection;
-use sqlx::{PgConnection, PgPool, Postgres};
+use sqlx::{PgConnection, PgPool};
 
+use crate::availability::{Availability, Lent};
 use crate::codes::{millis, moment, stamp};
 use crate::fault;
 use crate::hints::{Effects, Hints};
@@ -30,6 +30,7 @@ use crate::{Address, Options, Schema};
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
     pub(crate) reserve: Arc<Reserve>,
+    pub(crate) availability: Arc<Availability>,
     /// Where it is, without who asks.
     name: Arc<str>,
     pub(crate) sql: Arc<Sql>,
@@ -60,16 +61,19 @@ impl PostgresStore {
     /// A store on a pool of connections. The tables have to be there; see [`crate::Schema`].
     ///
     /// Beside the pool's connections it opens up to two of its own, with the pool's settings: one for heartbeats, and one for
-    /// settlements while the pool has none to give.
+    /// settlements while the pool has none to give; and another one for some seconds while calls are not answered, to find out whether the
+    /// database is down. Then it closes those of the pool that nobody uses.
     pub fn new(pool: PgPool, options: &Options) -> Self {
         Self::on(pool, Reserve::new(true), options)
     }
 
     fn on(pool: PgPool, reserve: Reserve, options: &Options) -> Self {
+        let (name, reserve): (Arc<str>, _) = (name_of(&pool, options).into(), Arc::new(reserve));
         Self {
-            name: name_of(&pool, options).into(),
+            availability: Arc::new(Availability::new(name.clone(), pool.clone(), reserve.clone())),
+            name,
             pool,
-            reserve: Arc::new(reserve),
+            reserve,
             sql: Arc::new(Sql::new(&options.schema.quoted(), options.pooler)),
             clock: options.clock.clone(),
             ids: Arc::default(),
@@ -94,6 +98,7 @@ impl PostgresStore {
         Self {
             pool: self.pool.clone(),
             reserve: Arc::clone(&self.reserve),
+            availability: Arc::clone(&self.availability),
             name: Arc::clone(&self.name),
             sql: Arc::clone(&self.sql),
             clock: self.clock.clone(),
@@ -106,15 +111,12 @@ impl PostgresStore {
         }
     }
 
-    pub(crate) async fn connection(&self) -> Result<PoolConnection<Postgres>, Error> {
-        self.pool.acquire().await.map_err(fault::told)
+    pub(crate) async fn connection(&self) -> Result<Lent, Error> {
+        self.pool.acquire().await.map(|connection| self.availability.lend(connection)).map_err(fault::told)
     }
 
     /// Gives a connection back after a call, unless its server only reads: then it is closed.
-    pub(crate) fn give_back<T>(
-        mut connection: PoolConnection<Postgres>,
-        outcome: Result<T, Error>,
-    ) -> Result<T, Error> {
+    pub(crate) fn give_back<T>(mut connection: Lent, outcome: Result<T, Error>) -> Result<T, Error> {
         if outcome.as_ref().is_err_and(fault::is_read_only) {
             connection.close_on_drop();
         }
@@ -167,11 +169,17 @@ impl PostgresStore {
         target: impl Fn(&mut Targets, &I),
         each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
     ) -> Result<Vec<T>, Error> {
-        let mut connection = self.connection().await?;
-        let mut effects = Effects::default();
-        let decided = self.decide_each(&mut connection, items, target, each, &mut effects).await;
-        self.hints.note(effects);
-        Self::give_back(connection, decided)
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = async {
+            let mut connection = self.connection().await?;
+            let mut effects = Effects::default();
+            let decided = self.decide_each(&mut connection, items, target, each, &mut effects).await;
+            self.hints.note(effects);
+            Self::give_back(connection, decided)
+        };
+        self.availability.guard(call).await
     }
 
     pub(crate) fn slow(&self, wait: LockWait) -> SlowPath<'_> {
@@ -199,7 +207,8 @@ impl PostgresStore {
             extensions.iter().map(|one| uuid::Uuid::from_u128(one.owner.as_u128())).collect();
         let fences: Vec<_> = extensions.iter().map(|one| crate::codes::count(one.fence.get())).collect();
         let leases: Vec<_> = extensions.iter().map(|one| millis(one.lease.get())).collect();
-        let mut connection = self.reserve.for_heartbeats(&self.pool).await?;
+        let connection = self.reserve.for_heartbeats(&self.pool).await?;
+        let mut connection = self.availability.lend(connection);
         let rows = self
             .sql
             .extend
@@ -268,12 +277,18 @@ impl Store for PostgresStore {
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
         self.check_items(messages.len())?;
-        let mut connection = self.connection().await?;
-        let mut effects = Effects::default();
-        let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut effects).await;
-        // What was taken in before a failure is to be found, too.
-        self.hints.note(effects);
-        Self::give_back(connection, accepted)
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = async {
+            let mut connection = self.connection().await?;
+            let mut effects = Effects::default();
+            let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut effects).await;
+            // What was taken in before a failure is to be found, too.
+            self.hints.note(effects);
+            Self::give_back(connection, accepted)
+        };
+        self.availability.guard(call).await
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
@@ -291,7 +306,11 @@ impl Store for PostgresStore {
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
         self.check_open()?;
         check_work(settlements.len(), claims)?;
-        self.work_on(settlements, claims).await
+        if settlements.is_empty() && claims.is_empty() {
+            return Ok(Worked { settled: Vec::new(), deliveries: Vec::new() });
+        }
+        // Large, and carried by every caller otherwise.
+        self.availability.guard(Box::pin(self.work_on(settlements, claims))).await
     }
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
@@ -303,7 +322,7 @@ impl Store for PostgresStore {
             let mut seen = std::collections::HashSet::new();
             let run = rest.iter().take_while(|item| seen.insert(item.uid)).count();
             let later = rest.split_off(run);
-            extended.extend(self.extend_all(&rest).await?);
+            extended.extend(self.availability.guard(self.extend_all(&rest)).await?);
             rest = later;
         }
         Ok(extended)
@@ -327,48 +346,54 @@ impl Store for PostgresStore {
         if refs.is_empty() {
             return Ok(Vec::new());
         }
-        self.find(refs).await
+        self.availability.guard(self.find(refs)).await
     }
 
     async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
         self.check_open()?;
-        self.find_by_key(key, limit).await
+        self.availability.guard(self.find_by_key(key, limit)).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page, Error> {
         self.check_open()?;
-        self.list(query).await
+        self.availability.guard(self.list(query)).await
     }
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
         self.check_open()?;
-        self.count(scope).await
+        self.availability.guard(self.count(scope)).await
     }
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         self.check_open()?;
-        self.topics_with_work(query).await
+        self.availability.guard(self.topics_with_work(query)).await
     }
 
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         self.check_open()?;
-        self.count_topics(query).await
+        self.availability.guard(self.count_topics(query)).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {
         self.check_open()?;
-        self.bounds_used().await
+        self.availability.guard(self.bounds_used()).await
     }
 
     async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
         self.check_open()?;
-        self.keep_up(budget).await
+        self.availability.guard(self.keep_up(budget)).await
     }
 
     async fn close(&self) -> Result<(), Error> {
         self.hints.bell.close();
-        self.pool.close().await;
-        self.reserve.close().await;
+        let closing = async {
+            self.pool.close().await;
+            self.reserve.close().await;
+            Ok(())
+        };
+        // Where nobody answers, connections end without a farewell: nothing is lost by that.
+        let _ = self.availability.attend(std::pin::pin!(closing)).await;
+        self.availability.end();
         Ok(())
     }
 }

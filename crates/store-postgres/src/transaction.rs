@@ -35,11 +35,11 @@ impl TransactionalStore for PostgresStore {
 
     async fn begin_transaction(&self) -> Result<Transaction<'static, Postgres>, Error> {
         self.check_items(0)?;
-        self.pool.begin().await.map_err(fault::told)
+        self.availability.guard(async { self.pool.begin().await.map_err(fault::told) }).await
     }
 
     async fn commit(&self, transaction: Transaction<'static, Postgres>) -> Result<(), Error> {
-        transaction.commit().await.map_err(fault::told)
+        self.availability.guard(async { transaction.commit().await.map_err(fault::told) }).await
     }
 
     async fn accept_in<'t>(
@@ -48,8 +48,12 @@ impl TransactionalStore for PostgresStore {
         messages: &[NewMessage],
     ) -> Result<(Vec<Accepted>, Wake), Error> {
         self.check_items(messages.len())?;
+        if messages.is_empty() {
+            return Ok((Vec::new(), Wake::default()));
+        }
         let mut effects = Effects::default();
-        let accepted = self.take_in(transaction, &self.sql.accept_patiently, messages, &mut effects).await?;
+        let call = self.take_in(transaction, &self.sql.accept_patiently, messages, &mut effects);
+        let accepted = self.availability.guard(call).await?;
         Ok((accepted, self.wake(effects)))
     }
 
@@ -63,7 +67,7 @@ impl TransactionalStore for PostgresStore {
             return Ok((Vec::new(), Wake::default()));
         }
         let mut effects = Effects::default();
-        let settled = self.settle(transaction, settlements, &mut effects).await?;
+        let settled = self.availability.guard(self.settle(transaction, settlements, &mut effects)).await?;
         Ok((settled, self.wake(effects)))
     }
 
@@ -77,7 +81,8 @@ impl TransactionalStore for PostgresStore {
         let targets = Targets::of_keys([key]);
         let order = Order { target: Ref::Key(key.clone()), action: Action::MarkProcessed { hold } };
         let operate = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>| machine.operate(turn, &order);
-        match self.slow(self.wait).decide(transaction, &targets, operate).await?.0 {
+        let slow = self.slow(self.wait);
+        match self.availability.guard(slow.decide(transaction, &targets, operate)).await?.0 {
             Operated::Changed(receipt) => Ok(Recorded::First(receipt)),
             Operated::Unchanged(receipt) => Ok(Recorded::Duplicate(receipt)),
             _ => Err(Error::new(Kind::Unavailable, "the key could not be recorded: try again")),

@@ -24,6 +24,7 @@ mod metrics;
 mod model;
 mod newline;
 mod operator;
+mod outage;
 mod ownership;
 mod race;
 mod readme;

@@ -155,7 +155,7 @@ impl Engine {
 
     /// Notes that a call failed. What cannot succeed later ends the worker.
     fn failed(&mut self, call: &'static str, error: Error) -> Result<(), Error> {
-        self.pulse.failed(call, &error);
+        let is_first = self.pulse.failed(call, &error);
         telemetry::call_failed(call);
         let store = &self.shared.name;
         if !error.is_retryable() {
@@ -166,7 +166,10 @@ impl Engine {
         if self.mode.gives_up(self.failures) {
             return Err(error);
         }
-        warn!(%store, call, %error, "a call failed and is repeated");
+        // One that goes on failing shows in health.
+        if is_first {
+            warn!(%store, call, %error, "a call failed and is repeated");
+        }
         Ok(())
     }
 

@@ -31,6 +31,8 @@ mod open;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]
+mod outage;
+#[cfg(test)]
 mod pace;
 #[cfg(test)]
 mod queue;

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use oncebox::{Health, Level, Namespace};
+use oncebox::{Error, Health, Kind, Level, Namespace};
 use oncebox_wire as wire;
 use oncebox_wire::operator::{NamespaceCounts, Stats};
 use oncebox_wire::{Finding, Live, Ready};
@@ -177,15 +177,9 @@ fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
     responses((status = 200, description = "How it stands.", body = Stats), Refusals),
 )]
 async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
-    let mut namespaces = Vec::new();
-    for namespace in Namespace::ALL {
-        let counts = app.operator(namespace, "").counts(None).await?;
-        namespaces.push(NamespaceCounts {
-            namespace: view::namespace_to_wire(namespace),
-            counts: view::counts(counts),
-        });
-    }
-    let mut bounds = app.oncebox.usage().await?.bounds;
+    let mut unknown = Vec::new();
+    let namespaces = known("namespaces", namespaces(&app).await, &mut unknown)?;
+    let mut bounds = known("bounds", app.oncebox.usage().await, &mut unknown)?.bounds;
     let reached = app.saturation.current(Instant::now());
     for Reached { bound, .. } in &reached {
         match bounds.iter_mut().find(|known| known.name == bound.name) {
@@ -203,11 +197,37 @@ async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
         auth: "none".to_owned(),
         namespaces,
         bounds: bounds.into_iter().map(view::bound).collect(),
+        unknown,
         findings: findings(&app, app.oncebox.health().await, &reached),
     })
 }
 
+async fn namespaces(app: &App) -> Result<Vec<NamespaceCounts>, Error> {
+    let mut namespaces = Vec::new();
+    for namespace in Namespace::ALL {
+        let counts = app.operator(namespace, "").counts(None).await?;
+        namespaces.push(NamespaceCounts {
+            namespace: view::namespace_to_wire(namespace),
+            counts: view::counts(counts),
+        });
+    }
+    Ok(namespaces)
+}
+
+/// What was read, or nothing and its name among the unknown where the store does not answer.
+fn known<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<String>) -> Result<T, Error> {
+    match read {
+        Err(error) if error.kind() == Kind::Unavailable => {
+            unknown.push(name.to_owned());
+            Ok(T::default())
+        }
+        read => read,
+    }
+}
+
 /// Metrics, as Prometheus reads them.
+///
+/// While the store does not answer, `oncebox_store_up` is 0, and what the store would have to say is `NaN`.
 #[utoipa::path(
     get,
     path = "/metrics",

@@ -49,6 +49,8 @@ oncebox::metric_names! {
     counter DLQ_REPROCESSED = "oncebox_mailbox_dlq_reprocess_total";
     /// 1, with the label `dlq_profile`: `durable` or `ephemeral`.
     gauge PROFILE = "oncebox_mailbox_profile_info";
+    /// 1, or 0 while the store does not answer: then what it would have to say is `NaN`.
+    gauge STORE_UP = "oncebox_store_up";
     /// How much of a bound of the store is used, 0 to 1, by `bound`.
     gauge BOUND = "oncebox_store_bound_used_ratio";
     /// The most messages that a shard of any topic gave out past its oldest delivery from before a restart, since the server was

@@ -30,7 +30,8 @@ impl PostgresStore {
         settlements: &[Settlement],
         claims: &[Claim],
     ) -> Result<Worked, Error> {
-        let mut connection = self.reserve.for_work(&self.pool).await?;
+        let connection = self.reserve.for_work(&self.pool).await?;
+        let mut connection = self.availability.lend(connection);
         let worked = self.work_with(&mut connection, settlements, claims).await;
         Self::give_back(connection, worked)
     }

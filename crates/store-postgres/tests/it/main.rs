@@ -3,12 +3,13 @@
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
-#[cfg(test)]
 mod demoted;
 #[cfg(test)]
 mod handles;
 #[cfg(test)]
 mod opening;
+#[cfg(test)]
+mod outage;
 #[cfg(test)]
 mod payloads;
 #[cfg(test)]

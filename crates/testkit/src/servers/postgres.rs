@@ -154,6 +154,21 @@ impl Postgres {
         drop(self.process.take());
     }
 
+    /// Lets all of its processes stand still: connections stay open, and nothing answers until [`Self::thaw`].
+    pub fn freeze(&self) {
+        self.process.iter().for_each(Process::freeze);
+    }
+
+    /// Lets the process stand still that new connections come to: those that are open work, and others wait until [`Self::thaw`].
+    pub fn freeze_listener(&self) {
+        self.process.iter().for_each(Process::freeze_alone);
+    }
+
+    /// Lets it go on after [`Self::freeze`] or [`Self::freeze_listener`].
+    pub fn thaw(&self) {
+        self.process.iter().for_each(Process::thaw);
+    }
+
     /// Starts it again after [`Self::stop_immediately`] or [`Self::kill`], with the same data on the same port.
     pub fn start_again(&mut self) -> Result<(), String> {
         drop(self.process.take());

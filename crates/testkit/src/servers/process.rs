@@ -79,17 +79,42 @@ impl Process {
         Ok(())
     }
 
+    /// Stops it, so that it does not fork while its children are counted; gives it and them.
+    fn stop_forking(&self) -> Vec<u32> {
+        let id = self.child.id();
+        send("STOP", &[id]);
+        wait_while(|| stat(id).is_some_and(|(state, _)| !"TZ".contains(state)));
+        let mut family = children(id);
+        family.push(id);
+        family
+    }
+
+    /// Lets it and its children stand still: connections stay open, and nothing answers.
+    pub(super) fn freeze(&self) {
+        let family = self.stop_forking();
+        send("STOP", &family);
+        let runs = |id: &u32| stat(*id).is_some_and(|(state, _)| !"TZ".contains(state));
+        wait_while(|| family.iter().any(runs));
+    }
+
+    /// Lets it stand still, and its children go on.
+    pub(super) fn freeze_alone(&self) {
+        self.stop_forking();
+    }
+
+    /// Lets it and its children go on.
+    pub(super) fn thaw(&self) {
+        let mut family = children(self.child.id());
+        family.push(self.child.id());
+        send("CONT", &family);
+    }
+
     /// Kills it and its children at one moment.
     fn kill(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        let id = self.child.id();
-        // It must not fork while its children are counted.
-        send("STOP", &[id]);
-        wait_while(|| stat(id).is_some_and(|(state, _)| !"TZ".contains(state)));
-        let mut family = children(id);
-        family.push(id);
+        let family = self.stop_forking();
         send("KILL", &family);
         let _ = self.child.wait();
         // Whatever adopts them may be slow to bury them; but dead they hold nothing any more.

@@ -47,6 +47,9 @@ pub struct Stats {
     pub namespaces: Vec<NamespaceCounts>,
     /// The bounds of the store, and those of topics and receivers that were reached in the last seconds.
     pub bounds: Vec<Bound>,
+    /// What could not be read because the store does not answer: `namespaces`, `bounds`.
+    #[serde(default)]
+    pub unknown: Vec<String>,
     /// Everything that somebody should know.
     pub findings: Vec<Finding>,
 }

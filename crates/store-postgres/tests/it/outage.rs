@@ -1,0 +1,180 @@
+//! A database that goes and comes back: calls fail soon, and work again without anybody's doing.
+
+mod proxy;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{
+    Accepted, Error, Key, Kind, NewMessage, Payload, Store, StoreExt, Topic, TransactionalStore,
+};
+use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_testkit::servers::{PgBouncer, Postgres};
+use tokio::time::{Instant, sleep, timeout};
+
+use proxy::Proxy;
+
+/// Half of the time that a call waits for a connection.
+const SOON: Duration = Duration::from_secs(5);
+/// Longer than a pooler takes to find its server again.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn message(id: &str) -> NewMessage {
+    let key = Key::inbox("shop", id).unwrap();
+    NewMessage::new(key, Topic::new("payments").unwrap(), Payload::new("{}").unwrap())
+}
+
+async fn open(url: &str) -> Arc<PostgresStore> {
+    let mut options = Options::default();
+    options.ensure = true;
+    Arc::new(PostgresStore::open(url, options).await.unwrap())
+}
+
+async fn accept(store: &PostgresStore, id: &str) -> Result<Vec<Accepted>, Error> {
+    timeout(SOON, store.accept(&[message(id)])).await.expect("an answer comes soon")
+}
+
+/// Calls until one fails; each must be answered soon.
+async fn fails(store: &PostgresStore) -> Error {
+    loop {
+        if let Err(error) = accept(store, "1").await {
+            return error;
+        }
+    }
+}
+
+/// Calls until one succeeds; each must be answered soon.
+async fn works_again(store: &PostgresStore, id: &str) {
+    let works = async {
+        while let Err(error) = accept(store, id).await {
+            assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, works).await.expect("it works again");
+}
+
+/// Calls under way, transactions and their ends: nothing hangs.
+/// Holds: RULE-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_waits_for_a_database_that_hangs() {
+    let server = Postgres::start().unwrap();
+    let store = open(&server.url()).await;
+    accept(&store, "1").await.unwrap();
+    let mut transaction = store.begin_transaction().await.unwrap();
+    let ended = store.begin_transaction().await.unwrap();
+    server.freeze();
+    let error = fails(&store).await;
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert!(error.to_string().contains("outcome is unknown"), "it was under way: {error}");
+    let error = fails(&store).await;
+    assert!(error.to_string().contains("nothing was done"), "it was not begun: {error}");
+    let messages = [message("2")];
+    let inside = timeout(SOON, store.accept_in(&mut transaction, &messages)).await;
+    assert_eq!(inside.expect("an answer").err().map(|error| error.kind()), Some(Kind::Unavailable));
+    let committed = timeout(SOON, store.commit(ended)).await;
+    assert_eq!(committed.expect("an answer").err().map(|error| error.kind()), Some(Kind::Unavailable));
+    assert!(timeout(SOON, store.begin_transaction()).await.expect("an answer").is_err());
+    assert!(timeout(SOON, store.usage()).await.expect("an answer").is_err());
+    assert_eq!(
+        timeout(SOON, store.accept(&[])).await.expect("an answer").unwrap(),
+        [],
+        "it asks for nothing"
+    );
+    server.thaw();
+    works_again(&store, "3").await;
+    drop(transaction);
+    // A transaction that was given up holds nothing.
+    works_again(&store, "2").await;
+    store.close().await.unwrap();
+}
+
+/// A store that is closed while its database hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_closed_while_its_database_hangs() {
+    let server = Postgres::start().unwrap();
+    let store = open(&server.url()).await;
+    let transaction = store.begin_transaction().await.unwrap();
+    server.freeze();
+    timeout(PATIENCE, store.close()).await.expect("an answer").unwrap();
+    let error = accept(&store, "1").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Closed, "{error}");
+    drop(transaction);
+    server.thaw();
+}
+
+/// The probe waits for its connection, and a call waits for somebody else's transaction: while others are answered, nobody is refused.
+/// Holds: RULE-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_calls_are_answered_a_slow_probe_refuses_nothing() {
+    let server = Postgres::start().unwrap();
+    // Three beside the reserved ones, all of which are open before there are no new ones.
+    let store = open(&format!("{}?connections=5", server.url())).await;
+    let mut holder = store.begin_transaction().await.unwrap();
+    let others = [store.begin_transaction().await.unwrap(), store.begin_transaction().await.unwrap()];
+    drop(others);
+    store.accept_in(&mut holder, &[message("held")]).await.unwrap();
+    server.freeze_listener();
+    let waiting = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.accept(&[message("held")]).await }
+    });
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        store.get_one(&Key::inbox("shop", "1").unwrap().into()).await.expect("it is answered");
+        sleep(PAUSE).await;
+    }
+    assert!(!waiting.is_finished(), "it waits for the transaction");
+    store.commit(holder).await.unwrap();
+    let accepted = timeout(PATIENCE, waiting).await.expect("an answer").unwrap().unwrap();
+    assert!(matches!(accepted[..], [Accepted::Duplicate { .. }]), "{accepted:?}");
+    server.thaw();
+}
+
+/// What is lost on its way is never answered, and those who come back later do not know the connections from before.
+/// Holds: RULE-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_from_before_an_outage_are_not_used_again() {
+    let database = Postgres::shared().unwrap().lend_database().unwrap();
+    let proxy = Proxy::start(Postgres::shared().unwrap().port()).await;
+    let store = open(&proxy.through(database.url())).await;
+    for round in 0..3 {
+        accept(&store, &format!("before {round}")).await.unwrap();
+        proxy.lose();
+        let error = fails(&store).await;
+        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        fails(&store).await;
+        proxy.serve();
+        works_again(&store, &format!("after {round}")).await;
+        // Whatever connection they get.
+        for call in 0..20 {
+            accept(&store, &format!("{round} {call}")).await.unwrap();
+        }
+    }
+    store.close().await.unwrap();
+}
+
+/// The pooler answers, and its server does not.
+/// Holds: RULE-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_goes_behind_a_pooler_is_noticed() {
+    let mut server = Postgres::start().unwrap();
+    let pooler = PgBouncer::start(&server).unwrap();
+    let store = open(&format!("{}?pooler=transaction", pooler.url_for("postgres"))).await;
+    accept(&store, "1").await.unwrap();
+    server.stop_immediately().unwrap();
+    let error = fails(&store).await;
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    for _ in 0..5 {
+        assert!(accept(&store, "2").await.is_err());
+    }
+    server.start_again().unwrap();
+    works_again(&store, "2").await;
+    server.freeze();
+    fails(&store).await;
+    fails(&store).await;
+    server.thaw();
+    works_again(&store, "3").await;
+    store.close().await.unwrap();
+}
