@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use oncebox_core::Error;
+use oncebox_core::{Bound, Error};
 use tokio::time::Instant;
 
 use crate::shared::Shared;
@@ -69,6 +69,13 @@ impl Health {
                 findings.extend(full.map(|bound| {
                     let text = format!("{} of {} used: {}", bound.used, bound.limit, bound.remedy());
                     Finding { level: Level::Warning, subject: bound.name.to_owned(), text }
+                }));
+                // What else keeps the journal from growing is no lack of space.
+                let other = usage.trouble.is_some();
+                findings.retain(|finding| !other || finding.subject != Bound::DISK_BYTES);
+                findings.extend(usage.trouble.map(|trouble| {
+                    let text = format!("new messages are refused once its space is used up: {trouble}");
+                    Finding { level: Level::Warning, subject: "store".to_owned(), text }
                 }));
             }
             Ok(Err(error)) => findings.push(unhealthy("store", error.to_string())),

@@ -192,8 +192,9 @@ impl Store for EmbeddedStore {
     async fn usage(&self) -> Result<Usage, Error> {
         let mut usage = self.read(1, Machine::usage).await?;
         let state = self.shared.lock();
-        if state.trouble.is_some() {
+        if let Some(trouble) = &state.trouble {
             usage.bounds.push(disk_bound(&state));
+            usage.trouble = (!trouble.full).then(|| trouble.text.clone());
         }
         Ok(usage)
     }

@@ -23,6 +23,9 @@ mod memory;
 mod metrics;
 mod model;
 mod newline;
+// It changes a limit of another process.
+#[cfg(target_os = "linux")]
+mod open_files;
 mod operator;
 mod outage;
 mod ownership;

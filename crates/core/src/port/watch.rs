@@ -154,6 +154,8 @@ impl Bound {
 pub struct Usage {
     /// Each bound once; none in a store without bounds.
     pub bounds: Vec<Bound>,
+    /// Why the store cannot take in any more, and what to do, if that is none of its bounds: it may open no more files, say.
+    pub trouble: Option<String>,
     /// By shard, the most messages that one lane of the mailbox gave out past its oldest inherited delivery since the store was opened
     /// (MBX-G-9): never more than [`crate::limits::MAILBOX_REORDER_MESSAGES_MAX`]. Shards that gave out none are not in it.
     pub reorder_depths: BTreeMap<Shard, u64>,
@@ -162,7 +164,7 @@ pub struct Usage {
 impl Usage {
     /// The usage of these bounds.
     pub fn new(bounds: Vec<Bound>) -> Self {
-        Self { bounds, reorder_depths: BTreeMap::new() }
+        Self { bounds, ..Self::default() }
     }
 
     /// The bound with the largest share, the first of them if there are several; none in a store without bounds.

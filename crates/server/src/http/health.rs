@@ -124,7 +124,9 @@ pub(super) async fn readiness(app: &App) -> Ready {
     }
     let reads = !missing.contains(&"store");
     let reached = app.saturation.current(Instant::now());
-    let full = usage.is_ok_and(|usage| usage.bounds.iter().any(|bound| bound.used >= bound.limit));
+    let full = usage.is_ok_and(|usage| {
+        usage.trouble.is_some() || usage.bounds.iter().any(|bound| bound.used >= bound.limit)
+    });
     if full || reached.iter().any(Reached::stops_writes) {
         missing.push("capacity");
     }

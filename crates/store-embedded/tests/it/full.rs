@@ -80,6 +80,7 @@ fn every_caller_is_refused_at_once_and_told_the_bound() -> TestResult {
     }
     let usage = block_on(store.usage())?;
     assert_eq!(usage.fullest().map(|bound| bound.name), Some(Bound::DISK_BYTES));
+    assert_eq!(usage.trouble, None, "the bound says it all");
     // Receiving and settling go on, and reading too.
     let acks: Vec<_> = block_on(store.claim(&claim(20)))?.iter().map(Delivery::ack).collect();
     assert_eq!(acks.len(), 20);
@@ -100,6 +101,7 @@ fn too_many_open_files_are_not_called_a_full_disk() -> TestResult {
     assert!(error.to_string().contains("limit of open files"), "{error}");
     let usage = block_on(store.usage())?;
     assert!(usage.bounds.iter().any(|bound| bound.name == Bound::DISK_BYTES), "{usage:?}");
+    assert!(usage.trouble.is_some_and(|trouble| trouble.contains("limit of open files")));
     assert_eq!(block_on(store.claim(&claim(10)))?.len(), 10);
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::rig::oncebox;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Waits until a process ends; one that goes on is killed, and fails the test.
-fn ended(mut child: Child) -> (Option<i32>, String) {
+pub(super) fn ended(mut child: Child) -> (Option<i32>, String) {
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
         if child.try_wait().expect("a child").is_some() {
             let output = child.wait_with_output().expect("it ended");
@@ -72,6 +72,17 @@ fn a_process_whose_directory_was_deleted_answers_nothing_any_more() {
         assert!(told.contains("deleted or replaced"), "{told}");
     }
     first.send("t", "1", "1").refused(503, "E_UNAVAILABLE");
+    // Readiness says what senders are told.
+    let ready = first.get("/readyz?for=reads");
+    let json = ready.json();
+    assert_eq!((ready.status, &json["writes"]), (503, &Value::from(false)), "{json}");
+    assert!(json["missing"].as_array().expect("a list").contains(&Value::from("store")), "{json}");
+    let mut findings = json["findings"].as_array().expect("a list").iter();
+    let is_named = |finding: &Value| text(finding, "text").contains("deleted or replaced");
+    assert!(findings.any(|finding| finding["subject"] == "store" && is_named(finding)), "{json}");
+    let stats = first.get("/v1/stats").ok();
+    assert_eq!(stats["unknown"], serde_json::json!(["namespaces", "bounds"]), "{stats}");
+    assert_eq!(first.metric("oncebox_store_up").as_deref(), Some("0"));
     second.sent("t", "1");
     assert_eq!(second.recv("t").len(), 1);
 }
