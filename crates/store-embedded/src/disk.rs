@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use crate::private;
+
 /// A directory of files.
 pub trait Disk: Send + Sync {
     /// Where it is, as lines in the log name it.
@@ -59,11 +61,18 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// The directory at `path`, made if it is missing.
+    /// The directory at `path`, made if it is missing: then only its owner can enter it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent {
+            std::fs::create_dir_all(parent)?;
+        }
+        match private::make_directory(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            made => made?,
+        }
         // The directory's own name must survive a power cut too.
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        if let Some(parent) = parent {
             File::open(parent)?.sync_all()?;
         }
         Ok(Self { path: path.to_owned(), directory: File::open(path)? })
@@ -73,7 +82,8 @@ impl RealDisk {
 impl RealDisk {
     fn open_file(&self, name: &str, more: OFlags) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
-        Ok(File::from(rustix::fs::openat(&self.directory, name, flags, Mode::from_raw_mode(0o666))?))
+        let private = Mode::from_raw_mode(private::FILE_MODE);
+        Ok(File::from(rustix::fs::openat(&self.directory, name, flags, private)?))
     }
 }
 
@@ -92,7 +102,9 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(self.open_file(name, OFlags::CREATE | OFlags::EXCL)?))
+        let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL)?;
+        private::own(&file)?;
+        Ok(Box::new(file))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

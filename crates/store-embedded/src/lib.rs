@@ -44,6 +44,7 @@ mod offline;
 mod open;
 mod options;
 mod preparer;
+mod private;
 mod reclaim;
 mod recovery;
 mod segment;

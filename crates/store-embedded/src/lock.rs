@@ -8,6 +8,7 @@ use std::path::Path;
 
 use oncebox_core::{Error, Kind};
 
+use crate::private;
 use crate::recovery::failed;
 
 /// Where the holder leaves its process id.
@@ -38,7 +39,7 @@ impl DirectoryLock {
 
     /// Leaves this process's id in the directory. It is only a hint: a full disk must not keep the store from opening.
     pub(crate) fn sign(path: &Path) {
-        let _ = std::fs::write(path.join(HOLDER), format!("{}\n", std::process::id()));
+        let _ = private::write(&path.join(HOLDER), &format!("{}\n", std::process::id()));
     }
 }
 

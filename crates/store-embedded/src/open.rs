@@ -18,6 +18,7 @@ use crate::lock::DirectoryLock;
 use crate::manifest::Manifest;
 use crate::options::Options;
 use crate::preparer::{Preparer, prepare};
+use crate::private;
 use crate::recovery::{Cut, failed, recover};
 use crate::segment::Segment;
 use crate::shared::Shared;
@@ -27,9 +28,20 @@ use crate::trouble::{Trouble, log_trouble};
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.
+    ///
+    /// Only the owner of the directory can enter it and read its files, whatever the umask is: where others could, that is changed and
+    /// logged. One that others can write is [`Kind::Invalid`], and stays as it is.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
-        let disk =
-            RealDisk::open(path).map_err(|error| failed(&format!("opening {}", path.display()), error))?;
+        let failing = |error| failed(&format!("opening {}", path.display()), error);
+        let disk = RealDisk::open(path).map_err(failing)?;
+        private::refuse_shared(path)?;
+        if private::tighten(path).map_err(failing)? {
+            let place = disk.place();
+            tracing::warn!(
+                store = options.name.as_deref().unwrap_or(&place),
+                "others could read the store in {place}: now only its owner can"
+            );
+        }
         let lock = DirectoryLock::take(path)?;
         Self::open_locked(Arc::new(disk), options, Some(lock))
     }

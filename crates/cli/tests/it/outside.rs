@@ -29,6 +29,7 @@ mod open_files;
 mod operator;
 mod outage;
 mod ownership;
+mod private;
 mod race;
 mod readme;
 mod receipts;

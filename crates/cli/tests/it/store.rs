@@ -24,7 +24,7 @@ fn store(home: &TempDir) -> PathBuf {
 }
 
 /// Flips a byte in the middle of what was written.
-fn damage(path: &Path) {
+pub(crate) fn damage(path: &Path) {
     let entries = fs::read_dir(path).expect("a directory").map(|entry| entry.expect("an entry").path());
     let files = entries.filter(|path| path.is_file()).map(|path| (fs::read(&path).expect("a file"), path));
     let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use oncebox_core::{Error, Invalid};
 
+use crate::private;
 use crate::recovery::failed;
 
 /// Copies all files of `from` into `to`, which must not be there yet. Directories inside are not the store's and are left
@@ -16,7 +17,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     if real(parent)?.starts_with(real(from)?) {
         return Err(Invalid::new("copy", "would lie inside the store: give a place outside of it").into());
     }
-    match std::fs::create_dir(to) {
+    match private::make_directory(to) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(Invalid::new("copy", "is there already: give a name that is free").into());
@@ -38,7 +39,10 @@ fn fill(from: &Path, to: &Path) -> io::Result<()> {
         }
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         std::fs::copy(&source, &target)?;
-        File::open(&target)?.sync_all()?;
+        let copied = File::open(&target)?;
+        // It has got the rights of what it was made from.
+        private::own(&copied)?;
+        copied.sync_all()?;
         if hash(&source)? != hash(&target)? {
             return Err(io::Error::other("the copy differs from what it was made from"));
         }

@@ -15,6 +15,7 @@ use super::{ReadOnly, copy, verify};
 use crate::disk::{Disk, RealDisk};
 use crate::identity;
 use crate::lock::DirectoryLock;
+use crate::private;
 use crate::recovery::failed;
 use crate::segment::SegmentHeader;
 
@@ -36,15 +37,17 @@ use crate::segment::SegmentHeader;
 ///
 /// # Errors
 /// `Unavailable` if the store is open somewhere, cannot be read or written, or there is no room, `Invalid` if there is no
-/// store, or `copy_to` exists or lies inside the store, `Corrupt` if nothing tells the store's id.
+/// store, others can write its directory, or `copy_to` exists or lies inside the store, `Corrupt` if nothing tells the store's id.
 pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
     let read_only = ReadOnly::open(path)?;
+    private::refuse_shared(path)?;
     let _lock = DirectoryLock::take_quietly(path)?;
     let reading = verify::read(&read_only)?;
     if reading.damage.is_empty() {
         return Ok(Repaired::Nothing(verify::verdict(reading)));
     }
     copy::copy(path, copy_to)?;
+    private::tighten(path).map_err(|error| failed("opening the directory", error))?;
     DirectoryLock::sign(path);
     let mut reading = Reading::of(&read_only)?;
     let (salvaged, groups) = Salvaged::from(&mut reading, &read_only)?;
