@@ -30,9 +30,9 @@ pub(crate) struct Arguments {
     /// Waits so long for the first message, 60s at most. If not given: 0s, with --follow 30s.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
-    /// Hidden from others for so long.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
-    visibility: Duration,
+    /// How long it is hidden from others. If not given, what the topic is set to: 30s by default.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    visibility: Option<Duration>,
     /// What this receiver calls itself, shown to operators beside what it holds. If not given: the host and the process.
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
     let usual = if arguments.follow { FOLLOW_WAIT } else { Duration::ZERO };
     let wish = Recv {
         topic: arguments.topic.clone(),
-        visibility_ms: Some(duration::millis(arguments.visibility)),
+        visibility_ms: arguments.visibility.map(duration::millis),
         max_messages: Some(arguments.max),
         wait_ms: Some(duration::millis(arguments.wait.unwrap_or(usual))),
         worker: Some(arguments.worker.clone().unwrap_or_else(this_process)),

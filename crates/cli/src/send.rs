@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use oncebox_client::Client;
 use oncebox_client::wire::mailbox::Send;
 
 use crate::output::{Output, Tone, pairs};
 use crate::trouble::Trouble;
-use crate::word;
+use crate::{duration, word};
 
 /// No payload is larger, whatever the server is set to.
 const PAYLOAD_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -43,6 +44,12 @@ pub(crate) struct Arguments {
     /// Chooses the shard: messages of one topic with the same key are in the same shard, and are delivered side by side.
     #[arg(long, value_name = "KEY")]
     shard_key: Option<String>,
+    /// Not delivered before this much time has passed, by the server's clock.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    due_in: Option<Duration>,
+    /// A dead letter if it is not handled within this time, by the server's clock; more than --due-in.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    expires_in: Option<Duration>,
     /// Checks that the payload is JSON before it is sent.
     #[arg(long)]
     json: bool,
@@ -67,6 +74,8 @@ impl Arguments {
             attrs: self.attr.iter().cloned().collect(),
             partition: self.partition.clone(),
             shard_key: self.shard_key.clone(),
+            due_in_ms: self.due_in.map(duration::millis),
+            expires_in_ms: self.expires_in.map(duration::millis),
             ..Send::default()
         })
     }

@@ -155,8 +155,10 @@ impl Mailbox {
         }
         let now = self.shared.clock.now();
         let corr_id = || oncebox_core::Uid::v7(now, self.shared.random());
+        let (due, expires) = parcel.times(now, topic.ready_keep)?;
         let mut message = parcel.into_message(sharding, corr_id)?;
-        message.content.expires = Some(now.after(topic.ready_keep));
+        message.content.due = due;
+        message.content.expires = Some(expires);
         message.content.seal = Some(envelope::seal(&message, now));
         message.lane_max = self.settings.shard_capacity();
         message.policy = Policy { attempts_max: topic.attempts_max(), hold: topic.hold(), ..Policy::MAILBOX };
@@ -170,7 +172,7 @@ impl Mailbox {
         self.shared.store.counts(&scope).await
     }
 
-    /// Dead letters, and all other messages of the mailbox, on behalf of an actor: list, show, reprocess, purge.
+    /// Dead letters, and all other messages of the mailbox, on behalf of an actor: list, show, redrive, purge.
     pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
         Operator::new(self.shared.clone(), Namespace::Mailbox, actor.as_ref().into())
     }

@@ -4,6 +4,7 @@ pub mod config;
 pub mod log;
 pub mod meters;
 
+mod dead_letters;
 mod http;
 mod live;
 mod net;

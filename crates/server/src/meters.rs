@@ -143,6 +143,12 @@ impl Meters {
         topics.entry(topic.into()).or_insert_with(|| Arc::new(TopicMeters::new(topic))).clone()
     }
 
+    /// The label of a topic; none if it is one of those that share a label.
+    pub(crate) fn label(&self, topic: &str) -> Option<Box<str>> {
+        let meters = self.topic(topic);
+        (!Arc::ptr_eq(&meters, &self.other)).then(|| meters.label.clone())
+    }
+
     /// What upkeep did to dead letters.
     pub(crate) fn upkept(&self, upkept: &Upkept) {
         upkept.died.iter().for_each(|deaths| self.died(deaths));

@@ -19,7 +19,7 @@ use crate::log;
 use crate::meters::{Meters, names};
 use crate::net::{Connections, Listener};
 
-/// How often what the histograms collected is counted, and bounds are forgotten that are not reached any more.
+/// How often what the histograms collected is counted, and bounds and dead letters are looked at that may have calmed.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 /// Upper ends of the buckets of latencies, in seconds.
 const BUCKETS: [f64; 14] =
@@ -106,7 +106,7 @@ impl Server {
         }
         let told = app.clone();
         let upkeep = app.oncebox.upkeep();
-        let upkeep = upkeep.on_upkept(move |upkept| told.meters.upkept(upkept));
+        let upkeep = upkeep.on_upkept(move |upkept| told.upkept(upkept));
         let upkeep = tokio::spawn(upkeep.run(stopping.clone().cancelled_owned()));
         let metrics = tokio::spawn(collect(app.clone(), stopping.clone()));
         shutdown.await;
@@ -213,6 +213,7 @@ async fn collect(app: App, stopping: CancellationToken) {
             () = tokio::time::sleep(METRICS_INTERVAL) => {
                 app.metrics.run_upkeep();
                 app.saturation.current(Instant::now());
+                app.dead_letters.current(Instant::now());
             }
         }
     }

@@ -93,7 +93,8 @@ fn reorder_depths(usage: Option<&Usage>, shards: u16) -> BTreeMap<String, Option
 fn retention(settings: &MailboxSettings) {
     let own = settings.topics.iter().map(|(name, own)| (name.as_str(), own));
     for (topic, own) in own.chain([("", &settings.topic)]) {
-        let held = settings.visibility_default.saturating_mul(MAILBOX_EXTEND_FACTOR);
+        let visibility = own.visibility_default.unwrap_or(settings.visibility_default);
+        let held = visibility.saturating_mul(MAILBOX_EXTEND_FACTOR);
         let waiting = u64::from(settings.shards) * u64::from(settings.shard_capacity);
         for (stage, keep, messages) in [
             ("ready", own.ready_keep, waiting),

@@ -21,6 +21,10 @@ pub const IDEM_KEY: &str = "x-idem-key";
 pub const PARTITION: &str = "x-partition";
 /// What chooses the shard, and nothing else.
 pub const SHARD_KEY: &str = "x-shard-key";
+/// Milliseconds from acceptance before which the message is not delivered.
+pub const DUE_IN_MS: &str = "x-due-in-ms";
+/// Milliseconds from acceptance after which the message is a dead letter.
+pub const EXPIRES_IN_MS: &str = "x-expires-in-ms";
 /// The hash of the payload.
 pub const PAYLOAD_HASH: &str = "x-payload-hash";
 /// Names and values: `name=value&name=value`, each percent-encoded.

@@ -17,3 +17,8 @@ mod strict;
 pub use base64::Base64;
 pub use code::{Bound, Code, ErrorBody, Problem};
 pub use health::{Finding, Live, Ready};
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

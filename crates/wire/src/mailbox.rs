@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::strict::{read_as, unique};
-use crate::{Base64, Code};
+use crate::{Base64, Code, is_false};
 
 read_as!(Object: Send, SendBatch, Recv, Ack, Nack, Extend, SettleItem, Settle, Work);
 read_as!(Word: Op);
@@ -43,6 +43,15 @@ pub struct Send {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uuid"))]
     pub corr_id: Option<String>,
+    /// Not delivered before this many milliseconds have passed since the server accepted it, by the server's clock: up to a year.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 31_536_000_000_u64))]
+    pub due_in_ms: Option<u64>,
+    /// A dead letter, reason `expired`, if it is not handled within this many milliseconds after the server accepted it: up to a
+    /// year, and more than `due_in_ms`. The topic's retention of ready messages holds if it ends earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 31_536_000_000_u64))]
+    pub expires_in_ms: Option<u64>,
 }
 
 /// The answer to [`Send`].
@@ -106,7 +115,7 @@ pub struct Recv {
     /// Where from.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: String,
-    /// Hidden from others for so long: 250 at least, 30,000 if not given.
+    /// Hidden from others for this many milliseconds: 250 at least. If not given, what the topic is set to: 30,000 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 250, maximum = 43_200_000))]
     pub visibility_ms: Option<u64>,
@@ -201,6 +210,13 @@ pub struct Nack {
     /// Why; shown with the dead letter, should it become one. Up to 4 KiB are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// It comes again after this many milliseconds, in place of the topic's back-off: up to a week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 604_800_000))]
+    pub delay_ms: Option<u64>,
+    /// It does not come again: a dead letter at once, reason `failed`. Not together with `delay_ms`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dead: bool,
 }
 
 /// Gives a delivery more time.
@@ -256,6 +272,13 @@ pub struct SettleItem {
     /// Why; only with `nack`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// It comes again after this many milliseconds, in place of the topic's back-off; only with `nack`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 604_800_000))]
+    pub delay_ms: Option<u64>,
+    /// A dead letter at once, reason `failed`; only with `nack`, and not together with `delay_ms`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dead: bool,
     /// So much more time; only with `extend`, and needed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 250, maximum = 43_200_000))]

@@ -11,10 +11,12 @@ mod bounds;
 mod bytes;
 mod correlation;
 mod delivery;
+mod due;
 // Namespaces, and files through /proc.
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod gate;
+mod giving_back;
 mod items;
 mod ledger;
 mod many;

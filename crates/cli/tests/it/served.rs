@@ -183,6 +183,27 @@ fn dead_letters_get_another_chance() {
     assert_eq!(raw.stdout, b"a");
 }
 
+/// A receiver says when a message comes again, or that it does not; a sender when it comes first.
+#[test]
+fn delays_and_deadlines_are_flags() {
+    let served =
+        Served::start(&["--set", "mailbox.topic.backoff_base=12h", "--set", "mailbox.topic.backoff_max=12h"]);
+    served.json(&["send", "t", "--key", "later", "--data", "x", "--due-in", "1h", "--expires-in", "2h"]);
+    assert_eq!(served.run(&["recv", "t"]).stdout, "", "it is not due");
+    served.json(&["send", "t", "--key", "k", "--data", "x", "--due-in", "1ms"]);
+    let first = served.json(&["recv", "t", "--wait", "10s"]);
+    served.json(&["nack", text(&first, "receipt"), "--delay", "1ms"]);
+    let again = served.json(&["recv", "t", "--wait", "10s"]);
+    assert_eq!((&again["msg_id"], &again["attempt"]), (&first["msg_id"], &Value::from(2)));
+    let receipt = text(&again, "receipt");
+    let both = served.run(&["nack", receipt, "--delay", "1s", "--dead"]);
+    assert_eq!(both.code, Some(2), "{both:?}");
+    assert_eq!(served.run(&["nack", receipt, "--delay", "0s"]).code, Some(3));
+    served.json(&["nack", receipt, "--dead", "--reason", "no JSON"]);
+    let letter = served.json(&["dlq", "list", "--topic", "t"]);
+    assert_eq!((text(&letter, "reason"), text(&letter, "last_error")), ("failed", "no JSON"));
+}
+
 #[test]
 fn the_ledger_tells_scripts_by_exit_codes() {
     let served = Served::start(&["--amnesia", "--store", "memory:"]);

@@ -24,7 +24,7 @@ async fn every_call_has_its_path() -> Result<(), Error> {
         Settle { settle: vec![SettleItem { op: Op::Ack, delivery: "d".into(), ..SettleItem::default() }] };
     let _ = client.send_batch(&SendBatch::default()).await;
     let _ = client.ack("a/b").await;
-    let _ = client.nack("a%b", &Nack { reason: Some("no".into()) }).await;
+    let _ = client.nack("a%b", &Nack { reason: Some("no".into()), ..Nack::default() }).await;
     let _ = client.extend("d", &Extend { visibility_ms: 500 }).await;
     let _ = client.settle(&settle).await;
     let _ = client.dlq(&ListDead { topic: Some("a b".into()), limit: Some(3), ..ListDead::default() }).await;

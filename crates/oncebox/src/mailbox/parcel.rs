@@ -1,12 +1,13 @@
 //! A parcel: what is sent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use oncebox_core::limits::TEXT_BYTES_MAX;
 use oncebox_core::{
     Attributes, Error, Fingerprint, Id, Invalid, Key, Namespace, NewMessage, Partition, Payload, Shard,
-    Source, Topic, Trace, Uid,
+    Source, Span, Timestamp, Topic, Trace, Uid,
 };
 
 /// A message to be sent: its topic, its idempotency key, what it carries. Values that are out of bounds are told when it is
@@ -20,6 +21,8 @@ pub struct Parcel {
     attributes: Attributes,
     partition: Option<Arc<str>>,
     shard_key: Option<Arc<str>>,
+    due_in: Option<Duration>,
+    expires_in: Option<Duration>,
     trace: Trace,
     problem: Option<Invalid>,
 }
@@ -35,6 +38,8 @@ impl Parcel {
             attributes: Attributes::default(),
             partition: None,
             shard_key: None,
+            due_in: None,
+            expires_in: None,
             trace: Trace::default(),
             problem: None,
         }
@@ -83,6 +88,21 @@ impl Parcel {
         self
     }
 
+    /// Not delivered before this much time has passed since it was sent, by the clock of the process that sends it.
+    #[must_use]
+    pub fn due_in(mut self, delay: Duration) -> Self {
+        self.due_in = Some(delay);
+        self
+    }
+
+    /// A dead letter, reason `expired`, if it is not handled within this time after it was sent, by the clock of the process that
+    /// sends it; more than [`Parcel::due_in`]. Its topic's `ready_keep` holds if that ends earlier.
+    #[must_use]
+    pub fn expires_in(mut self, delay: Duration) -> Self {
+        self.expires_in = Some(delay);
+        self
+    }
+
     /// The id that ties the parcel to what it belongs to; a new one if not set.
     #[must_use]
     pub fn corr_id(mut self, id: &str) -> Self {
@@ -112,6 +132,25 @@ impl Parcel {
     pub(super) fn is_whole(&self) -> bool {
         let Some(hash) = &self.payload_hash else { return true };
         Fingerprint::of_bytes(&self.payload).to_string().eq_ignore_ascii_case(hash)
+    }
+
+    /// When it is due and when it expires, if it is sent now and its topic lets it wait for `ready_keep`, which counts from when
+    /// it is due.
+    pub(super) fn times(
+        &self,
+        now: Timestamp,
+        ready_keep: Duration,
+    ) -> Result<(Option<Timestamp>, Timestamp), Invalid> {
+        let after = |name, delay: Option<Duration>| {
+            let span = delay.map(|delay| Span::new(name, delay)).transpose()?;
+            Ok::<_, Invalid>(span.map(|span| now.after(span.get())))
+        };
+        let (due, expires) = (after("due_in", self.due_in)?, after("expires_in", self.expires_in)?);
+        if due.zip(expires).is_some_and(|(due, expires)| expires <= due) {
+            return Err(Invalid::new("expires_in", "must be more than due_in"));
+        }
+        let kept = due.unwrap_or(now).after(ready_keep);
+        Ok((due, expires.map_or(kept, |expires| expires.min(kept))))
     }
 
     pub(super) fn into_message(

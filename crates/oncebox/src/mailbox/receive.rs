@@ -47,7 +47,7 @@ impl Receive {
         }
     }
 
-    /// Hidden from others for so long; then, unless it was acknowledged, it comes again.
+    /// Hidden from others for so long; then, unless it was acknowledged, it comes again. If not given, what the topic is set to.
     pub fn visibility(mut self, visibility: Duration) -> Self {
         self.visibility = Some(visibility);
         self
@@ -189,7 +189,11 @@ impl Mailbox {
         if !(1..=MESSAGES_MAX).contains(&messages) {
             return Err(Invalid::new("messages", "must be from 1 to 256").into());
         }
-        let visibility = Span::new("visibility", settings.visibility(wish.visibility)?)?;
+        let visibility = match wish.visibility {
+            Some(asked) => settings.checked_visibility(asked)?,
+            None => settings.visibility_of(&wish.topic),
+        };
+        let visibility = Span::new("visibility", visibility)?;
         let owner = wish.request.map_or_else(|| self.shared.owner(), owner_of);
         let mut claim = Claim::new(Namespace::Mailbox, owner, visibility, Batch::new(messages)?);
         claim.request = wish.request.map(|request| RequestId::from_u128(request.get()));

@@ -21,7 +21,7 @@ pub struct MailboxSettings {
     pub global_in_flight: u64,
     /// The shortest visibility that a receiver may ask for.
     pub visibility_min: Duration,
-    /// The visibility of who asks for none.
+    /// The visibility of a receiver that asks for none, of topics that have none of their own.
     pub visibility_default: Duration,
     /// Messages that one call receives, if it does not say.
     pub messages_default: u32,
@@ -44,11 +44,13 @@ pub struct TopicSettings {
     pub backoff_base: Duration,
     /// The longest such delay.
     pub backoff_max: Duration,
+    /// The visibility of a receiver that asks for none; [`MailboxSettings::visibility_default`] if none is set.
+    pub visibility_default: Option<Duration>,
     /// How long a repeated idempotency key is known as such, from acceptance.
     pub replay_window: Duration,
     /// What holds the key of a message beyond that window.
     pub key_hold: KeyHold,
-    /// How long a message may wait; then it is a dead letter.
+    /// How long a message may wait, from when it is due; then it is a dead letter.
     pub ready_keep: Duration,
     /// The largest payload.
     pub payload_bytes_max: usize,
@@ -57,6 +59,9 @@ pub struct TopicSettings {
     /// Dead letters that are kept, at most: the newest. One that died within the last ten minutes, or whose idempotency key is still
     /// known, stays beside them.
     pub dlq_messages_max: u32,
+    /// More dead letters than this within a minute are worth a warning; 0 stands for no warning. The mailbox itself does not look
+    /// at it: the server does.
+    pub dlq_alert_per_minute: u32,
 }
 
 /// What holds the idempotency key of a message.
@@ -100,12 +105,14 @@ impl Default for TopicSettings {
             attempts_max: MAILBOX_ATTEMPTS_DEFAULT,
             backoff_base: Duration::from_secs(1),
             backoff_max: Duration::from_secs(60),
+            visibility_default: None,
             replay_window,
             key_hold: KeyHold::Window,
             ready_keep,
             payload_bytes_max: 1024 * 1024,
             dlq_keep,
             dlq_messages_max,
+            dlq_alert_per_minute: 10,
         }
     }
 }
@@ -151,7 +158,11 @@ impl MailboxSettings {
             expect(!topic.backoff_base.is_zero(), "backoff_base", "must be greater than zero");
             let backoff = topic.backoff_max >= topic.backoff_base && topic.backoff_max <= DURATION_MAX;
             expect(backoff, "backoff_max", "must be from backoff_base to ten years");
-            let replay = topic.replay_window >= self.visibility_default * 2;
+            let own = topic.visibility_default.unwrap_or(self.visibility_default);
+            let visibility = own >= self.visibility_min && own <= DURATION_MAX;
+            let checked = topic.visibility_default.is_none();
+            expect(checked || visibility, "visibility_default", "must be from visibility_min to ten years");
+            let replay = topic.replay_window >= own.saturating_mul(2);
             expect(replay, "replay_window", "must be at least twice visibility_default");
             let ready = !topic.ready_keep.is_zero() && topic.ready_keep <= DURATION_MAX;
             expect(ready, "ready_keep", "must be greater than zero, and ten years at most");
@@ -177,7 +188,8 @@ impl MailboxSettings {
         Ok(DeadLetters { default: self.topic.retention(), topics })
     }
 
-    pub(super) fn topic(&self, name: &str) -> &TopicSettings {
+    /// What holds for the topic of this name.
+    pub fn topic(&self, name: &str) -> &TopicSettings {
         self.topics.get(name).unwrap_or(&self.topic)
     }
 
@@ -185,9 +197,13 @@ impl MailboxSettings {
         NonZeroU32::new(self.shard_capacity)
     }
 
-    /// The visibility that is given to who asks for this one.
-    pub(super) fn visibility(&self, asked: Option<Duration>) -> Result<Duration, Error> {
-        let visibility = asked.unwrap_or(self.visibility_default);
+    /// The visibility of a receiver of this topic that asks for none.
+    pub fn visibility_of(&self, topic: &str) -> Duration {
+        self.topic(topic).visibility_default.unwrap_or(self.visibility_default)
+    }
+
+    /// A visibility that a receiver asks for, if it is not too short.
+    pub(super) fn checked_visibility(&self, visibility: Duration) -> Result<Duration, Error> {
         if visibility < self.visibility_min {
             let text = format!(
                 "visibility is {} ms, the least is {} ms",

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use oncebox_core::{
-    Error, Extended, Kind, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span, StoreExt,
-    Timestamp, Trace, Verdict,
+    DeadReason, Error, Extended, Kind, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span,
+    StoreExt, Timestamp, Trace, Verdict,
 };
 use tracing::debug;
 
@@ -24,7 +24,14 @@ pub struct Settle {
 #[derive(Debug, Clone)]
 enum Wish {
     Ack,
-    Nack { reason: Option<LastError> },
+    /// Without a delay, the topic's back-off decides.
+    Nack {
+        delay: Option<Duration>,
+        reason: Option<LastError>,
+    },
+    Fail {
+        reason: Option<LastError>,
+    },
     Extend(Duration),
 }
 
@@ -36,7 +43,19 @@ impl Settle {
 
     /// It was not handled: the message comes again after a while, or is a dead letter if it came too often.
     pub fn nack(delivery: impl Into<Handle>, reason: Option<&str>) -> Self {
-        Self { delivery: delivery.into(), wish: Wish::Nack { reason: reason.and_then(LastError::new) } }
+        let reason = reason.and_then(LastError::new);
+        Self { delivery: delivery.into(), wish: Wish::Nack { delay: None, reason } }
+    }
+
+    /// The same, and the message comes again after this delay, in place of its topic's back-off. Its attempts are limited as ever.
+    pub fn nack_after(delivery: impl Into<Handle>, delay: Duration, reason: Option<&str>) -> Self {
+        let reason = reason.and_then(LastError::new);
+        Self { delivery: delivery.into(), wish: Wish::Nack { delay: Some(delay), reason } }
+    }
+
+    /// It cannot be handled: the message is a dead letter at once, with [`oncebox_core::DeadReason::Failed`].
+    pub fn fail(delivery: impl Into<Handle>, reason: Option<&str>) -> Self {
+        Self { delivery: delivery.into(), wish: Wish::Fail { reason: reason.and_then(LastError::new) } }
     }
 
     /// It needs so much more time, from now on; ten times the visibility it was received with at most.
@@ -51,7 +70,7 @@ impl Settle {
 pub enum Outcome {
     /// It counts.
     Ok,
-    /// It counts: the message came too often, and is a dead letter now.
+    /// It counts: the message came too often, or cannot be handled, and is a dead letter now.
     Dead,
     /// The delivery is held until this moment.
     Until(Timestamp),
@@ -80,6 +99,21 @@ impl Mailbox {
     /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
     pub async fn nack(&self, delivery: impl Into<Handle>, reason: Option<&str>) -> Result<Outcome, Error> {
         self.settle(Settle::nack(delivery, reason)).await
+    }
+
+    /// The same, and it comes again after this delay, in place of its topic's back-off.
+    pub async fn nack_after(
+        &self,
+        delivery: impl Into<Handle>,
+        delay: Duration,
+        reason: Option<&str>,
+    ) -> Result<Outcome, Error> {
+        self.settle(Settle::nack_after(delivery, delay, reason)).await
+    }
+
+    /// The delivery cannot be handled: the message is a dead letter at once, with the given reason as its last error.
+    pub async fn fail(&self, delivery: impl Into<Handle>, reason: Option<&str>) -> Result<Outcome, Error> {
+        self.settle(Settle::fail(delivery, reason)).await
     }
 
     /// The delivery needs so much more time, from now on; ten times the visibility it was received with at most.
@@ -166,12 +200,19 @@ impl Mailbox {
         };
         Ok(match settle.wish {
             Wish::Ack => Step::Settle(token.settle(Verdict::Ack), trace),
-            Wish::Nack { reason } => {
-                let delay = self.shared.delay(&backoff, deliveries);
+            Wish::Nack { delay, reason } => {
+                let delay = match delay {
+                    Some(delay) => Span::delay(delay)?,
+                    None => self.shared.delay(&backoff, deliveries),
+                };
                 Step::Settle(token.settle(Verdict::Abandon { delay, error: reason }), trace)
             }
+            Wish::Fail { reason: error } => {
+                let verdict = Verdict::Fail { reason: DeadReason::Failed, error };
+                Step::Settle(token.settle(verdict), trace)
+            }
             Wish::Extend(visibility) => {
-                let visibility = Span::new("visibility", self.settings().visibility(Some(visibility))?)?;
+                let visibility = Span::new("visibility", self.settings().checked_visibility(visibility)?)?;
                 Step::Extend(token, visibility, trace)
             }
         })
@@ -207,9 +248,9 @@ impl Mailbox {
 }
 
 impl Settle {
-    /// The next delay depends on how often the message was delivered; a message's id does not tell the delivery.
+    /// The back-off depends on the topic and on how often the message was delivered; a message's id does not tell the delivery.
     fn needs_lookup(&self) -> bool {
-        matches!(self.delivery, Handle::Message(_)) || matches!(self.wish, Wish::Nack { .. })
+        matches!(self.delivery, Handle::Message(_)) || matches!(self.wish, Wish::Nack { delay: None, .. })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod keeping;
 mod retries;
+mod settling;
 mod shards;
 
 use std::num::NonZeroU128;

@@ -16,6 +16,9 @@ const LEVELS_BYTES_MAX: usize = 1_024;
 /// What keeps something for ever, or listens nowhere.
 const OFF: &str = "off";
 
+/// What a topic has no value of its own for.
+const DEFAULT: &str = "default";
+
 /// The kind of a setting, with the least and the most.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
@@ -25,6 +28,8 @@ pub(super) enum Kind {
     Duration(Duration, Duration),
     /// A duration, or `off`.
     Keep(Duration, Duration),
+    /// A duration, or `default`: the one of the whole mailbox.
+    Own(Duration, Duration),
     Word(&'static [&'static str]),
     Levels,
     Store,
@@ -74,7 +79,8 @@ impl Kind {
                 Ok(Value::Duration(duration))
             }
             Self::Keep(..) if text(raw) == Some(OFF) => Ok(Value::Keep(None)),
-            Self::Keep(least, most) => {
+            Self::Own(..) if text(raw) == Some(DEFAULT) => Ok(Value::Keep(None)),
+            Self::Keep(least, most) | Self::Own(least, most) => {
                 let duration = text(raw).and_then(unit::parse_duration).ok_or_else(wrong)?;
                 within(duration, least, most, unit::duration)?;
                 Ok(Value::Keep(Some(duration)))
@@ -112,6 +118,7 @@ impl Kind {
                 "a duration with its unit, as in \"250ms\", \"5s\", \"10m\", \"1h\", \"7d\"".to_owned()
             }
             Self::Keep(..) => "\"off\", or a duration with its unit, as in \"30d\"".to_owned(),
+            Self::Own(..) => "\"default\", or a duration with its unit, as in \"30s\"".to_owned(),
             Self::Word(words) => {
                 let words: Vec<String> = words.iter().map(|word| unit::quoted(word)).collect();
                 words.join(" or ")
@@ -131,6 +138,7 @@ impl Kind {
             Self::Size(..) => "size",
             Self::Duration(..) => "duration",
             Self::Keep(..) => "duration or `off`",
+            Self::Own(..) => "duration or `default`",
             Self::Word(_) => "word",
             Self::Levels => "levels",
             Self::Store => "URL",
@@ -148,6 +156,9 @@ impl Kind {
             Self::Duration(least, most) => format!("{} to {}", unit::duration(least), unit::duration(most)),
             Self::Keep(least, most) => {
                 format!("`off`, or {} to {}", unit::duration(least), unit::duration(most))
+            }
+            Self::Own(least, most) => {
+                format!("`default`, or {} to {}", unit::duration(least), unit::duration(most))
             }
             Self::Word(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
@@ -167,6 +178,7 @@ impl Kind {
             (_, Value::Number(number)) => number.to_string(),
             (_, Value::Flag(flag)) => flag.to_string(),
             (_, Value::Duration(duration) | Value::Keep(Some(duration))) => unit::duration(*duration),
+            (Self::Own(..), Value::Keep(None)) => DEFAULT.to_owned(),
             (_, Value::Keep(None)) => OFF.to_owned(),
             (Self::Store, Value::Text(url)) => store::redacted(url),
             (_, Value::Text(text)) => text.clone(),

@@ -129,7 +129,11 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Duration(MILLI, DAY),
         "The shortest visibility that a receiver may ask for"
     ),
-    setting!(mailbox.visibility_default, Kind::Duration(MILLI, DAY), "The visibility of who asks for none"),
+    setting!(
+        mailbox.visibility_default,
+        Kind::Duration(MILLI, DAY),
+        "The visibility of a receiver that asks for none, of topics that have none of their own"
+    ),
     setting!(
         mailbox.messages_default,
         Kind::Count(1, 256),
@@ -152,6 +156,11 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     setting!(mailbox.topic.backoff_max, Kind::Duration(MILLI, DAY), "The longest such delay"),
     setting!(
+        mailbox.topic.visibility_default,
+        Kind::Own(MILLI, DAY),
+        "The visibility of a receiver that asks for none; `default` is `mailbox.visibility_default`"
+    ),
+    setting!(
         mailbox.topic.replay_window,
         Kind::Duration(MILLI, YEAR),
         "How long a repeated idempotency key is known as such, from acceptance"
@@ -164,7 +173,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         mailbox.topic.ready_keep,
         Kind::Duration(SECOND, YEAR),
-        "How long a message may wait; then it is a dead letter"
+        "How long a message may wait, from when it is due; then it is a dead letter"
     ),
     setting!(mailbox.topic.payload_bytes_max, Kind::Size(1, MIB), "The largest payload"),
     setting!(
@@ -176,6 +185,11 @@ pub(super) static SETTINGS: &[Setting] = &[
         mailbox.topic.dlq_messages_max,
         Kind::Count(1, 10_000_000),
         "Dead letters that are kept, the newest; those of the last ten minutes stay beside them"
+    ),
+    setting!(
+        mailbox.topic.dlq_alert_per_minute,
+        Kind::Count(0, 1_000_000),
+        "More dead letters than this within a minute are a finding of `/readyz` and `/v1/stats`, and a line in the log; 0 turns that off"
     ),
     setting!(ledger.keep, Kind::Duration(KEEP_MIN, KEEP_MAX), "How long a processed key is kept"),
     setting!(
@@ -226,7 +240,7 @@ mod tests {
                     vec![Value::Number(least), Value::Number(most)]
                 }
                 Kind::Duration(least, most) => vec![Value::Duration(least), Value::Duration(most)],
-                Kind::Keep(least, most) => {
+                Kind::Keep(least, most) | Kind::Own(least, most) => {
                     vec![Value::Keep(Some(least)), Value::Keep(None), Value::Keep(Some(most))]
                 }
                 Kind::Word(words) => words.iter().map(|word| Value::Text((*word).to_owned())).collect(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use oncebox::ledger::Ledger;
-use oncebox::{Clock, Namespace, Oncebox, Operator, Rng};
+use oncebox::{Clock, Namespace, Oncebox, Operator, Rng, Upkept};
 use oncebox_core::{Timestamp, Uid};
 use oncebox_system::{SystemClock, SystemRng};
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::Room;
 use super::refusal::Refusal;
 use crate::config::Config;
+use crate::dead_letters::DeadLetters;
 use crate::live::{Current, Live};
 use crate::meters::Meters;
 use crate::net::Capacity;
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     /// The connections of `admin.listen`.
     pub(crate) admin_connections: Arc<Capacity>,
     pub(crate) saturation: Saturation,
+    pub(crate) dead_letters: DeadLetters,
     pub(crate) meters: Meters,
     pub(crate) metrics: PrometheusHandle,
     /// Set when the server is about to stop: long waits end, nothing more is taken in.
@@ -72,6 +74,7 @@ impl App {
             connections,
             admin_connections,
             saturation: Saturation::default(),
+            dead_letters: DeadLetters::new(Instant::now()),
             meters,
             metrics,
             stopping,
@@ -121,6 +124,18 @@ impl App {
             )));
         }
         Ok(wait)
+    }
+
+    /// What upkeep did: counted, and looked at for dead letters that rise.
+    pub(crate) fn upkept(&self, upkept: &Upkept) {
+        self.meters.upkept(upkept);
+        let (live, now) = (self.live(), Instant::now());
+        for deaths in upkept.died.iter().filter(|deaths| deaths.namespace == Namespace::Mailbox) {
+            let label = deaths.topic.as_ref().and_then(|topic| self.meters.label(topic.as_str()));
+            let settings = live.config.mailbox.topic(label.as_deref().unwrap_or_default());
+            let most = settings.dlq_alert_per_minute;
+            self.dead_letters.died(label.as_deref(), deaths.reason, deaths.count, most, now);
+        }
     }
 
     /// An operator of one face of the store.

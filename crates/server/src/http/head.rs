@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Headers of which one value counts: who sends two may mean either.
-const SINGLE: [HeaderName; 11] = [
+const SINGLE: [HeaderName; 13] = [
     HOST,
     CONTENT_TYPE,
     HeaderName::from_static(header::CORR_ID),
@@ -24,6 +24,8 @@ const SINGLE: [HeaderName; 11] = [
     HeaderName::from_static(header::IDEM_KEY),
     HeaderName::from_static(header::PARTITION),
     HeaderName::from_static(header::SHARD_KEY),
+    HeaderName::from_static(header::DUE_IN_MS),
+    HeaderName::from_static(header::EXPIRES_IN_MS),
     HeaderName::from_static(header::PAYLOAD_HASH),
     HeaderName::from_static(header::ATTRS),
 ];

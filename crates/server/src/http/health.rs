@@ -147,8 +147,8 @@ pub(super) async fn readiness(app: &App) -> Ready {
     }
 }
 
-/// What an operator should know: about the store and the loops, about bounds that requests are refused for, and about
-/// connections.
+/// What an operator should know: about the store and the loops, about bounds that requests are refused for, about dead
+/// letters that rise, and about connections.
 fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
     let connections =
         [&app.connections, &app.admin_connections].into_iter().filter_map(|known| known.finding());
@@ -156,6 +156,11 @@ fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
         level: "warning".to_owned(),
         subject: "connections".to_owned(),
         text,
+    });
+    let letters = app.dead_letters.current(Instant::now()).into_iter().map(|rising| Finding {
+        level: "warning".to_owned(),
+        subject: "dead_letters".to_owned(),
+        text: rising.text(),
     });
     // What is refused says more than how full the same bound is.
     let refused =
@@ -168,7 +173,7 @@ fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
         let level = view::level(reached.level());
         Finding { level: level.to_owned(), subject: bound.name.to_owned(), text }
     });
-    reached.chain(health.map(view::finding)).chain(connections).collect()
+    reached.chain(health.map(view::finding)).chain(letters).chain(connections).collect()
 }
 
 /// How the server and its store stand.

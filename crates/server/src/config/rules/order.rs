@@ -28,10 +28,17 @@ impl Rule {
 static RULES: &[Rule] = &[
     Rule::plain("mailbox.global_in_flight", "mailbox.shard_capacity"),
     Rule::plain("mailbox.visibility_default", "mailbox.visibility_min"),
+    Rule::plain("mailbox.topic.visibility_default", "mailbox.visibility_min"),
     Rule::plain("mailbox.topic.backoff_max", "mailbox.topic.backoff_base"),
     Rule {
         high: "mailbox.topic.replay_window",
         low: "mailbox.visibility_default",
+        needs: |low| low.saturating_mul(2),
+        words: ("twice ", ""),
+    },
+    Rule {
+        high: "mailbox.topic.replay_window",
+        low: "mailbox.topic.visibility_default",
         needs: |low| low.saturating_mul(2),
         words: ("twice ", ""),
     },
@@ -58,15 +65,23 @@ pub(in crate::config) fn sentences() -> impl Iterator<Item = String> {
 pub(super) fn check(draft: &Draft, problems: &mut Problems) {
     for rule in RULES {
         for (high, low) in pairs(rule, draft) {
-            if draft.is_doubtful(&high) || draft.is_doubtful(&low) {
+            if draft.is_doubtful(&high) || draft.is_doubtful(&low) || is_replaced(&high, &low, draft) {
                 continue;
             }
             let (had, least) = (amount(&high.get(&draft.config)), amount(&low.get(&draft.config)));
-            if had < (rule.needs)(least) {
+            if had.zip(least).is_some_and(|(had, least)| had < (rule.needs)(least)) {
                 tell(rule, (&high, &low), draft, problems);
             }
         }
     }
+}
+
+/// Whether the lower one is a default that a topic has a value of its own for.
+fn is_replaced(high: &Target, low: &Target, draft: &Draft) -> bool {
+    let mailbox = &draft.config.mailbox;
+    let topic = high.topic.as_ref().and_then(|topic| mailbox.topics.get(topic)).unwrap_or(&mailbox.topic);
+    let of_topics = high.setting.parts().0 == TOPIC && low.setting.name == "mailbox.visibility_default";
+    of_topics && topic.visibility_default.is_some()
 }
 
 /// The settings of a rule: those of the server, and those of each topic that has one of its own.
@@ -89,7 +104,8 @@ fn pairs(rule: &Rule, draft: &Draft) -> Vec<(Target, Target)> {
 
 fn tell(rule: &Rule, (high, low): (&Target, &Target), draft: &Draft, problems: &mut Problems) {
     let shown = |target: &Target| target.setting.kind.plain(&target.get(&draft.config));
-    let siblings = high.topic.is_none() && high.setting.parts().0 == low.setting.parts().0;
+    let of_the_server = high.topic.is_none() && low.topic.is_none();
+    let siblings = of_the_server && high.setting.parts().0 == low.setting.parts().0;
     let low_name = if siblings { low.setting.parts().1.to_owned() } else { low.to_string() };
     let (low_origin, advice) = match draft.origins.holding(low) {
         Origin::Default => (String::new(), "raise it".to_owned()),
@@ -101,12 +117,13 @@ fn tell(rule: &Rule, (high, low): (&Target, &Target), draft: &Draft, problems: &
     problems.at(&high.to_string(), &draft.origins.holding(high), &fault);
 }
 
-fn amount(value: &Value) -> u64 {
+/// The size of a value; none if there is no value to compare.
+fn amount(value: &Value) -> Option<u64> {
     match value {
-        Value::Number(number) => *number,
+        Value::Number(number) => Some(*number),
         Value::Duration(duration) | Value::Keep(Some(duration)) => {
-            u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+            Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
         }
-        Value::Flag(_) | Value::Keep(None) | Value::Text(_) | Value::Listen(_) => 0,
+        Value::Flag(_) | Value::Keep(None) | Value::Text(_) | Value::Listen(_) => None,
     }
 }

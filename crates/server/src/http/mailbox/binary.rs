@@ -17,13 +17,15 @@ use super::super::percent;
 use super::super::refusal::Refusal;
 
 /// What fields of a message are called as headers.
-pub(super) const TERMS: [(&str, &str); 6] = [
+pub(super) const TERMS: [(&str, &str); 8] = [
     ("topic", header::TOPIC),
     ("idem_key", header::IDEM_KEY),
     ("payload_hash", header::PAYLOAD_HASH),
     ("attrs", header::ATTRS),
     ("partition", header::PARTITION),
     ("shard_key", header::SHARD_KEY),
+    ("due_in_ms", header::DUE_IN_MS),
+    ("expires_in_ms", header::EXPIRES_IN_MS),
 ];
 
 /// The message that a body and its headers are.
@@ -41,7 +43,17 @@ pub(super) fn message(headers: &HeaderMap, payload: &[u8]) -> Result<wire::mailb
         partition: text(headers, header::PARTITION)?,
         shard_key: text(headers, header::SHARD_KEY)?,
         corr_id: None,
+        due_in_ms: number(headers, header::DUE_IN_MS)?,
+        expires_in_ms: number(headers, header::EXPIRES_IN_MS)?,
     })
+}
+
+fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Refusal> {
+    let Some(text) = text(headers, name)? else { return Ok(None) };
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| digits);
+    let refusal = || Refusal::schema(format!("the header `{name}` is not a whole number of milliseconds"));
+    number.ok_or_else(refusal).map(Some)
 }
 
 fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, Refusal> {

@@ -1,6 +1,7 @@
 //! Between what travels and what the library knows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use oncebox::Error;
 use oncebox::mailbox::{Damaged, Envelope, Parcel, Sent, Ticket};
@@ -11,14 +12,20 @@ use oncebox_wire::{Base64, Code};
 use super::super::refusal::Refusal;
 
 /// What the library calls by other names than a request.
-const TERMS: [(&str, &str); 6] = [
+const TERMS: [(&str, &str); 9] = [
     ("id", "idem_key"),
     ("attribute name", "a name in attrs"),
     ("attribute", "a name or value in attrs"),
     ("attributes", "attrs"),
     ("messages", "max_messages"),
     ("visibility", "visibility_ms"),
+    ("delay", "delay_ms"),
+    ("due_in", "due_in_ms"),
+    ("expires_in", "expires_in_ms"),
 ];
+
+/// The longest time that a message may wait until it is due, or until it expires: a year.
+const AHEAD_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A failure of the mailbox, in the words of its requests.
 pub(super) fn refused(error: Error) -> Refusal {
@@ -48,10 +55,32 @@ pub(super) fn parcel(send: wire::mailbox::Send, topic: Arc<str>, trace: &Trace) 
     if let Some(key) = send.shard_key {
         parcel = parcel.shard_key(key);
     }
+    if let Some(millis) = send.due_in_ms {
+        parcel = parcel.due_in(ahead("due_in_ms", millis)?);
+    }
+    if let Some(millis) = send.expires_in_ms {
+        parcel = parcel.expires_in(ahead("expires_in_ms", millis)?);
+    }
+    if let (Some(due), Some(expires)) = (send.due_in_ms, send.expires_in_ms)
+        && expires <= due
+    {
+        return Err(Refusal::schema(format!(
+            "expires_in_ms is {expires}, not more than due_in_ms ({due}): the message would expire before it is delivered"
+        )));
+    }
     Ok(match &send.corr_id {
         Some(given) => parcel.corr_id(given),
         None => parcel.trace(trace.clone()),
     })
+}
+
+/// A time from now within its bounds.
+fn ahead(name: &str, millis: u64) -> Result<Duration, Refusal> {
+    let (ahead, most) = (Duration::from_millis(millis), AHEAD_MAX.as_millis());
+    if ahead.is_zero() || ahead > AHEAD_MAX {
+        return Err(Refusal::schema(format!("{name} is {millis}: it must be from 1 to {most}")));
+    }
+    Ok(ahead)
 }
 
 fn is_hash(text: &str) -> bool {

@@ -24,7 +24,7 @@ use crate::meters::TopicMeters;
 /// Takes a message in, once within the replay window of its topic.
 ///
 /// The payload may also be the body itself, as `application/octet-stream`: then `X-Topic`, `X-Idem-Key` and, where needed,
-/// `X-Partition`, `X-Payload-Hash` and `X-Attrs` are headers.
+/// `X-Partition`, `X-Shard-Key`, `X-Payload-Hash`, `X-Attrs`, `X-Due-In-Ms` and `X-Expires-In-Ms` are headers.
 #[utoipa::path(
     post,
     path = "/v1/send",

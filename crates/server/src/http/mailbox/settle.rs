@@ -1,5 +1,7 @@
 //! Settling.
 
+use std::time::Duration;
+
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use oncebox::mailbox::{Handle, Outcome, Settle};
@@ -19,6 +21,8 @@ use crate::meters::Ending;
 
 /// The field with the deliveries.
 pub(super) const LIST: &str = "settle";
+/// The longest delay that a nack may ask for: a week.
+const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The delivery was handled: the message is gone.
 #[utoipa::path(
@@ -40,6 +44,8 @@ pub(super) async fn ack(
 }
 
 /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
+///
+/// `delay_ms` replaces the topic's back-off; `dead` makes it a dead letter at once.
 #[utoipa::path(
     post,
     path = "/v1/nack/{delivery}",
@@ -56,7 +62,7 @@ pub(super) async fn nack(
     let (parts, content) = request.into_parts();
     let handle = handle(&delivery)?;
     let nack: Nack = body::read_optional_json(&app, &parts.headers, content, app.live().one()).await?;
-    one(&app, Settle::nack(handle, nack.reason.as_deref()), Op::Nack).await
+    one(&app, settle_nack(handle, &nack)?, Op::Nack).await
 }
 
 /// The delivery needs more time.
@@ -157,16 +163,40 @@ pub(super) fn results(app: &App, items: Vec<Result<Op, Refusal>>, outcomes: Vec<
 
 fn settle_of(app: &App, item: &SettleItem) -> Result<Settle, Refusal> {
     let handle = handle(&item.delivery)?;
-    if item.reason.is_some() && item.op != Op::Nack {
-        return Err(Refusal::schema("reason goes with `nack` only"));
+    if item.op != Op::Nack {
+        let given =
+            [("reason", item.reason.is_some()), ("delay_ms", item.delay_ms.is_some()), ("dead", item.dead)];
+        if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
+            return Err(Refusal::schema(format!("{name} goes with `nack` only")));
+        }
     }
     match (item.op, item.visibility_ms) {
         (Op::Extend, Some(millis)) => Ok(Settle::extend(handle, receive::visibility(app, millis)?)),
         (Op::Extend, None) => Err(Refusal::schema("`extend` needs visibility_ms")),
         (_, Some(_)) => Err(Refusal::schema("visibility_ms goes with `extend` only")),
         (Op::Ack, None) => Ok(Settle::ack(handle)),
-        (Op::Nack, None) => Ok(Settle::nack(handle, item.reason.as_deref())),
+        (Op::Nack, None) => {
+            let nack = Nack { reason: item.reason.clone(), delay_ms: item.delay_ms, dead: item.dead };
+            settle_nack(handle, &nack)
+        }
     }
+}
+
+fn settle_nack(handle: Handle, nack: &Nack) -> Result<Settle, Refusal> {
+    let reason = nack.reason.as_deref();
+    let Some(millis) = nack.delay_ms else {
+        return Ok(if nack.dead { Settle::fail(handle, reason) } else { Settle::nack(handle, reason) });
+    };
+    if nack.dead {
+        return Err(Refusal::schema(
+            "dead and delay_ms contradict each other, for a dead letter does not come again: leave one out",
+        ));
+    }
+    let (delay, most) = (Duration::from_millis(millis), DELAY_MAX.as_millis());
+    if delay.is_zero() || delay > DELAY_MAX {
+        return Err(Refusal::schema(format!("delay_ms is {millis}: it must be from 1 to {most}")));
+    }
+    Ok(Settle::nack_after(handle, delay, reason))
 }
 
 fn handle(text: &str) -> Result<Handle, Refusal> {

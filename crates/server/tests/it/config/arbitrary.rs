@@ -26,6 +26,8 @@ fn name() -> impl Strategy<Value = String> {
         "mailbox.topic.backoff_max",
         "mailbox.visibility_min",
         "mailbox.visibility_default",
+        "mailbox.topic.visibility_default",
+        "mailbox.topics.orders.visibility_default",
         "mailbox.topic.replay_window",
         "mailbox.topic.key_hold",
         "mailbox.topics.orders.key_hold",

@@ -24,6 +24,21 @@ fn a_fault_names_the_setting_its_place_and_what_to_do() {
              mailbox.visibility_default (30s): raise it",
         ),
         (
+            "[mailbox.topics.slow]\nvisibility_default = '10m'",
+            "mailbox.topic.replay_window (default) is 5m, below twice mailbox.topics.slow.visibility_default \
+             (10m, oncebox.toml, line 2): raise it, or lower mailbox.topics.slow.visibility_default",
+        ),
+        (
+            "mailbox.topic.visibility_default = '100ms'",
+            "mailbox.topic.visibility_default (oncebox.toml, line 1) is 100ms, below mailbox.visibility_min \
+             (250ms): raise it",
+        ),
+        (
+            "mailbox.topic.visibility_default = 'off'",
+            "mailbox.topic.visibility_default (oncebox.toml, line 1) is the text `off`: write \"default\", or a \
+             duration with its unit, as in \"30s\"",
+        ),
+        (
             "http.body_bytes_max = '1MiB'",
             "http.body_bytes_max (oncebox.toml, line 1) is 1MiB, below the base64 of \
              mailbox.topic.payload_bytes_max (1MiB) with 4KiB around it: raise it",
