@@ -1,14 +1,15 @@
 //! `oncebox dlq`: dead letters of the mailbox.
 
 use oncebox_client::Client;
-use oncebox_client::wire::operator::{ListDead, Reason, Reprocess, Show, Sort};
+use oncebox_client::wire::operator::{ListDead, Reason, Show, Sort, Sweep};
 
 use crate::output::Output;
+use crate::redrive::{Job, Of, Pace, Which};
 use crate::remote::gather;
 use crate::trouble::Trouble;
 use crate::{message, word};
 
-/// Looks at dead letters, and gives them another chance.
+/// Shows dead letters, and redrives them: gives them another chance.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -36,7 +37,7 @@ enum Command {
         #[arg(long)]
         payload: bool,
     },
-    /// Gives dead letters another chance: those named, or those that match.
+    /// Redrives dead letters, in pieces: those named, or those that match get another chance.
     Redrive(Redrive),
 }
 
@@ -53,18 +54,22 @@ struct Filter {
 #[derive(Debug, clap::Args)]
 struct Redrive {
     /// These messages.
-    #[arg(value_name = "ID", conflicts_with_all = ["topic", "reason", "limit", "all"],
-        required_unless_present_any = ["topic", "reason", "all"])]
+    #[arg(value_name = "ID", conflicts_with_all = ["topic", "reason", "error", "since", "until", "limit", "all"],
+        required_unless_present_any = ["topic", "reason", "error", "since", "until", "all"])]
     ids: Vec<String>,
     #[command(flatten)]
     filter: Filter,
+    #[command(flatten)]
+    which: Which,
     /// All there are.
-    #[arg(long, conflicts_with_all = ["topic", "reason"])]
+    #[arg(long, conflicts_with_all = ["topic", "reason", "error", "since", "until"])]
     all: bool,
-    /// So many at most; 10,000 if not given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// How many at most; all that match if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Only tells how many match.
+    #[command(flatten)]
+    pace: Pace,
+    /// Only counts those that match.
     #[arg(long)]
     dry_run: bool,
 }
@@ -83,10 +88,11 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
             let show = Show { payload: Some(*payload) };
             message::show(&client.dead_letter(id, &show).await?, output)
         }
-        Command::Redrive(Redrive { ids, filter, limit, dry_run, .. }) => {
-            let (topic, reason) = (filter.topic.clone(), filter.reason);
-            let wish = Reprocess { ids: ids.clone(), topic, reason, limit: *limit, dry_run: *dry_run };
-            message::swept(&client.reprocess(&wish).await?, "redriven", output)
+        Command::Redrive(Redrive { ids, filter, which, limit, pace, dry_run, .. }) => {
+            let (ids, topic, reason) = (ids.clone(), filter.topic.clone(), filter.reason);
+            let sweep =
+                which.choose(Sweep { ids, topic, reason, list: true, dry_run: *dry_run, ..Sweep::default() });
+            Job { client: &client, of: Of::Mailbox, sweep, limit: *limit, pace }.run(output).await
         }
     }
 }

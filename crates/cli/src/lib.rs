@@ -26,6 +26,7 @@ mod life;
 mod message;
 mod output;
 mod quantity;
+mod redrive;
 mod remote;
 mod settings;
 mod settle;

@@ -4,6 +4,7 @@ use oncebox_client::Client;
 use oncebox_client::wire::operator::{List, Namespace, Reason, Show, Sort, State, Sweep};
 
 use crate::output::Output;
+use crate::redrive::{Job, Of, Pace, Which};
 use crate::remote::gather;
 use crate::trouble::Trouble;
 use crate::{message, word};
@@ -39,8 +40,13 @@ enum Command {
         #[arg(long)]
         payload: bool,
     },
-    /// Gives Dead messages another chance: those named, or those that match.
-    Redrive(Choice),
+    /// Redrives Dead messages, in pieces: those named, or those that match get another chance.
+    Redrive {
+        #[command(flatten)]
+        choice: Choice,
+        #[command(flatten)]
+        pace: Pace,
+    },
     /// Erases messages: those named, or those that match. Nothing remains of them.
     Purge {
         #[command(flatten)]
@@ -74,18 +80,20 @@ struct Filter {
 #[derive(Debug, clap::Args)]
 struct Choice {
     /// These messages.
-    #[arg(value_name = "ID", conflicts_with_all = ["topic", "source", "reason", "limit", "all"],
-        required_unless_present_any = ["topic", "source", "reason", "all"])]
+    #[arg(value_name = "ID", conflicts_with_all = ["topic", "source", "reason", "error", "since", "until", "limit", "all"],
+        required_unless_present_any = ["topic", "source", "reason", "error", "since", "until", "all"])]
     ids: Vec<String>,
     #[command(flatten)]
     filter: Filter,
+    #[command(flatten)]
+    which: Which,
     /// All there are.
-    #[arg(long, conflicts_with_all = ["topic", "source", "reason"])]
+    #[arg(long, conflicts_with_all = ["topic", "source", "reason", "error", "since", "until"])]
     all: bool,
-    /// So many at most; 10,000 if not given.
+    /// How many at most. A purge erases 10,000 if not given, a redrive takes all that match.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: Option<u32>,
-    /// Only tells how many match.
+    /// Only counts those that match.
     #[arg(long)]
     dry_run: bool,
     /// Why, for the audit log.
@@ -95,8 +103,8 @@ struct Choice {
 
 impl Choice {
     fn sweep(&self) -> Sweep {
-        let Self { ids, filter, limit, dry_run, because, .. } = self;
-        Sweep {
+        let Self { ids, filter, which, limit, dry_run, because, .. } = self;
+        which.choose(Sweep {
             namespace: Some(filter.namespace),
             ids: ids.clone(),
             state: None,
@@ -104,10 +112,11 @@ impl Choice {
             topic: filter.topic.clone(),
             source: filter.source.clone(),
             limit: *limit,
+            list: true,
             dry_run: *dry_run,
-            confirm: false,
             because: because.clone(),
-        }
+            ..Sweep::default()
+        })
     }
 }
 
@@ -133,8 +142,9 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
             let show = Show { payload: Some(*payload) };
             message::show(&client.message(id, &show).await?, output)
         }
-        Command::Redrive(choice) => {
-            message::swept(&client.redrive(&choice.sweep()).await?, "redriven", output)
+        Command::Redrive { choice, pace } => {
+            let (sweep, limit) = (Sweep { limit: None, ..choice.sweep() }, choice.limit);
+            Job { client: &client, of: Of::Namespace, sweep, limit, pace }.run(output).await
         }
         Command::Purge { choice, state, yes } => {
             let sweep = Sweep { state: *state, confirm: *yes, ..choice.sweep() };

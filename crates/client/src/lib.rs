@@ -46,7 +46,7 @@
 //! | `mark_processed`, `release` | again | again | as above |
 //! | `recv_stream` | again | no | what it gave out cannot be given out again |
 //! | `try_begin` | again | no | a repeat would be told `Busy` by its own lease |
-//! | `reprocess`, `redrive`, `purge` | again | only dry runs | a repeat takes the next that match |
+//! | `redrive_dead_letters`, `redrive`, `purge` | again | only dry runs | a repeat takes the next that match |
 //! | everything that only reads | again | again | |
 //!
 //! `E_CORRUPT` travels as 503 and is not repeated, nor is anything else the server refuses, nor what timed out: then its time

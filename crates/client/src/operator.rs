@@ -1,7 +1,7 @@
 //! Calls for operators: dead letters, messages of all faces, numbers.
 
 use oncebox_wire::operator::{
-    ByKey, Count, Counts, List, ListDead, ListTopics, Message, Page, Reprocess, Show, Stats, Sweep, Swept,
+    ByKey, Count, Counts, List, ListDead, ListTopics, Message, Page, Redrive, Show, Stats, Sweep, Swept,
     TopicPage,
 };
 use oncebox_wire::path;
@@ -27,9 +27,12 @@ impl Client {
         self.ask(Call::get(target::query(&target::path(path::DLQ_SHOW, msg_id)?, show)?)).await
     }
 
-    /// Gives dead letters another chance.
-    pub async fn reprocess(&self, reprocess: &Reprocess) -> Result<Swept, Error> {
-        self.ask(Call::post(path::DLQ_REPROCESS, repeat(reprocess.dry_run), json(reprocess)?)).await
+    /// Redrives dead letters: gives them another chance.
+    ///
+    /// # Errors
+    /// `E_NOT_FOUND` if nothing is stored of the topic, or none of the ids belongs to a message.
+    pub async fn redrive_dead_letters(&self, redrive: &Redrive) -> Result<Swept, Error> {
+        self.ask(Call::post(path::DLQ_REDRIVE, repeat(redrive.dry_run), json(redrive)?)).await
     }
 }
 
@@ -56,7 +59,10 @@ impl Client {
         self.ask(Call::get(target::query(path::MESSAGE_BY_KEY, key)?)).await
     }
 
-    /// Gives Dead messages another chance.
+    /// Redrives Dead messages: gives them another chance.
+    ///
+    /// # Errors
+    /// As [`Client::redrive_dead_letters`].
     pub async fn redrive(&self, sweep: &Sweep) -> Result<Swept, Error> {
         self.ask(Call::post(path::REDRIVE, repeat(sweep.dry_run), json(sweep)?)).await
     }

@@ -1,5 +1,7 @@
 //! Store time: whole milliseconds since 1970. The core never reads a clock; it is told the time.
 
+mod parse;
+
 use std::fmt;
 use std::time::Duration;
 

@@ -98,7 +98,7 @@ pub use oncebox_core::{
     Rng, Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, TopicCounts,
     TopicPage, TopicQuery, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake, WorkerName,
 };
-pub use operator::{Filter, Operator, Sweep};
+pub use operator::{Filter, Operator, Sweep, SweepCursor};
 pub use queue::WorkQueue;
 pub use shared::Oncebox;
 pub use upkeep::Upkeep;

@@ -174,7 +174,11 @@ impl Mailbox {
 
     /// Dead letters, and all other messages of the mailbox, on behalf of an actor: list, show, redrive, purge.
     pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
-        Operator::new(self.shared.clone(), Namespace::Mailbox, actor.as_ref().into())
+        let operator = Operator::new(self.shared.clone(), Namespace::Mailbox, actor.as_ref().into());
+        match self.settings.shard_capacity() {
+            Some(capacity) => operator.shard_capacity(capacity),
+            None => operator,
+        }
     }
 
     /// A message that is not what was sent becomes a dead letter, and its receiver learns which it was.

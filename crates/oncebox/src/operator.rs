@@ -2,21 +2,21 @@
 
 mod audit;
 mod sweep;
+mod target;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Action, AttemptCount, Counts, Error, Key, LastError, Namespace, Omitted, Operated, Order, Page, PageSize,
+    Action, AttemptCount, Counts, Error, Key, Namespace, Omitted, Operated, Order, Page, PageSize,
     Query, Ref, Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
 };
 
 use crate::shared::Shared;
 
 use audit::Event;
-pub use sweep::{Filter, Sweep};
-
-/// Messages that are read at once, with their payloads, at most.
-const READ_AT_ONCE_MAX: usize = 64;
+pub use sweep::{Filter, Sweep, SweepCursor};
+use target::Target;
 
 /// Looks at messages and changes what becomes of them, on behalf of an actor. Needs no lease.
 ///
@@ -28,11 +28,12 @@ pub struct Operator {
     namespace: Namespace,
     actor: Arc<str>,
     reason: Arc<str>,
+    lane_max: Option<NonZeroU32>,
 }
 
 impl Operator {
     pub(crate) fn new(shared: Arc<Shared>, namespace: Namespace, actor: Arc<str>) -> Self {
-        Self { shared, namespace, actor, reason: "".into() }
+        Self { shared, namespace, actor, reason: "".into(), lane_max: None }
     }
 
     /// The same for messages of another face of the store.
@@ -46,6 +47,14 @@ impl Operator {
     #[must_use]
     pub fn because(mut self, reason: impl AsRef<str>) -> Self {
         self.reason = reason.as_ref().into();
+        self
+    }
+
+    /// A redrive leaves no more than this many unfinished messages in a shard of a topic: what does not fit stays Dead, and the answer
+    /// says so. An operator of a mailbox has the mailbox's `shard_capacity`.
+    #[must_use]
+    pub fn shard_capacity(mut self, messages: NonZeroU32) -> Self {
+        self.lane_max = Some(messages);
         self
     }
 
@@ -94,10 +103,11 @@ impl Operator {
 
     /// The same for many, one outcome each, in order.
     pub async fn redrive_all(&self, targets: &[Ref]) -> Result<Vec<Operated>, Error> {
-        self.order(self.with_errors(targets).await?, &redriven()).await
+        self.order_named(targets, &redriven()).await
     }
 
-    /// The same for all that match: those that were there when it began, up to the filter's limit.
+    /// The same for all that match: those that were there when it began, up to the filter's limit. It ends early where a shard is full
+    /// ([`Sweep::stopped`]), and continues with [`Filter::after`].
     pub async fn redrive_where(&self, filter: &Filter) -> Result<Sweep, Error> {
         self.sweep(filter, Some(&redriven())).await
     }
@@ -114,7 +124,7 @@ impl Operator {
 
     /// The same for many, one outcome each, in order.
     pub async fn erase_all(&self, targets: &[Ref]) -> Result<Vec<Operated>, Error> {
-        self.order(self.with_errors(targets).await?, &Action::Erase).await
+        self.order_named(targets, &Action::Erase).await
     }
 
     /// Erases all that match: those that were there when it began, up to the filter's limit.
@@ -128,35 +138,20 @@ impl Operator {
     }
 
     async fn order_one(&self, target: Ref, action: Action) -> Result<Operated, Error> {
-        match self.order(self.with_errors(&[target]).await?, &action).await?.pop() {
+        match self.order_named(&[target], &action).await?.pop() {
             Some(Operated::Saturated { retry_after, bound }) => Err(Error::saturated(retry_after, bound)),
             Some(operated) => Ok(operated),
             None => unreachable!("a store gives one outcome per item"),
         }
     }
 
-    /// Reads the last errors before a change hides them, for the audit log.
-    async fn with_errors(&self, targets: &[Ref]) -> Result<Vec<(Ref, Option<LastError>)>, Error> {
-        let mut found = Vec::new();
-        for targets in targets.chunks(READ_AT_ONCE_MAX) {
-            let messages = self.shared.store.get(targets).await?;
-            let errors = messages.into_iter().map(|message| message.and_then(|message| message.last_error));
-            found.extend(targets.iter().cloned().zip(errors));
-        }
-        Ok(found)
-    }
-
-    async fn order(
-        &self,
-        targets: Vec<(Ref, Option<LastError>)>,
-        action: &Action,
-    ) -> Result<Vec<Operated>, Error> {
-        let (targets, errors): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
-        let orders = targets.into_iter().map(|target| Order { target, action: action.clone() });
-        let operated = self.shared.store.operate(&orders.collect::<Vec<_>>()).await?;
-        for (operated, last_error) in operated.iter().zip(errors) {
+    async fn order(&self, targets: Vec<Target>, action: &Action) -> Result<Vec<Operated>, Error> {
+        let order = |target: &Target| Order { target: target.at.clone(), action: action.clone() };
+        let orders: Vec<_> = targets.iter().map(order).collect();
+        let operated = self.shared.store.operate(&orders).await?;
+        for (operated, target) in operated.iter().zip(&targets) {
             if let Operated::Changed(receipt) = operated {
-                Event::of(action).tell(self, receipt, last_error.as_ref());
+                Event::of(action).tell(self, receipt, target.error.as_ref());
             }
         }
         Ok(operated)

@@ -16,6 +16,7 @@ mod openapi;
 mod operator;
 mod page;
 mod percent;
+mod redrive;
 mod refusal;
 mod segment;
 mod topics;

@@ -23,7 +23,7 @@ pub(crate) struct Meters {
     pub(crate) dequeue: Histogram,
     pub(crate) ack: Histogram,
     pub(crate) connections: Gauge,
-    pub(crate) reprocessed: Counter,
+    redriven: [Counter; 2],
     dlq_forgotten: Counter,
     refused: HashMap<Code, Counter>,
     endings: [Counter; 6],
@@ -95,7 +95,7 @@ impl Meters {
             dequeue: histogram!(names::DEQUEUE_SECONDS),
             ack: histogram!(names::ACK_SECONDS),
             connections: gauge!(names::CONNECTIONS),
-            reprocessed: counter!(names::DLQ_REPROCESSED),
+            redriven: [counter!(names::DLQ_REDRIVEN), counter!(names::DLQ_REPROCESSED)],
             dlq_forgotten: counter!(names::DLQ_FORGOTTEN),
             refused: Code::ALL.into_iter().map(|(code, ..)| (code, reason(code))).collect(),
             endings: ENDINGS.map(|outcome| counter!(names::SETTLED, "outcome" => outcome)),
@@ -141,6 +141,16 @@ impl Meters {
             return self.other.clone();
         }
         topics.entry(topic.into()).or_insert_with(|| Arc::new(TopicMeters::new(topic))).clone()
+    }
+
+    /// Dead letters were redriven.
+    pub(crate) fn redriven(&self, count: u64) {
+        self.redriven.iter().for_each(|counter| counter.increment(count));
+    }
+
+    /// Whether a topic has a label of its own: the settings name it, or messages of it came or went.
+    pub(crate) fn knows(&self, topic: &str) -> bool {
+        self.topics.read().unwrap_or_else(PoisonError::into_inner).contains_key(topic)
     }
 
     /// The label of a topic; none if it is one of those that share a label.

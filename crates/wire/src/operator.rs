@@ -9,5 +9,5 @@ mod topics;
 pub use listing::{ByKey, Count, List, ListDead, Show, Sort};
 pub use message::{Lease, Message, Namespace, Page, Reason, State};
 pub use stats::{Counts, NamespaceCounts, Stats};
-pub use sweep::{Reprocess, Sweep, Swept};
+pub use sweep::{Redrive, RefusedMessage, Sweep, Swept};
 pub use topics::{ListTopics, Topic, TopicPage};

@@ -22,7 +22,9 @@ pub const WORK: &str = "/v1/work";
 pub const DLQ: &str = "/v1/dlq";
 /// Shows a dead letter.
 pub const DLQ_SHOW: &str = "/v1/dlq/{msg_id}";
-/// Gives dead letters another chance.
+/// Redrives dead letters: gives them another chance.
+pub const DLQ_REDRIVE: &str = "/v1/dlq/redrive";
+/// The same, under the name that the mailbox's design has for it.
 pub const DLQ_REPROCESS: &str = "/v1/dlq/reprocess";
 /// Takes a lease on a key.
 pub const TRY_BEGIN: &str = "/v1/inbox/try-begin";

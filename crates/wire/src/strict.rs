@@ -107,7 +107,7 @@ mod tests {
 
     use crate::ledger::{MarkProcessed, Release, TryBegin};
     use crate::mailbox::{Ack, Extend, Nack, Op, Recv, Send, SendBatch, Settle, SettleItem, Work};
-    use crate::operator::{Namespace, Reason, Reprocess, State, Sweep};
+    use crate::operator::{Namespace, Reason, Redrive, State, Sweep};
 
     /// It is read from an object, and not from the array of the same values.
     #[track_caller]
@@ -132,7 +132,7 @@ mod tests {
         is_an_object::<Settle>(r#"{"settle":[]}"#, "[[]]");
         is_an_object::<Work>(r#"{"recv":{"topic":"t"}}"#, r#"[[],{"topic":"t"}]"#);
         is_an_object::<Work>(r#"{"recv":{"topic":"t"}}"#, r#"{"recv":["t",null,null,null,null,null]}"#);
-        is_an_object::<Reprocess>(r#"{"dry_run":true}"#, "[[],null,null,null,true]");
+        is_an_object::<Redrive>(r#"{"dry_run":true}"#, "[[],null,null,null,true]");
         is_an_object::<Sweep>(r#"{"dry_run":true}"#, "[null,[],null,null,null,null,null,true,false,null]");
         is_an_object::<TryBegin>(r#"{"key":"k"}"#, r#"["k",null,null]"#);
         is_an_object::<MarkProcessed>(r#"{"key":"k"}"#, r#"["k",null]"#);

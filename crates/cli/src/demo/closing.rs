@@ -31,7 +31,7 @@ pub(super) fn summary(story: &Story, took: Duration) -> Vec<(Tone, String)> {
     let taken_over = format!("not settled in time: {crashed} crashed, the server was killed");
     count(Tone::Good, "taken over", tally.taken_over, &taken_over);
     count(Tone::Bad, "dead", tally.dead, "given up after as many deliveries as there may be");
-    count(Tone::Good, "reprocessed", tally.reprocessed, "when the bug was fixed");
+    count(Tone::Good, "redriven", tally.redriven, "when the bug was fixed");
     let cents = money(story.world.booked());
     let handled = format!("{cents} booked: handlers are idempotent, so a second run does no harm");
     count(Tone::Good, "handled", tally.done, &handled);

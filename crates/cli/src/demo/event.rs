@@ -20,7 +20,7 @@ pub(super) enum Event {
     /// The server lists it among its dead letters; `at` tells one death from the next.
     Dead { part: usize, reason: Option<Reason>, error: String, at: String },
     /// An operator gave it another chance.
-    Reprocessed { part: usize },
+    Redriven { part: usize },
     /// A worker crashed with these in its hands.
     Crashed { worker: &'static str, held: Vec<usize> },
     /// The server was killed.
@@ -52,7 +52,7 @@ impl Event {
             | Self::Acked { part, .. }
             | Self::Lost { part, .. }
             | Self::Dead { part, .. }
-            | Self::Reprocessed { part } => Some(*part),
+            | Self::Redriven { part } => Some(*part),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_client::wire::operator::{ListDead, Message, Reprocess};
+use oncebox_client::wire::operator::{ListDead, Message, Redrive};
 use oncebox_client::{Client, Error};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
@@ -103,7 +103,7 @@ impl Stage {
             if self.story.dead() == 0 {
                 return Ok(());
             }
-            self.reprocess(screen).await?;
+            self.redrive(screen).await?;
         }
     }
 
@@ -159,7 +159,7 @@ impl Stage {
     }
 
     /// Shows the dead letters, fixes the bug, and gives them another chance.
-    async fn reprocess(&mut self, screen: &mut Screen) -> Result<(), Trouble> {
+    async fn redrive(&mut self, screen: &mut Screen) -> Result<(), Trouble> {
         let dead = dead_letters(&self.client).await?;
         for message in &dead {
             let reason = message.reason.map_or("dead".to_owned(), word::of);
@@ -176,10 +176,10 @@ impl Stage {
         // Before the server is asked: workers may be faster than its answer.
         let parts: Vec<_> = dead.iter().filter_map(|message| self.world.script.find(&message.id)).collect();
         for part in parts {
-            self.tell(screen, Event::Reprocessed { part })?;
+            self.tell(screen, Event::Redriven { part })?;
         }
         let (asked, limit) = (ids.len(), u32::try_from(ids.len()).ok());
-        let swept = self.client.reprocess(&Reprocess { ids, limit, ..Reprocess::default() }).await?;
+        let swept = self.client.redrive_dead_letters(&Redrive { ids, limit, ..Redrive::default() }).await?;
         if usize::try_from(swept.changed) != Ok(asked) {
             let text = format!("{asked} dead letters were to get another chance, {} did", swept.changed);
             self.tell(screen, Event::Fault(text))?;

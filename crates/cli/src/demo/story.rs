@@ -19,7 +19,7 @@ pub(super) enum Phase {
     /// It waits for a worker.
     Waiting,
     /// It was a dead letter, and gets another chance.
-    Reprocessed,
+    Redriven,
     /// It is in a handler.
     Running { worker: &'static str, since: Duration },
     /// Its handler has ended well; the server has not said so yet.
@@ -61,7 +61,7 @@ pub(super) struct Tally {
     pub(super) taken_over: usize,
     pub(super) done: usize,
     pub(super) dead: usize,
-    pub(super) reprocessed: usize,
+    pub(super) redriven: usize,
 }
 
 impl Tally {
@@ -162,7 +162,7 @@ impl Story {
             Event::Dead { part, reason, error, at: died } => {
                 self.died(at, part, died, Phase::Dead { reason, error })
             }
-            Event::Reprocessed { part } => vec![self.reprocessed(at, part)],
+            Event::Redriven { part } => vec![self.redriven(at, part)],
             Event::Crashed { worker, held } => vec![self.crashed(at, worker, &held)],
             Event::Killed => vec![self.killed(at)],
             Event::Restarted => {

@@ -81,14 +81,14 @@ fn the_summary_adds_up_what_the_lines_told() {
         ("retried", &["tries again"]),
         ("taken over", &["takes over"]),
         ("dead", &["dead"]),
-        ("reprocessed", &["reprocesses"]),
+        ("redriven", &["redrives"]),
         ("handled", &["done"]),
     ] {
         assert_eq!(told.sum(name), told.count(whats), "{name}");
     }
     assert_eq!(told.sum("accepted") + told.sum("duplicates") + told.sum("refused"), 16);
     assert_eq!(told.sum("accepted"), told.sum("handled"));
-    assert_eq!(told.sum("dead"), told.sum("reprocessed"));
+    assert_eq!(told.sum("dead"), told.sum("redriven"));
     assert_eq!(told.sum("refused"), 1, "one call contradicts another");
     for what in ["crashes", "is killed", "starts"] {
         assert_eq!(told.count(&[what]), 1, "{what}");

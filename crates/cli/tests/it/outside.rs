@@ -35,6 +35,7 @@ mod private;
 mod race;
 mod readme;
 mod receipts;
+mod redrive;
 mod reload;
 mod restart;
 mod several;

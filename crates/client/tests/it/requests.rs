@@ -3,7 +3,7 @@
 use oncebox_client::wire::ledger::{MarkProcessed, Release, TryBegin};
 use oncebox_client::wire::mailbox::{Extend, Nack, Op, SendBatch, Settle, SettleItem};
 use oncebox_client::wire::operator::{
-    ByKey, Count, List, ListDead, ListTopics, Namespace, Reprocess, Show, Sweep,
+    ByKey, Count, List, ListDead, ListTopics, Namespace, Redrive, Show, Sweep,
 };
 use oncebox_client::{Client, Error};
 
@@ -29,7 +29,7 @@ async fn every_call_has_its_path() -> Result<(), Error> {
     let _ = client.settle(&settle).await;
     let _ = client.dlq(&ListDead { topic: Some("a b".into()), limit: Some(3), ..ListDead::default() }).await;
     let _ = client.dead_letter("m", &Show { payload: Some(true) }).await;
-    let _ = client.reprocess(&Reprocess::default()).await;
+    let _ = client.redrive_dead_letters(&Redrive::default()).await;
     let _ = client.try_begin(&TryBegin { key: "k".into(), ..TryBegin::default() }).await;
     let _ = client.mark_processed(&MarkProcessed::default()).await;
     let _ = client.release(&Release::default()).await;
@@ -55,7 +55,7 @@ async fn every_call_has_its_path() -> Result<(), Error> {
         r#"POST /v1/settle {"settle":[{"op":"ack","delivery":"d"}]}"#,
         "GET /v1/dlq?limit=3&topic=a%20b ",
         "GET /v1/dlq/m?payload=true ",
-        r#"POST /v1/dlq/reprocess {"dry_run":false}"#,
+        r#"POST /v1/dlq/redrive {"dry_run":false}"#,
         r#"POST /v1/inbox/try-begin {"key":"k"}"#,
         r#"POST /v1/inbox/mark-processed {"key":""}"#,
         r#"POST /v1/inbox/release {"key":"","leaseId":""}"#,

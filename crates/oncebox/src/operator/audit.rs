@@ -22,7 +22,7 @@ impl Event {
     }
 
     pub(super) fn tell(self, operator: &Operator, receipt: &Receipt, last_error: Option<&LastError>) {
-        let Operator { shared, namespace, actor, reason } = operator;
+        let Operator { shared, namespace, actor, reason, .. } = operator;
         // The id that tables and answers show. Outside the mailbox, programs know the message by its uid.
         let msg_id = MsgId::from(receipt.uid);
         let uid = (*namespace != Namespace::Mailbox).then(|| display(receipt.uid));

@@ -1,17 +1,30 @@
 //! The same change to all messages that match, in bounded steps.
 
+use std::fmt;
+use std::str::FromStr;
+
 use oncebox_core::{
-    Action, DeadReason, Direction, Error, Invalid, Namespace, Operated, PageSize, Query, Ref, Snapshot,
-    Source, State, Topic,
+    Action, Bound, Cursor, DeadReason, Direction, Error, Invalid, Kind, Namespace, Number, Omitted, Operated,
+    PageSize, Query, Snapshot, Source, State, Timestamp, Topic, Uid,
 };
 
 use super::Operator;
+use super::target::Target;
+
+/// Messages that are changed in one call of the store, at most.
+const PIECE: u32 = 200;
+/// Pages that a sweep which changes something reads, at most; one that only counts reads all.
+const PAGES_MAX: usize = 1_000;
 
 /// Which messages a sweep changes: Dead ones, unless it says otherwise.
 #[derive(Debug, Clone)]
 pub struct Filter {
     query: Query,
+    error: Option<Box<str>>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
     limit: u64,
+    after: Option<SweepCursor>,
     problem: Option<Invalid>,
 }
 
@@ -31,7 +44,7 @@ impl Filter {
     pub fn state(state: State) -> Self {
         let mut query = Query::all(Namespace::Inbox);
         query.state = Some(state);
-        Self { query, limit: 10_000, problem: None }
+        Self { query, error: None, since: None, until: None, limit: 10_000, after: None, problem: None }
     }
 
     /// Only what is Dead for this reason.
@@ -61,24 +74,113 @@ impl Filter {
         self
     }
 
+    /// Only what has this text in its last error.
+    #[must_use]
+    pub fn error(mut self, text: &str) -> Self {
+        self.error = Some(text.into());
+        self
+    }
+
+    /// Only what became Done or Dead at this moment or later.
+    #[must_use]
+    pub fn since(mut self, moment: Timestamp) -> Self {
+        self.since = Some(moment);
+        self
+    }
+
+    /// Only what became Done or Dead before this moment.
+    #[must_use]
+    pub fn until(mut self, moment: Timestamp) -> Self {
+        self.until = Some(moment);
+        self
+    }
+
     /// So many messages at most.
     #[must_use]
     pub fn limit(mut self, messages: u64) -> Self {
         self.limit = messages;
         self
     }
+
+    /// Continues where a sweep with the same filter ended.
+    #[must_use]
+    pub fn after(mut self, cursor: SweepCursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+
+    /// Those of a page that are meant, up to `room` of them and up to the number `last`; and whether there are more.
+    fn choose(
+        &self,
+        page: &[Snapshot<Omitted>],
+        last: Number,
+        room: u64,
+    ) -> (Vec<Number>, Vec<Target>, bool) {
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let mut meant = page.iter().filter(|message| message.number <= last && self.matches(message));
+        let chosen = meant.by_ref().take(room).map(|message| (message.number, Target::of(message)));
+        let (numbers, targets) = chosen.unzip();
+        (numbers, targets, meant.next().is_some())
+    }
+
+    /// Whether a message of the listing is meant.
+    fn matches(&self, message: &Snapshot<Omitted>) -> bool {
+        let finished = message.finished_at;
+        let error = message.last_error.as_ref().map(|error| error.as_str()).unwrap_or_default();
+        self.since.is_none_or(|since| finished.is_some_and(|finished| finished >= since))
+            && self.until.is_none_or(|until| finished.is_some_and(|finished| finished < until))
+            && self.error.as_ref().is_none_or(|text| error.contains(&**text))
+    }
+}
+
+/// Where a sweep continues: behind the last message that it dealt with, up to the newest that was there when it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepCursor {
+    after: Option<Number>,
+    last: Number,
+}
+
+impl fmt::Display for SweepCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.after {
+            Some(after) => write!(f, "{:x}-{:x}", after.0, self.last.0),
+            None => write!(f, "-{:x}", self.last.0),
+        }
+    }
+}
+
+impl FromStr for SweepCursor {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let number = |text: &str| {
+            let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            u64::from_str_radix(text, 16).ok().filter(|_| digits).map(Number)
+        };
+        let cursor = text.split_once('-').and_then(|(after, last)| {
+            let after = if after.is_empty() { None } else { Some(number(after)?) };
+            Some(Self { after, last: number(last)? })
+        });
+        cursor.ok_or(Invalid::new("cursor", "is not one of ours"))
+    }
 }
 
 /// What a sweep did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Sweep {
     /// Messages that matched.
     pub matched: u64,
     /// Messages that were changed; others had changed by themselves in between.
     pub changed: u64,
-    /// The limit was reached: there may be more.
+    /// There may be more that match: [`Sweep::next`] says where.
     pub more: bool,
+    /// Where to continue; none at the end.
+    pub next: Option<SweepCursor>,
+    /// Those that were changed, in order.
+    pub uids: Vec<Uid>,
+    /// The bound that ended it before its limit. Nothing is lost: what did not fit stands as it stood.
+    pub stopped: Option<Bound>,
 }
 
 impl Operator {
@@ -87,37 +189,105 @@ impl Operator {
         if let Some(invalid) = &filter.problem {
             return Err(invalid.clone().into());
         }
-        let mut sweep = Sweep::default();
-        // What is redriven comes back at the newest end, and may match again: only what was there at the beginning counts.
-        let mut newest = Query { direction: Direction::NewestFirst, ..filter.query.clone() };
-        newest.size = PageSize::new(1)?;
-        let last = loop {
-            let page = self.page(&newest).await?;
-            match (page.messages.first(), page.next) {
-                (Some(message), _) => break message.number,
-                (None, None) => return Ok(sweep),
-                (None, next) => newest.after = next,
-            }
+        let (mut after, last) = match filter.after {
+            Some(cursor) => (cursor.after, cursor.last),
+            None => match self.newest(filter).await? {
+                Some(last) => (None, last),
+                None => return Ok(Sweep::default()),
+            },
         };
+        let mut sweep = Sweep::default();
         let mut query = filter.query.clone();
+        if action.is_some() {
+            query.size = PageSize::new(PIECE)?;
+        }
+        for pages in 1.. {
+            query.after = after.map(Cursor);
+            let page = self.page(&query).await?;
+            let past = page.messages.last().is_some_and(|message| message.number > last);
+            let room = filter.limit.saturating_sub(sweep.matched);
+            let (numbers, targets, cut) = filter.choose(&page.messages, last, room);
+            let taken = match action {
+                Some(action) => self.change(&mut sweep, targets, action).await?,
+                None => targets.len(),
+            };
+            sweep.matched += taken as u64;
+            sweep.more = cut || taken < numbers.len();
+            if sweep.more {
+                // Behind the last one that was dealt with, or where the page began.
+                after = taken.checked_sub(1).and_then(|last| numbers.get(last).copied()).or(after);
+                break;
+            }
+            let Some(Cursor(next)) = page.next.filter(|_| !past) else { break };
+            after = Some(next);
+            if action.is_some() && pages >= PAGES_MAX {
+                sweep.more = true;
+                break;
+            }
+        }
+        sweep.next = sweep.more.then_some(SweepCursor { after, last });
+        Ok(sweep)
+    }
+
+    /// What is redriven comes back at the newest end, and may match again: only what was there at the beginning counts.
+    async fn newest(&self, filter: &Filter) -> Result<Option<Number>, Error> {
+        let mut query = Query { direction: Direction::NewestFirst, ..filter.query.clone() };
+        query.size = PageSize::new(1)?;
         loop {
             let page = self.page(&query).await?;
-            let room = usize::try_from(filter.limit - sweep.matched).unwrap_or(usize::MAX);
-            let found: Vec<_> = page.messages.iter().filter(|message| message.number <= last).collect();
-            sweep.more = found.len() > room;
-            let target = |message: &&Snapshot<_>| (Ref::from(message.uid), message.last_error.clone());
-            let targets: Vec<_> = found.iter().take(room).map(target).collect();
-            sweep.matched += targets.len() as u64;
-            if let Some(action) = action {
-                let operated = self.order(targets, action).await?;
-                let changed = operated.iter().filter(|operated| matches!(operated, Operated::Changed(_)));
-                sweep.changed += changed.count() as u64;
+            match (page.messages.first(), page.next) {
+                (Some(message), _) => return Ok(Some(message.number)),
+                (None, None) => return Ok(None),
+                (None, next) => query.after = next,
             }
-            let past = page.messages.last().is_some_and(|message| message.number > last);
-            match page.next {
-                Some(next) if !past && !sweep.more => query.after = Some(next),
-                _ => return Ok(sweep),
+        }
+    }
+
+    /// Changes those of a piece that fit; answers how many these are.
+    async fn change(
+        &self,
+        sweep: &mut Sweep,
+        mut targets: Vec<Target>,
+        action: &Action,
+    ) -> Result<usize, Error> {
+        let (fitting, bound) = self.fitting(&targets, action).await?;
+        sweep.stopped = bound;
+        targets.truncate(fitting);
+        if targets.is_empty() {
+            return Ok(0);
+        }
+        let operated = match self.order(targets, action).await {
+            // What was changed before must be answered.
+            Err(error) if error.kind() == Kind::Saturated && sweep.changed > 0 => {
+                sweep.stopped = error.bound();
+                return Ok(0);
             }
+            operated => operated?,
+        };
+        for operated in operated {
+            if let Operated::Changed(receipt) = operated {
+                sweep.changed += 1;
+                sweep.uids.push(receipt.uid);
+            }
+        }
+        Ok(fitting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncebox_core::Number;
+
+    use super::SweepCursor;
+
+    #[test]
+    fn a_cursor_survives_its_text_and_nonsense_is_refused() {
+        for after in [None, Some(Number(0)), Some(Number(u64::MAX))] {
+            let cursor = SweepCursor { after, last: Number(77) };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+        for text in ["", "-", "1", "1-", "x-1", "1-2-3", "+1-2"] {
+            assert!(text.parse::<SweepCursor>().is_err(), "{text}");
         }
     }
 }

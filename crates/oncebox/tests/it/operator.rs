@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncebox::{DeadReason, Filter, Kind, MessageState, Operated, Outcome, PageSize, Query, Ref, Topic};
+use oncebox::{Clock, DeadReason, Filter, Kind, MessageState, Operated, Outcome, PageSize, Query, Ref, Topic};
 use tracing::Level;
 
 use super::capture::Capture;
@@ -59,6 +59,61 @@ fn many_are_redriven_by_name_or_by_filter_up_to_its_limit() {
         assert_eq!((counts.ready, counts.dead), (5, 0));
         assert_eq!(operator.counts(None).await.unwrap().dead, 1);
         assert_eq!(operator.preview(&Filter::dead().topic("")).await.unwrap_err().kind(), Kind::Invalid);
+    });
+}
+
+/// Goes in pieces: what dies again in between is not taken again.
+#[test]
+fn a_sweep_chooses_by_error_and_time_and_continues_where_it_ended() {
+    on_every_store(async |fixture| {
+        let mut died = Vec::new();
+        for id in ["1", "2", "3", "14"] {
+            dead(&fixture, "t", id).await;
+            died.push(fixture.clock.now());
+            fixture.advance(Duration::from_secs(1));
+        }
+        let operator = fixture.oncebox.operator("ann");
+        for (filter, expected) in [
+            (Filter::dead().error("error of 1"), 2),
+            (Filter::dead().error("of 14"), 1),
+            (Filter::dead().error("Error"), 0),
+            (Filter::dead().since(died[1]), 3),
+            (Filter::dead().until(died[1]), 1),
+            (Filter::dead().since(died[1]).until(died[3]).error("of 3"), 1),
+        ] {
+            assert_eq!(operator.preview(&filter).await.unwrap().matched, expected, "{filter:?}");
+        }
+        let first = operator.redrive_where(&Filter::dead().limit(3)).await.unwrap();
+        assert_eq!((first.changed, first.uids.len(), first.more), (3, 3, true));
+        let queue = fixture.oncebox.queue();
+        let owner = queue.new_owner();
+        queue.claim(owner, Duration::from_secs(30), 1).await.unwrap();
+        queue.fail(owner, &[key("1")], "again").await.unwrap();
+        let cursor = first.next.expect("there is more").to_string().parse().unwrap();
+        let rest = operator.redrive_where(&Filter::dead().after(cursor)).await.unwrap();
+        assert_eq!((rest.changed, rest.next), (1, None));
+        assert_eq!(operator.counts(None).await.unwrap().dead, 1, "the one that died again");
+    });
+}
+
+/// Holds: MBX-I-5.
+#[test]
+fn a_redrive_stops_where_a_shard_is_full() {
+    on_every_store(async |fixture| {
+        for id in ["1", "2", "3"] {
+            dead(&fixture, "t", id).await;
+        }
+        let operator = fixture.oncebox.operator("ann").shard_capacity(2.try_into().unwrap());
+        let swept = operator.redrive_where(&Filter::dead()).await.unwrap();
+        assert_eq!((swept.matched, swept.changed, swept.more), (2, 2, true));
+        let bound = swept.stopped.expect("it says so");
+        assert_eq!((bound.name, bound.used, bound.limit), (oncebox::Bound::LANE_MESSAGES, 2, 2));
+        assert_eq!(operator.redrive(key("3")).await.unwrap_err().kind(), Kind::Saturated);
+        let named = operator.redrive_all(&[key("3").into()]).await.unwrap();
+        assert!(matches!(named[..], [Operated::Saturated { .. }]), "{named:?}");
+        operator.cancel(key("1")).await.unwrap();
+        let next = Filter::dead().after(swept.next.unwrap());
+        assert_eq!(operator.redrive_where(&next).await.unwrap().changed, 1);
     });
 }
 

@@ -140,6 +140,9 @@ impl App {
 
     /// An operator of one face of the store.
     pub(crate) fn operator(&self, namespace: Namespace, actor: &str) -> Operator {
-        self.oncebox.operator(actor).of(namespace)
+        match namespace {
+            Namespace::Mailbox => self.live().mailbox.operator(actor),
+            _ => self.oncebox.operator(actor).of(namespace),
+        }
     }
 }

@@ -1,23 +1,27 @@
-//! Dead letters of the mailbox: list, show, reprocess.
+//! Dead letters of the mailbox: list, show, redrive.
 
 use axum::extract::{Path, Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use oncebox::{MessageState, Namespace, Ref};
 use oncebox_wire as wire;
-use oncebox_wire::operator::{List, ListDead, Message, Page, Reprocess, Show, Sweep, Swept};
+use oncebox_wire::operator::{List, ListDead, Message, Page, Redrive, Show, Sweep, Swept};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::App;
 use super::openapi::Refusals;
 use super::refusal::Refusal;
-use super::{body, operator};
+use super::{body, operator, redrive};
 
 const TAG: &str = "dead letters";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(reprocess))
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(redrive))
+        .routes(routes!(reprocess))
 }
 
 /// Lists dead letters, a page at a time.
@@ -49,22 +53,38 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
     operator::answer_one(&app, Ref::Uid(operator::uid(&msg_id)?), show, Some(MessageState::Dead)).await
 }
 
-/// Gives dead letters another chance: those named, or those that match. Their attempts count anew.
+/// Redrives dead letters: those named, or those that match get another chance. Their attempts count anew.
+///
+/// It stops where a shard is full, says so in `stopped`, and continues with `after`. A topic that nothing is stored of, and ids
+/// of which none exists, are answered 404.
+#[utoipa::path(
+    post,
+    path = "/v1/dlq/redrive",
+    operation_id = "redrive_dead_letters",
+    tag = TAG,
+    request_body = Redrive,
+    responses((status = 200, description = "What it did.", body = Swept), Refusals),
+)]
+async fn redrive(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let (parts, content) = request.into_parts();
+    let (redrive, _room): (Redrive, _) =
+        body::read_json(&app, &parts.headers, content, app.live().one()).await?;
+    let Redrive { ids, topic, reason, error, since, until, limit, after, list, dry_run } = redrive;
+    let sweep =
+        Sweep { ids, topic, reason, error, since, until, limit, after, list, dry_run, ..Sweep::default() };
+    let operator = app.operator(Namespace::Mailbox, operator::actor(&parts.headers)?);
+    body::answer(&redrive::by(&app, &operator, &sweep).await?)
+}
+
+/// The same as `/v1/dlq/redrive`, under the name that the mailbox's design has for it.
 #[utoipa::path(
     post,
     path = "/v1/dlq/reprocess",
     operation_id = "reprocess_dead_letters",
     tag = TAG,
-    request_body = Reprocess,
+    request_body = Redrive,
     responses((status = 200, description = "What it did.", body = Swept), Refusals),
 )]
-async fn reprocess(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
-    let (parts, content) = request.into_parts();
-    let (Reprocess { ids, topic, reason, limit, dry_run }, _room) =
-        body::read_json(&app, &parts.headers, content, app.live().one()).await?;
-    let sweep = Sweep { ids, topic, reason, limit, dry_run, ..Sweep::default() };
-    let operator = app.operator(Namespace::Mailbox, operator::actor(&parts.headers)?);
-    let swept = operator::redrive_by(&operator, &sweep).await?;
-    app.meters.reprocessed.increment(swept.changed);
-    body::answer(&swept)
+async fn reprocess(app: State<App>, request: Request) -> Result<Response, Refusal> {
+    redrive(app, request).await
 }

@@ -7,8 +7,8 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use oncebox::mailbox::MsgId;
 use oncebox::{
-    Cursor, Direction, Filter, Id, Key, MessageState, Namespace, Operated, Operator, PageSize, Query, Ref,
-    Source, Topic, Uid,
+    Cursor, Direction, Id, Key, MessageState, Namespace, Operated, Operator, PageSize, Query, Ref, Source,
+    Topic, Uid,
 };
 use oncebox_wire as wire;
 use oncebox_wire::operator::{ByKey, Count, List, Message, Page, Show, Sort, Sweep, Swept};
@@ -29,8 +29,6 @@ type QueryFault = serde_path_to_error::Error<serde::de::value::Error>;
 const TAG: &str = "operator";
 /// Messages on a page, if it does not say.
 const PAGE_DEFAULT: u32 = 100;
-/// Messages that a sweep changes, at most.
-const SWEEP_MAX: u32 = 10_000;
 /// Earlier messages under one key that are named, at most.
 const OLDER_MAX: u32 = 100;
 /// Messages that a sweep names, at most.
@@ -162,22 +160,7 @@ async fn redrive(State(app): State<App>, request: Request) -> Result<Response, R
     if sweep.state.is_some_and(|state| view::state(state) != MessageState::Dead) {
         return Err(Refusal::schema("only Dead messages are redriven: leave state out"));
     }
-    body::answer(&redrive_by(&operator, &sweep).await?)
-}
-
-pub(super) async fn redrive_by(operator: &Operator, sweep: &Sweep) -> Result<Swept, Refusal> {
-    if sweep.ids.is_empty() {
-        let filter = filter(sweep)?;
-        let swept = if sweep.dry_run {
-            operator.preview(&filter).await
-        } else {
-            operator.redrive_where(&filter).await
-        };
-        return Ok(swept_by(swept?, sweep.dry_run));
-    }
-    let targets = named(operator, sweep, Some(MessageState::Dead)).await?;
-    let operated = if sweep.dry_run { Vec::new() } else { operator.redrive_all(&targets).await? };
-    Ok(changed(&targets, &operated, sweep.dry_run))
+    body::answer(&super::redrive::by(&app, &operator, &sweep).await?)
 }
 
 /// Erases messages: nothing remains of them, not even that they were there.
@@ -197,12 +180,13 @@ async fn purge(State(app): State<App>, request: Request) -> Result<Response, Ref
         ));
     }
     if sweep.ids.is_empty() {
-        let filter = filter(&sweep)?;
+        let filter = super::redrive::filter(&sweep)?;
         let swept =
             if sweep.dry_run { operator.preview(&filter).await } else { operator.purge(&filter).await };
-        return body::answer(&swept_by(swept?, sweep.dry_run));
+        return body::answer(&super::redrive::of(swept?, &sweep));
     }
-    let targets = named(&operator, &sweep, None).await?;
+    let found = named(&operator, &sweep).await?.into_iter().flatten();
+    let targets: Vec<_> = found.map(|(target, _)| target).collect();
     let operated = if sweep.dry_run { Vec::new() } else { operator.erase_all(&targets).await? };
     body::answer(&changed(&targets, &operated, sweep.dry_run))
 }
@@ -262,51 +246,39 @@ pub(super) fn actor(headers: &HeaderMap) -> Result<&str, Refusal> {
     actor.ok_or_else(|| Refusal::schema("X-Actor is too long, or not plain text"))
 }
 
-fn filter(sweep: &Sweep) -> Result<Filter, Refusal> {
-    let mut filter = Filter::state(sweep.state.map_or(MessageState::Dead, view::state));
-    if let Some(reason) = sweep.reason {
-        filter = filter.reason(view::reason(reason));
-    }
-    if let Some(topic) = &sweep.topic {
-        filter = filter.topic(topic);
-    }
-    if let Some(source) = &sweep.source {
-        filter = filter.source(source);
-    }
-    let limit = sweep.limit.unwrap_or(SWEEP_MAX);
-    if !(1..=SWEEP_MAX).contains(&limit) {
-        return Err(Refusal::schema(format!("limit must be from 1 to {SWEEP_MAX}: sweep several times")));
-    }
-    Ok(filter.limit(u64::from(limit)))
-}
-
-fn swept_by(sweep: oncebox::Sweep, dry_run: bool) -> Swept {
-    Swept { matched: sweep.matched, changed: sweep.changed, dry_run, more: sweep.more }
-}
-
-/// Those of the named messages that are there, of the namespace and, if one is given, in the state.
-async fn named(operator: &Operator, sweep: &Sweep, state: Option<MessageState>) -> Result<Vec<Ref>, Refusal> {
+/// The named messages, each with its state; none for those that are not there, or of another namespace.
+pub(super) async fn named(
+    operator: &Operator,
+    sweep: &Sweep,
+) -> Result<Vec<Option<(Ref, MessageState)>>, Refusal> {
     if sweep.ids.len() > IDS_MAX {
         return Err(Refusal::schema(format!("there are more than {IDS_MAX} ids: sweep several times")));
     }
-    if sweep.topic.is_some() || sweep.source.is_some() || sweep.reason.is_some() || sweep.state.is_some() {
+    let by_filter = [
+        sweep.topic.is_some(),
+        sweep.source.is_some(),
+        sweep.reason.is_some(),
+        sweep.state.is_some(),
+        sweep.error.is_some(),
+        sweep.since.is_some(),
+        sweep.until.is_some(),
+        sweep.after.is_some(),
+    ];
+    if by_filter.contains(&true) {
         return Err(Refusal::schema("messages are named by ids: nothing else can choose"));
     }
     let namespace = view::namespace(sweep.namespace);
-    let mut targets = Vec::new();
+    let mut named = Vec::with_capacity(sweep.ids.len());
     for id in &sweep.ids {
         let target = Ref::Uid(uid(id)?);
         let found = operator.show(target.clone()).await?;
-        if found.is_some_and(|found| {
-            found.key.namespace == namespace && state.is_none_or(|state| found.state == state)
-        }) {
-            targets.push(target);
-        }
+        let found = found.filter(|found| found.key.namespace == namespace);
+        named.push(found.map(|found| (target, found.state)));
     }
-    Ok(targets)
+    Ok(named)
 }
 
 fn changed(targets: &[Ref], operated: &[Operated], dry_run: bool) -> Swept {
     let changed = operated.iter().filter(|operated| matches!(operated, Operated::Changed(_))).count();
-    Swept { matched: targets.len() as u64, changed: changed as u64, dry_run, more: false }
+    Swept { matched: targets.len() as u64, changed: changed as u64, dry_run, ..Swept::default() }
 }

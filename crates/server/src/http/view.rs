@@ -100,6 +100,16 @@ pub(super) fn state(state: State) -> MessageState {
     STATES.iter().find(|(wire, _)| *wire == state).map_or(MessageState::Dead, |(_, state)| *state)
 }
 
+/// The state as requests and answers write it.
+pub(super) fn state_name(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Seen => "seen",
+        MessageState::Done => "done",
+        MessageState::Dead => "dead",
+        _ => "processing",
+    }
+}
+
 fn state_to_wire(state: MessageState) -> State {
     STATES.iter().find(|(_, known)| *known == state).map_or(State::Processing, |(wire, _)| *wire)
 }

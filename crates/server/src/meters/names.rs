@@ -45,7 +45,9 @@ oncebox::metric_names! {
     gauge RETENTION_SECONDS = "oncebox_mailbox_retention_seconds";
     /// How many messages may be in a `stage`, by `topic`, likewise.
     gauge RETENTION_MESSAGES = "oncebox_mailbox_retention_messages";
-    /// Dead letters that were given another chance.
+    /// Dead letters that were redriven.
+    counter DLQ_REDRIVEN = "oncebox_mailbox_dlq_redrive_total";
+    /// The same as `oncebox_mailbox_dlq_redrive_total`, under its earlier name.
     counter DLQ_REPROCESSED = "oncebox_mailbox_dlq_reprocess_total";
     /// 1, with the label `dlq_profile`: `durable` or `ephemeral`.
     gauge PROFILE = "oncebox_mailbox_profile_info";

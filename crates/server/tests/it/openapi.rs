@@ -36,6 +36,7 @@ fn every_path_is_described() {
         path::WORK,
         path::DLQ,
         path::DLQ_SHOW,
+        path::DLQ_REDRIVE,
         path::DLQ_REPROCESS,
         path::TRY_BEGIN,
         path::MARK_PROCESSED,

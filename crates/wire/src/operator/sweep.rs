@@ -4,14 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Namespace, Reason, State};
 use crate::strict::read_as;
+use crate::{Bound, Code, is_false};
 
-read_as!(Object: Reprocess, Sweep);
+read_as!(Object: Redrive, Sweep);
 
 /// Gives dead letters of the mailbox another chance: those named, or those that match.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Reprocess {
+pub struct Redrive {
     /// These; up to 1,000. Then nothing else chooses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
@@ -23,11 +24,29 @@ pub struct Reprocess {
     /// Only Dead for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// So many at most: 10,000 if not given.
+    /// Only with this text in the last error: 1 to 1,024 bytes, upper and lower case differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    pub error: Option<String>,
+    /// Only what became Dead at this moment or later, as RFC 3339 writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    pub since: Option<String>,
+    /// Only what became Dead before this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    pub until: Option<String>,
+    /// How many at most, 1 to 10,000. If not given, 10,000; a dry run counts all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10000))]
     pub limit: Option<u32>,
-    /// Tells how many match, and changes nothing.
+    /// Continues where an earlier call with the same filter ended: its `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Lists the messages that were changed, in `ids`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub list: bool,
+    /// Counts those that match, and changes nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -58,11 +77,29 @@ pub struct Sweep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub source: Option<String>,
-    /// So many at most: 10,000 if not given.
+    /// Only with this text in the last error: 1 to 1,024 bytes, upper and lower case differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    pub error: Option<String>,
+    /// Only what became Dead at this moment or later, as RFC 3339 writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    pub since: Option<String>,
+    /// Only what became Dead before this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    pub until: Option<String>,
+    /// How many at most, 1 to 10,000. If not given, 10,000; a dry run counts all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10000))]
     pub limit: Option<u32>,
-    /// Tells how many match, and changes nothing.
+    /// Continues where an earlier call with the same filter ended: its `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Lists the messages that were changed, in `ids`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub list: bool,
+    /// Counts those that match, and changes nothing.
     #[serde(default)]
     pub dry_run: bool,
     /// A purge must say `true` here, or be a dry run: nothing remains of what it erases.
@@ -74,15 +111,39 @@ pub struct Sweep {
 }
 
 /// What a sweep did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Swept {
     /// Messages that matched, or were named and are there.
     pub matched: u64,
     /// Messages that were changed.
     pub changed: u64,
-    /// Whether it only looked.
+    /// Whether it only counted.
     pub dry_run: bool,
-    /// Whether there may be more: the limit was reached.
+    /// Whether there may be more: its limit or a bound was reached.
     pub more: bool,
+    /// Where the next call continues, with `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The messages that were changed, if `list` asked for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<String>,
+    /// The messages that were named and not changed, each with why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedMessage>,
+    /// The bound that ended it early. Nothing is lost: what did not fit stays Dead, and `next` continues with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Bound>,
+}
+
+/// A message that was named and not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RefusedMessage {
+    /// The message, as the request named it.
+    pub id: String,
+    /// `E_NOT_FOUND` if it is not there, or not Dead; `E_SATURATED` if its shard is full.
+    pub code: Code,
+    /// The same for people.
+    pub message: String,
 }

@@ -56,7 +56,7 @@ fn stand(act: &Act, now: Duration) -> (Tone, char, String) {
     let again = if act.attempt > 1 { format!(" (delivery {})", act.attempt) } else { String::new() };
     match &act.phase {
         Phase::Ahead => (Tone::Quiet, ' ', String::new()),
-        Phase::Waiting | Phase::Reprocessed => (Tone::Plain, '·', "waits for a worker".to_owned()),
+        Phase::Waiting | Phase::Redriven => (Tone::Plain, '·', "waits for a worker".to_owned()),
         Phase::Running { worker, since } => {
             let seconds = now.saturating_sub(*since).as_secs_f64();
             (Tone::Plain, '▶', format!("{worker} handles it for {seconds:.1} s{again}"))

@@ -64,7 +64,7 @@ fn a_late_worker_and_an_old_listing_change_nothing() {
     let late = Event::Handled { part: 0, worker: WORKER };
     let mut story = story([taken("a", false), started(1), dead("T"), late]);
     assert_eq!((story.dead(), story.is_over()), (1, true));
-    story.tell(Duration::ZERO, Event::Reprocessed { part: 0 });
+    story.tell(Duration::ZERO, Event::Redriven { part: 0 });
     story.tell(Duration::ZERO, dead("T"));
-    assert_eq!((&story.acts[0].phase, story.tally.dead), (&Phase::Reprocessed, 1));
+    assert_eq!((&story.acts[0].phase, story.tally.dead), (&Phase::Redriven, 1));
 }

@@ -62,7 +62,7 @@ impl Story {
                 self.tally.taken_over += 1;
                 (Tone::Good, "takes over", format!("delivery {attempt}: {before} never settled it"))
             }
-            Phase::Reprocessed => (Tone::Plain, "handles", format!("delivery {attempt}, after the fix")),
+            Phase::Redriven => (Tone::Plain, "handles", format!("delivery {attempt}, after the fix")),
             _ if attempt > 1 => {
                 self.tally.taken_over += 1;
                 (Tone::Good, "takes over", format!("delivery {attempt}: not settled in time"))
@@ -131,12 +131,12 @@ impl Story {
         vec![Line { at, tone: Tone::Bad, who: "server", what: "dead", part: Some(part), detail }]
     }
 
-    pub(super) fn reprocessed(&mut self, at: Duration, part: usize) -> Line {
-        self.tally.reprocessed += 1;
+    pub(super) fn redriven(&mut self, at: Duration, part: usize) -> Line {
+        self.tally.redriven += 1;
         let act = &mut self.acts[part];
-        (act.phase, act.changed) = (Phase::Reprocessed, at);
+        (act.phase, act.changed) = (Phase::Redriven, at);
         let detail = "another chance".to_owned();
-        Line { at, tone: Tone::Plain, who: "operator", what: "reprocesses", part: Some(part), detail }
+        Line { at, tone: Tone::Plain, who: "operator", what: "redrives", part: Some(part), detail }
     }
 
     pub(super) fn crashed(&mut self, at: Duration, worker: &'static str, held: &[usize]) -> Line {

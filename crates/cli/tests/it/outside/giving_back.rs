@@ -79,7 +79,7 @@ fn a_delivery_that_cannot_be_handled_is_a_dead_letter_at_once() {
             server.nack(receipt, "too late").refused(404, "E_LEASE_LOST");
         }
         assert_eq!(server.recv("t"), NOTHING);
-        let dead = server.metric(r#"mailbox_settled_total{outcome="dead"}"#);
+        let dead = server.metric(r#"oncebox_mailbox_settled_total{outcome="dead"}"#);
         assert_eq!(dead.as_deref(), Some("6"));
     });
 }
