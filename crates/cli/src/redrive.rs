@@ -221,7 +221,11 @@ fn tell(swept: &Swept, output: Output) -> Result<(), Trouble> {
         let changed = if swept.dry_run { "none: a dry run".to_owned() } else { swept.changed.to_string() };
         let mut lines = pairs(output, &[("matched", swept.matched.to_string()), ("redriven", changed)]);
         let row = |refused: &oncebox_client::wire::operator::RefusedMessage| {
-            vec![Cell::toned(Tone::Bad, "refused"), Cell::from(&refused.id), Cell::from(&refused.message)]
+            vec![
+                Cell::toned(Tone::Bad, "refused"),
+                Cell::from(&refused.id).whole(),
+                Cell::from(&refused.message),
+            ]
         };
         let rows: Vec<_> = swept.refused.iter().take(SHOWN_MAX).map(row).collect();
         lines.extend(table(output, &["result", "message", "why"], &rows));

@@ -12,6 +12,8 @@ pub(crate) const SEND: &Terms = &[
     ("a name or value in attrs", "a name or value in --attr"),
     ("partition", "--partition"),
     ("shard_key", "--shard-key"),
+    ("due_in_ms", "--due-in"),
+    ("expires_in_ms", "--expires-in"),
 ];
 
 pub(crate) const RECV: &Terms = &[
@@ -26,6 +28,7 @@ pub(crate) const SETTLE: &Terms = &[
     ("reason", "--reason"),
     ("visibility_ms", "--visibility"),
     ("delay_ms", "--delay"),
+    ("dead", "--dead"),
 ];
 
 pub(crate) const LEDGER: &Terms =
@@ -35,6 +38,9 @@ pub(crate) const OPERATOR: &Terms = &[
     ("topic", "--topic"),
     ("source", "--source"),
     ("reason", "--reason"),
+    ("error", "--error"),
+    ("since", "--since"),
+    ("until", "--until"),
     ("limit", "--limit"),
     ("because", "--because"),
 ];

@@ -8,8 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Action, AttemptCount, Counts, Error, Key, Namespace, Omitted, Operated, Order, Page, PageSize,
-    Query, Ref, Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
+    Action, AttemptCount, Counts, Error, Key, Namespace, Omitted, Operated, Order, Page, PageSize, Query,
+    Ref, Scope, Snapshot, StoreExt, Topic, TopicCounts, TopicPage, TopicQuery,
 };
 
 use crate::shared::Shared;
@@ -109,7 +109,8 @@ impl Operator {
     /// The same for all that match: those that were there when it began, up to the filter's limit. It ends early where a shard is full
     /// ([`Sweep::stopped`]), and continues with [`Filter::after`].
     pub async fn redrive_where(&self, filter: &Filter) -> Result<Sweep, Error> {
-        self.sweep(filter, Some(&redriven())).await
+        let redrive = Action::Redrive { attempts: AttemptCount::Reset, times_max: filter.times_max() };
+        self.sweep(filter, Some(&redrive)).await
     }
 
     /// A message that is not finished becomes Dead with reason `cancelled`.
@@ -159,5 +160,5 @@ impl Operator {
 }
 
 fn redriven() -> Action {
-    Action::Redrive { attempts: AttemptCount::Reset }
+    Action::Redrive { attempts: AttemptCount::Reset, times_max: None }
 }

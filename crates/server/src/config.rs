@@ -30,6 +30,7 @@ mod layers;
 mod nearest;
 mod origin;
 mod problem;
+mod redrive;
 mod rules;
 
 mod describe;
@@ -41,6 +42,7 @@ pub use describe::{example, reference};
 pub use listen::Listen;
 pub use origin::{Origin, Origins};
 pub use problem::Problems;
+pub use redrive::RedriveRule;
 pub use sections::{Config, Http, Ledger, Log, LogFormat, Metrics, Profile, Retention, Shutdown, UnknownKey};
 pub use show::show;
 
@@ -73,8 +75,9 @@ pub struct Loaded {
 /// A wrong value is told even where a later source overrides it.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
     let mut problems = Problems::default();
-    let given = layers::read(sources, &mut problems);
+    let (given, rules) = layers::read(sources, &mut problems);
     let mut draft = draft::Draft::new(given, &mut problems);
+    draft.config.redrive = rules;
     let warnings = rules::check(&mut draft, &mut problems);
     problems.none()?;
     Ok(Loaded { config: draft.config, origins: draft.origins, warnings })

@@ -8,6 +8,7 @@ mod dead_letters;
 mod http;
 mod live;
 mod net;
+mod redriver;
 mod run;
 mod saturation;
 mod scrape;

@@ -24,6 +24,8 @@ pub(crate) struct Meters {
     pub(crate) ack: Histogram,
     pub(crate) connections: Gauge,
     redriven: [Counter; 2],
+    rule_redriven: Counter,
+    rule_failed: Counter,
     dlq_forgotten: Counter,
     refused: HashMap<Code, Counter>,
     endings: [Counter; 6],
@@ -96,6 +98,8 @@ impl Meters {
             ack: histogram!(names::ACK_SECONDS),
             connections: gauge!(names::CONNECTIONS),
             redriven: [counter!(names::DLQ_REDRIVEN), counter!(names::DLQ_REPROCESSED)],
+            rule_redriven: counter!(names::RULE_REDRIVEN),
+            rule_failed: counter!(names::RULE_FAILED),
             dlq_forgotten: counter!(names::DLQ_FORGOTTEN),
             refused: Code::ALL.into_iter().map(|(code, ..)| (code, reason(code))).collect(),
             endings: ENDINGS.map(|outcome| counter!(names::SETTLED, "outcome" => outcome)),
@@ -146,6 +150,16 @@ impl Meters {
     /// Dead letters were redriven.
     pub(crate) fn redriven(&self, count: u64) {
         self.redriven.iter().for_each(|counter| counter.increment(count));
+    }
+
+    /// Dead letters were redriven by a rule.
+    pub(crate) fn redriven_by_rule(&self, count: u64) {
+        self.rule_redriven.increment(count);
+    }
+
+    /// A step of a rule failed.
+    pub(crate) fn rule_failed(&self) {
+        self.rule_failed.increment(1);
     }
 
     /// Whether a topic has a label of its own: the settings name it, or messages of it came or went.

@@ -18,6 +18,7 @@ use crate::http::{self, App};
 use crate::log;
 use crate::meters::{Meters, names};
 use crate::net::{Connections, Listener};
+use crate::redriver;
 
 /// How often what the histograms collected is counted, and bounds and dead letters are looked at that may have calmed.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
@@ -109,13 +110,14 @@ impl Server {
         let upkeep = upkeep.on_upkept(move |upkept| told.upkept(upkept));
         let upkeep = tokio::spawn(upkeep.run(stopping.clone().cancelled_owned()));
         let metrics = tokio::spawn(collect(app.clone(), stopping.clone()));
+        let redriver = tokio::spawn(redriver::run(app.clone(), stopping.clone()));
         shutdown.await;
         stopping.cancel();
         info!("stopping: nothing more is taken in");
         acceptors.join_all().await;
         let drain = app.live().config.shutdown.drain;
         tokio::join!(main.drain(drain), operators.drain(drain));
-        let _ = tokio::join!(upkeep, metrics);
+        let _ = tokio::join!(upkeep, metrics, redriver);
         app.oncebox.close().await?;
         info!("stopped");
         Ok(())

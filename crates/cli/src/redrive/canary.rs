@@ -92,7 +92,7 @@ mod tests {
         ] {
             let text = format!(
                 r#"{{"msg_id":"m","uid":"u","namespace":"mailbox","source":"t","id":"k","state":"{state}",
-                "attempts":{attempts},"deliveries":3,"accepted_at":"T1","last_seen_at":"T2","keyed":false}}"#
+                "attempts":{attempts},"deliveries":3,"redrives":1,"accepted_at":"T1","last_seen_at":"T2","keyed":false}}"#
             );
             let message: Message = serde_json::from_str(&text).unwrap();
             assert_eq!(fate(&message), expected, "{text}");

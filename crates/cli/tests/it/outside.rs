@@ -38,6 +38,7 @@ mod receipts;
 mod redrive;
 mod reload;
 mod restart;
+mod rules;
 mod several;
 mod shards;
 mod slow;

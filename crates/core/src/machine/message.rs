@@ -248,6 +248,11 @@ impl<P> Message<P> {
         if self.is_finished() { Timestamp::EPOCH } else { self.moment }
     }
 
+    /// How often it was redriven.
+    pub(super) fn redrives(&self) -> u32 {
+        self.rare.as_ref().map_or(0, |rare| rare.redrives)
+    }
+
     pub(super) fn hash(&self) -> Option<&CallerHash> {
         self.rare.as_ref()?.hash.as_ref()
     }

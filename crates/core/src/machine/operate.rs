@@ -47,7 +47,9 @@ impl<P: PayloadHandle> Machine<P> {
             (Action::MarkProcessing, State::Processing) if !leased => None,
             (Action::MarkProcessing, _) => Some(Effect::Marked { state: State::Processing }),
             (Action::MarkProcessed { .. }, _) => Some(Effect::Marked { state: State::Done }),
-            (Action::Redrive { attempts }, State::Dead) => {
+            (Action::Redrive { attempts, times_max }, State::Dead)
+                if times_max.is_none_or(|most| message.redrives() < most) =>
+            {
                 Some(Effect::Redriven { number: self.next_number(), attempts: *attempts })
             }
             (Action::Redrive { .. }, _) | (_, State::Dead) => None,

@@ -144,7 +144,7 @@ impl<P: PayloadHandle> Machine<P> {
             retry_at: Some(message.retry_at()).filter(|at| *at != Timestamp::EPOCH),
             attempts: message.attempts,
             deliveries: message.deliveries,
-            redrives: message.rare.as_ref().map_or(0, |rare| rare.redrives),
+            redrives: message.redrives(),
             last_error: message.rare.as_ref().and_then(|rare| rare.last_error.clone()),
             grant: self.held(slot).map(Grant::from),
         }

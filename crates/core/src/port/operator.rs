@@ -45,6 +45,8 @@ pub enum Action {
     Redrive {
         /// Whether its attempts count anew.
         attempts: AttemptCount,
+        /// Only if it was redriven less often than this; it stays as it is otherwise.
+        times_max: Option<u32>,
     },
     /// Seen or Processing becomes Dead with reason `cancelled`.
     Cancel,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use oncebox_core::{
-    Action, Bound, Cursor, DeadReason, Direction, Error, Invalid, Kind, Namespace, Number, Omitted, Operated,
-    PageSize, Query, Snapshot, Source, State, Timestamp, Topic, Uid,
+    Action, Bound, Cursor, DeadReason, Direction, Error, Invalid, Kind, LastError, Namespace, Number,
+    Omitted, Operated, PageSize, Query, Snapshot, Source, State, Timestamp, Topic, Uid,
 };
 
 use super::Operator;
@@ -13,7 +13,7 @@ use super::target::Target;
 
 /// Messages that are changed in one call of the store, at most.
 const PIECE: u32 = 200;
-/// Pages that a sweep which changes something reads, at most; one that only counts reads all.
+/// Pages that a sweep which changes something reads, if it does not say; one that only counts reads all.
 const PAGES_MAX: usize = 1_000;
 
 /// Which messages a sweep changes: Dead ones, unless it says otherwise.
@@ -23,7 +23,9 @@ pub struct Filter {
     error: Option<Box<str>>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
+    redriven_below: Option<u32>,
     limit: u64,
+    pages: usize,
     after: Option<SweepCursor>,
     problem: Option<Invalid>,
 }
@@ -44,7 +46,9 @@ impl Filter {
     pub fn state(state: State) -> Self {
         let mut query = Query::all(Namespace::Inbox);
         query.state = Some(state);
-        Self { query, error: None, since: None, until: None, limit: 10_000, after: None, problem: None }
+        let (error, since, until, redriven_below, after, problem) = (None, None, None, None, None, None);
+        let (limit, pages) = (10_000, PAGES_MAX);
+        Self { query, error, since, until, redriven_below, limit, pages, after, problem }
     }
 
     /// Only what is Dead for this reason.
@@ -95,6 +99,20 @@ impl Filter {
         self
     }
 
+    /// Only what was redriven less often than this.
+    #[must_use]
+    pub fn redriven_below(mut self, times: u32) -> Self {
+        self.redriven_below = Some(times);
+        self
+    }
+
+    /// Reads at most this many pages of 200 messages, if it changes something.
+    #[must_use]
+    pub fn pages(mut self, pages: usize) -> Self {
+        self.pages = pages;
+        self
+    }
+
     /// So many messages at most.
     #[must_use]
     pub fn limit(mut self, messages: u64) -> Self {
@@ -109,16 +127,20 @@ impl Filter {
         self
     }
 
-    /// Those of a page that are meant, up to `room` of them and up to the number `last`; and whether there are more.
+    pub(super) fn times_max(&self) -> Option<u32> {
+        self.redriven_below
+    }
+
+    /// Those of a page that are meant, up to `most` of them and up to the number `last`; and whether there are more.
     fn choose(
         &self,
         page: &[Snapshot<Omitted>],
         last: Number,
-        room: u64,
+        most: u64,
     ) -> (Vec<Number>, Vec<Target>, bool) {
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut meant = page.iter().filter(|message| message.number <= last && self.matches(message));
-        let chosen = meant.by_ref().take(room).map(|message| (message.number, Target::of(message)));
+        let chosen = meant.by_ref().take(most).map(|message| (message.number, Target::of(message)));
         let (numbers, targets) = chosen.unzip();
         (numbers, targets, meant.next().is_some())
     }
@@ -126,9 +148,10 @@ impl Filter {
     /// Whether a message of the listing is meant.
     fn matches(&self, message: &Snapshot<Omitted>) -> bool {
         let finished = message.finished_at;
-        let error = message.last_error.as_ref().map(|error| error.as_str()).unwrap_or_default();
+        let error = message.last_error.as_ref().map(LastError::as_str).unwrap_or_default();
         self.since.is_none_or(|since| finished.is_some_and(|finished| finished >= since))
             && self.until.is_none_or(|until| finished.is_some_and(|finished| finished < until))
+            && self.redriven_below.is_none_or(|times| message.redrives < times)
             && self.error.as_ref().is_none_or(|text| error.contains(&**text))
     }
 }
@@ -205,8 +228,8 @@ impl Operator {
             query.after = after.map(Cursor);
             let page = self.page(&query).await?;
             let past = page.messages.last().is_some_and(|message| message.number > last);
-            let room = filter.limit.saturating_sub(sweep.matched);
-            let (numbers, targets, cut) = filter.choose(&page.messages, last, room);
+            let most = filter.limit.saturating_sub(sweep.matched);
+            let (numbers, targets, cut) = filter.choose(&page.messages, last, most);
             let taken = match action {
                 Some(action) => self.change(&mut sweep, targets, action).await?,
                 None => targets.len(),
@@ -220,7 +243,7 @@ impl Operator {
             }
             let Some(Cursor(next)) = page.next.filter(|_| !past) else { break };
             after = Some(next);
-            if action.is_some() && pages >= PAGES_MAX {
+            if action.is_some() && pages >= filter.pages {
                 sweep.more = true;
                 break;
             }

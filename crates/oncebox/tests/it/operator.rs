@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use oncebox::{Clock, DeadReason, Filter, Kind, MessageState, Operated, Outcome, PageSize, Query, Ref, Topic};
+use oncebox::{
+    Clock, DeadReason, Filter, Kind, MessageState, Operated, Outcome, PageSize, Query, Ref, Topic,
+};
 use tracing::Level;
 
 use super::capture::Capture;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::redrive;
 use super::rules;
 use super::sections::Config;
 use super::setting::Setting;
@@ -53,6 +54,7 @@ pub fn reference() -> String {
             let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {range} | {meaning}. |");
         }
     }
+    page.push_str(&redrive::reference());
     page.push_str("\n## Rules between settings\n");
     for sentence in rules::sentences() {
         let _ = writeln!(page, "- {sentence}");
@@ -80,6 +82,7 @@ pub fn example() -> String {
     file.push_str(
         "\n# A topic can have settings of its own.\n#[mailbox.topics.orders]\n#replay_window = \"5m\"\n",
     );
+    file.push_str(&redrive::example());
     file
 }
 

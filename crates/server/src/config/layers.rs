@@ -8,6 +8,7 @@ use super::nearest;
 use super::origin::Origin;
 use super::problem::Problems;
 use super::raw::Raw;
+use super::redrive::{self, RedriveRule};
 use super::setting::Setting;
 use super::store::redacted;
 use super::table::SETTINGS;
@@ -21,15 +22,15 @@ pub(super) struct Given {
     pub(super) origin: Origin,
 }
 
-/// All that was said; what is later in the list holds.
-pub(super) fn read(sources: &Sources, problems: &mut Problems) -> Vec<Given> {
-    let mut given = Vec::new();
+/// All that was said; what is later in the list holds. Rules can stand in the file alone.
+pub(super) fn read(sources: &Sources, problems: &mut Problems) -> (Vec<Given>, Vec<RedriveRule>) {
+    let (mut given, mut rules) = (Vec::new(), Vec::new());
     if let Some((path, text)) = &sources.file {
-        given.extend(file::read(path, text, problems));
+        (given, rules) = file::read(path, text, problems);
     }
     given.extend(environment::read(&sources.environment, problems));
     given.extend(flags(&sources.flags, problems));
-    given
+    (given, rules)
 }
 
 fn flags(flags: &[(String, String)], problems: &mut Problems) -> Vec<Given> {
@@ -57,7 +58,9 @@ fn flag_path(name: &str) -> Vec<&str> {
 
 /// A value for what is no setting.
 fn unknown(path: &[&str], origin: &Origin, problems: &mut Problems) {
-    let fault = if is_section(path) {
+    let fault = if path.starts_with(&redrive::PATH) {
+        "is a list of rules, which stands in the file only: write each as [[mailbox.redrive]]".to_owned()
+    } else if is_section(path) {
         format!("is a section: name a setting in it, as in {}", written(&first_setting(path), origin))
     } else {
         match nearest::setting(path) {

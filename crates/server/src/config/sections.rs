@@ -8,6 +8,7 @@ use oncebox::mailbox::MailboxSettings;
 
 use super::field::words;
 use super::listen::Listen;
+use super::redrive::RedriveRule;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -37,6 +38,8 @@ pub struct Config {
     pub http: Http,
     /// The mailbox.
     pub mailbox: MailboxSettings,
+    /// Rules that redrive dead letters of the mailbox by themselves.
+    pub redrive: Vec<RedriveRule>,
     /// The ledger.
     pub ledger: Ledger,
     /// How long what ended badly or was only seen is kept.
@@ -58,6 +61,7 @@ impl Default for Config {
             log: Log::default(),
             http: Http::default(),
             mailbox: MailboxSettings::default(),
+            redrive: Vec::new(),
             ledger: Ledger::default(),
             retention: Retention::default(),
             metrics: Metrics::default(),

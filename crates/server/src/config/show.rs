@@ -28,6 +28,9 @@ pub fn show(loaded: &Loaded) -> String {
             line(&mut text, loaded, &Target { setting, topic: Some(topic.clone()) });
         }
     }
+    for rule in &loaded.config.redrive {
+        let _ = write!(text, "\n[[mailbox.redrive]]\n{}", rule.toml());
+    }
     text
 }
 

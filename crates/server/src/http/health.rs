@@ -148,7 +148,7 @@ pub(super) async fn readiness(app: &App) -> Ready {
 }
 
 /// What an operator should know: about the store and the loops, about bounds that requests are refused for, about dead
-/// letters that rise, and about connections.
+/// letters that rise, about rules that keep failing, and about connections.
 fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
     let connections =
         [&app.connections, &app.admin_connections].into_iter().filter_map(|known| known.finding());
@@ -162,6 +162,11 @@ fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
         subject: "dead_letters".to_owned(),
         text: rising.text(),
     });
+    let rules = app.failing_rules.findings().into_iter().map(|text| Finding {
+        level: "warning".to_owned(),
+        subject: "redrive".to_owned(),
+        text,
+    });
     // What is refused says more than how full the same bound is.
     let refused =
         |finding: &oncebox::Finding| reached.iter().any(|reached| reached.bound.name == finding.subject);
@@ -173,7 +178,7 @@ fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
         let level = view::level(reached.level());
         Finding { level: level.to_owned(), subject: bound.name.to_owned(), text }
     });
-    reached.chain(health.map(view::finding)).chain(letters).chain(connections).collect()
+    reached.chain(health.map(view::finding)).chain(letters).chain(rules).chain(connections).collect()
 }
 
 /// How the server and its store stand.

@@ -49,6 +49,10 @@ oncebox::metric_names! {
     counter DLQ_REDRIVEN = "oncebox_mailbox_dlq_redrive_total";
     /// The same as `oncebox_mailbox_dlq_redrive_total`, under its earlier name.
     counter DLQ_REPROCESSED = "oncebox_mailbox_dlq_reprocess_total";
+    /// Dead letters that were redriven by a rule; `oncebox_mailbox_dlq_redrive_total` counts them too.
+    counter RULE_REDRIVEN = "oncebox_mailbox_dlq_rule_redrive_total";
+    /// Steps of rules that failed.
+    counter RULE_FAILED = "oncebox_mailbox_dlq_rule_failed_total";
     /// 1, with the label `dlq_profile`: `durable` or `ephemeral`.
     gauge PROFILE = "oncebox_mailbox_profile_info";
     /// 1, or 0 while the store does not answer: then what it would have to say is `NaN`.

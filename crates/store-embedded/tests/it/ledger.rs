@@ -158,7 +158,10 @@ impl Ledger {
             self.places.iter().rfind(|(_, place)| wanted(place)).map(|(id, _)| *id)
         };
         let chosen = [
-            (find(|place| *place == Place::Dead), Action::Redrive { attempts: AttemptCount::Reset }),
+            (
+                find(|place| *place == Place::Dead),
+                Action::Redrive { attempts: AttemptCount::Reset, times_max: None },
+            ),
             (find(|place| matches!(place, Place::Processing { .. })), Action::Cancel),
             (find(|place| *place == Place::Done), Action::Erase),
         ];

@@ -38,7 +38,7 @@ fn claim() -> Claim {
 /// `meet` makes them meet: messages that are done need space when they come again.
 fn fill(
     bytes: u32,
-    meet: impl AsyncFn(&EmbeddedStore, &NewMessage, &[NewMessage]) -> Result<(), Error>,
+    meet: &impl AsyncFn(&EmbeddedStore, &NewMessage, &[NewMessage]) -> Result<(), Error>,
 ) -> TestResult {
     let store = open_on(&SimDisk::default(), &Arc::new(ManualClock::default()));
     block_on(async {
@@ -61,7 +61,7 @@ fn fill(
 /// something else is written.
 #[test]
 fn a_call_that_nearly_fits_does_not_wait_for_the_next_frame() -> TestResult {
-    fill(4_600, async |store, message, done| {
+    fill(4_600, &async |store, message, done| {
         store.accept_one(message).await?;
         store.accept(done).await.map(drop)
     })
@@ -70,7 +70,7 @@ fn a_call_that_nearly_fits_does_not_wait_for_the_next_frame() -> TestResult {
 /// The same where the space that is left shows only when the group before it is written.
 #[test]
 fn a_call_that_fits_once_the_group_is_written_does_not_wait_for_the_next_frame() -> TestResult {
-    fill(61_000, async |store, message, done| {
+    fill(61_000, &async |store, message, done| {
         let (first, second) = tokio::join!(store.accept_one(message), store.accept(done));
         first?;
         second.map(drop)

@@ -90,7 +90,7 @@ async fn live(store: &PostgresStore) -> TestResult {
     settle(store, fail, Verdict::Fail { reason: oncebox_core::DeadReason::Failed, error: None }).await?;
     settle(store, erase, Verdict::Release).await?;
     assert!(matches!(order(store, "erase", Action::Erase).await?, Operated::Changed(_)));
-    let redrive = Action::Redrive { attempts: AttemptCount::Reset };
+    let redrive = Action::Redrive { attempts: AttemptCount::Reset, times_max: None };
     assert!(matches!(order(store, "fail", redrive).await?, Operated::Changed(_)));
     let found = store.get_one(&Ref::Key(messages[0].key.clone())).await?.ok_or("it is kept")?;
     assert_eq!(found.state, State::Done);

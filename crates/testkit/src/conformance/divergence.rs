@@ -87,7 +87,7 @@ pub async fn a_replaced_dead_message_stays_dead(fixture: Fixture) -> TestResult 
     let again = fixture.again(&message("1").payload("second")).await?;
     assert!(matches!(again, Accepted::Replaced(receipt) if receipt.state == State::Dead));
     assert_eq!(fixture.claim(&claim(10)).await?, []);
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
     assert_eq!(fixture.take().await?.content.payload.as_bytes(), b"second");
     Ok(())
 }

@@ -197,7 +197,7 @@ pub async fn a_lease_says_who_holds_it_and_the_newest_who_held_it(fixture: Fixtu
     assert_eq!(shown(delivery.uid).await?, (Some(longest.clone()), false), "a heartbeat changes nothing");
     fixture.settle(delivery.fail(None)).await?;
     assert_eq!(shown(delivery.uid).await?, (Some(longest.clone()), true));
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
     assert_eq!(shown(delivery.uid).await?, (Some(longest), true), "nobody has had it since");
     fixture.pass(LEASE).await;
     assert_eq!(shown(other.uid).await?, (Some("host-2:17".to_owned()), true), "it lapsed");

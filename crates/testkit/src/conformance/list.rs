@@ -209,6 +209,7 @@ macro_rules! conformance {
                 mark_processing_revives_a_dead_message
                 redrive_resets_the_attempts
                 redrives_are_counted
+                a_redrive_may_have_a_limit
                 redrive_keeps_the_attempts_if_asked
                 redrive_forgets_due_time_and_expiry
                 only_a_dead_message_is_redriven

@@ -148,7 +148,7 @@ pub async fn a_redriven_message_goes_to_the_end(fixture: Fixture) -> TestResult 
     let delivery = fixture.take().await?;
     fixture.settle(delivery.fail(None)).await?;
     fixture.accept(&message("3")).await?;
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
     assert!(fixture.read(delivery.uid).await?.number > delivery.number);
     fixture.expect_claimable(&["2", "3", "1"]).await
 }

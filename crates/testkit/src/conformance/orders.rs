@@ -8,7 +8,7 @@ use super::kit::{Draft, LEASE, TICK, claim, claim_in, error, key, mail, message,
 use crate::fixture::{Fixture, TestResult};
 
 const PROCESSED: Action = Action::MarkProcessed { hold: Policy::INBOX.hold };
-const REDRIVE: Action = Action::Redrive { attempts: AttemptCount::Reset };
+const REDRIVE: Action = Action::Redrive { attempts: AttemptCount::Reset, times_max: None };
 const DEAD: Action = Action::MarkDead { error: None };
 
 /// A sighted key that is marked Processing is Processing, and still has nothing to deliver.
@@ -179,11 +179,31 @@ pub async fn redrives_are_counted(fixture: Fixture) -> TestResult {
     fixture.change(receipt.uid, Action::MarkProcessing).await?;
     assert_eq!(fixture.read(receipt.uid).await?.redrives, 3, "a mark is no redrive");
     fixture.change(receipt.uid, Action::Cancel).await?;
-    fixture.change(receipt.uid, Action::Redrive { attempts: AttemptCount::Keep }).await?;
+    fixture.change(receipt.uid, Action::Redrive { attempts: AttemptCount::Keep, times_max: None }).await?;
     let delivery = fixture.take().await?;
     fixture.settle(delivery.ack()).await?;
     let done = fixture.read(receipt.uid).await?;
     assert_eq!((done.state, done.redrives), (State::Done, 4));
+    Ok(())
+}
+
+/// A redrive with a limit leaves a message alone that was redriven that often.
+/// Holds: RULE-11.
+pub async fn a_redrive_may_have_a_limit(fixture: Fixture) -> TestResult {
+    let receipt = fixture.accept(&message("1")).await?;
+    let limited = |times| Action::Redrive { attempts: AttemptCount::Reset, times_max: Some(times) };
+    for redrives in 0..2 {
+        let delivery = fixture.take().await?;
+        fixture.settle(delivery.fail(error("boom"))).await?;
+        let before = fixture.read(receipt.uid).await?;
+        assert_eq!(
+            fixture.order(receipt.uid, limited(redrives)).await?,
+            Operated::Unchanged(before.receipt())
+        );
+        assert_eq!(fixture.read(receipt.uid).await?, before);
+        fixture.change(receipt.uid, limited(redrives + 1)).await?;
+    }
+    assert_eq!(fixture.read(receipt.uid).await?.redrives, 2);
     Ok(())
 }
 
@@ -193,7 +213,7 @@ pub async fn redrive_keeps_the_attempts_if_asked(fixture: Fixture) -> TestResult
     fixture.accept(&message("1").attempts_max(1)).await?;
     let dead = fixture.take().await?;
     fixture.settle(dead.abandon(span(TICK), None)).await?;
-    fixture.change(dead.uid, Action::Redrive { attempts: AttemptCount::Keep }).await?;
+    fixture.change(dead.uid, Action::Redrive { attempts: AttemptCount::Keep, times_max: None }).await?;
     assert_eq!(fixture.take().await?.attempts, 1);
     Ok(())
 }

@@ -134,7 +134,7 @@ pub async fn a_redriven_message_goes_last_in_its_partition(fixture: Fixture) -> 
     fixture.accept_all(&[message("1").partition("p"), message("2").partition("p")]).await?;
     let delivery = fixture.take().await?;
     fixture.settle(delivery.fail(None)).await?;
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
     let second = fixture.take_by(&claim(10)).await?;
     assert_eq!(second.key.id.as_str(), "2");
     fixture.settle(second.ack()).await?;

@@ -113,7 +113,7 @@ pub async fn the_oldest_is_the_first_that_can_be_claimed(fixture: Fixture) -> Te
     is_oldest("t", None).await?;
     fixture.pass(days(1)).await;
     is_oldest("t", Some(1)).await?;
-    fixture.change(first.uid, Action::Redrive { attempts: AttemptCount::Reset }).await?;
+    fixture.change(first.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
     is_oldest("t", Some(1)).await
 }
 

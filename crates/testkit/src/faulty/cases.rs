@@ -167,7 +167,7 @@ pub async fn a_lost_call_of_work_is_repeated_whole(fixture: Fixture) -> TestResu
 pub async fn a_lost_order_is_unchanged_on_repeat(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept(&message("1")).await?;
-    for action in [Action::Cancel, Action::Redrive { attempts: AttemptCount::Reset }] {
+    for action in [Action::Cancel, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }] {
         plan.next_of(Operation::Operate, Fault::FailAfterCommit);
         lost(fixture.order(key("1"), action.clone()).await)?;
         let before = fixture.read(key("1")).await?;

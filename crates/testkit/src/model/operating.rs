@@ -50,7 +50,9 @@ impl Model {
             Action::MarkProcessing => message.state != State::Processing || message.is_leased(),
             Action::MarkProcessed { .. } => true,
             Action::MarkDead { .. } | Action::Cancel => unfinished,
-            Action::Redrive { .. } => message.state == State::Dead,
+            Action::Redrive { times_max, .. } => {
+                message.state == State::Dead && times_max.is_none_or(|most| message.redrives < most)
+            }
             other => unreachable!("the model does not know {other:?}"),
         }
     }
@@ -66,7 +68,7 @@ impl Model {
                 }
             }
             Action::Cancel => self.die(index, DeadReason::Cancelled),
-            Action::Redrive { attempts } => {
+            Action::Redrive { attempts, .. } => {
                 self.revive(index);
                 self.renumber(index);
                 let message = &mut self.rows[index].message;

@@ -168,7 +168,10 @@ impl Universe {
             0..20 => Action::MarkProcessing,
             20..35 => Action::MarkProcessed { hold: self.hold() },
             35..50 => Action::MarkDead { error: self.error() },
-            50..75 => Action::Redrive { attempts: self.pick(&[AttemptCount::Reset, AttemptCount::Keep]) },
+            50..75 => Action::Redrive {
+                attempts: self.pick(&[AttemptCount::Reset, AttemptCount::Keep]),
+                times_max: self.pick(&[None, None, Some(1), Some(2)]),
+            },
             75..90 => Action::Cancel,
             _ => Action::Erase,
         };

@@ -10,19 +10,21 @@ use crate::config::nearest;
 use crate::config::origin::Origin;
 use crate::config::problem::Problems;
 use crate::config::raw::Raw;
+use crate::config::redrive::{self, RedriveRule};
 use crate::config::unit::line;
 
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
-pub(super) fn read(path: &Path, text: &str, problems: &mut Problems) -> Vec<Given> {
+pub(super) fn read(path: &Path, text: &str, problems: &mut Problems) -> (Vec<Given>, Vec<RedriveRule>) {
     let shown = line(&path.to_string_lossy());
     if text.len() > FILE_BYTES_MAX {
         problems.add(format!("{shown} has {} bytes, the most is {FILE_BYTES_MAX}: shorten it", text.len()));
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
     let (table, errors) = DeTable::parse_recoverable(text);
     let starts = text.match_indices('\n').map(|(byte, _)| byte + 1).collect();
-    let mut file = File { path, starts, broken: BTreeSet::new(), given: Vec::new(), problems };
+    let mut file =
+        File { path, starts, broken: BTreeSet::new(), given: Vec::new(), rules: Vec::new(), problems };
     for error in errors {
         let line = file.line(error.span().map_or(text.len(), |span| span.start));
         // What the parser makes of the rest of a broken line is a guess, so only the first fault is told; and only in
@@ -32,7 +34,7 @@ pub(super) fn read(path: &Path, text: &str, problems: &mut Problems) -> Vec<Give
         }
     }
     file.table(&mut Vec::new(), table.get_ref());
-    file.given
+    (file.given, file.rules)
 }
 
 struct File<'a> {
@@ -42,6 +44,7 @@ struct File<'a> {
     /// Lines that are not TOML.
     broken: BTreeSet<usize>,
     given: Vec<Given>,
+    rules: Vec<RedriveRule>,
     problems: &'a mut Problems,
 }
 
@@ -58,6 +61,12 @@ impl File<'_> {
     fn entry<'t>(&mut self, path: &mut Vec<&'t str>, value: &'t DeValue<'_>, line: usize) {
         let origin = Origin::File { path: self.path.to_owned(), line };
         let broken = self.broken.contains(&line);
+        if *path == redrive::PATH && !broken {
+            let (starts, file) = (&self.starts, self.path);
+            let at = |byte| Origin::File { path: file.to_owned(), line: line_of(starts, byte) };
+            self.rules = redrive::read(value, &origin, at, self.problems);
+            return;
+        }
         match (Target::find(path), value) {
             (Some(target), _) => {
                 let raw = if broken { Raw::Broken } else { Raw::of(value) };
@@ -80,6 +89,10 @@ impl File<'_> {
 
     /// The line that a byte is on, from 1.
     fn line(&self, byte: usize) -> usize {
-        1 + self.starts.partition_point(|start| *start <= byte)
+        line_of(&self.starts, byte)
     }
+}
+
+fn line_of(starts: &[usize], byte: usize) -> usize {
+    1 + starts.partition_point(|start| *start <= byte)
 }

@@ -24,21 +24,6 @@ fn a_fault_names_the_setting_its_place_and_what_to_do() {
              mailbox.visibility_default (30s): raise it",
         ),
         (
-            "[mailbox.topics.slow]\nvisibility_default = '10m'",
-            "mailbox.topic.replay_window (default) is 5m, below twice mailbox.topics.slow.visibility_default \
-             (10m, oncebox.toml, line 2): raise it, or lower mailbox.topics.slow.visibility_default",
-        ),
-        (
-            "mailbox.topic.visibility_default = '100ms'",
-            "mailbox.topic.visibility_default (oncebox.toml, line 1) is 100ms, below mailbox.visibility_min \
-             (250ms): raise it",
-        ),
-        (
-            "mailbox.topic.visibility_default = 'off'",
-            "mailbox.topic.visibility_default (oncebox.toml, line 1) is the text `off`: write \"default\", or a \
-             duration with its unit, as in \"30s\"",
-        ),
-        (
             "http.body_bytes_max = '1MiB'",
             "http.body_bytes_max (oncebox.toml, line 1) is 1MiB, below the base64 of \
              mailbox.topic.payload_bytes_max (1MiB) with 4KiB around it: raise it",
@@ -83,6 +68,71 @@ fn a_fault_names_the_setting_its_place_and_what_to_do() {
     ] {
         assert_eq!(told(file), [expected], "{file}");
     }
+}
+
+#[test]
+fn the_visibility_of_a_topic_fits_the_settings_around_it() {
+    for (file, expected) in [
+        (
+            "[mailbox.topics.slow]\nvisibility_default = '10m'",
+            "mailbox.topic.replay_window (default) is 5m, below twice mailbox.topics.slow.visibility_default \
+             (10m, oncebox.toml, line 2): raise it, or lower mailbox.topics.slow.visibility_default",
+        ),
+        (
+            "mailbox.topic.visibility_default = '100ms'",
+            "mailbox.topic.visibility_default (oncebox.toml, line 1) is 100ms, below mailbox.visibility_min \
+             (250ms): raise it",
+        ),
+        (
+            "mailbox.topic.visibility_default = 'off'",
+            "mailbox.topic.visibility_default (oncebox.toml, line 1) is the text `off`: write \"default\", or a \
+             duration with its unit, as in \"30s\"",
+        ),
+    ] {
+        assert_eq!(told(file), [expected], "{file}");
+    }
+    let own = "[mailbox]\nvisibility_default = '2m'\n[mailbox.topic]\nreplay_window = '4m'\n\
+               [mailbox.topics.quick]\nvisibility_default = '10s'\nreplay_window = '20s'\n";
+    let mailbox = read(own).unwrap().config.mailbox;
+    assert_eq!(mailbox.visibility_of("quick").as_secs(), 10);
+    assert_eq!(mailbox.visibility_of("usual").as_secs(), 120);
+}
+
+#[test]
+fn a_rule_that_redrives_is_told_by_its_place() {
+    for (file, expected) in [
+        (
+            "[[mailbox.redrive]]\ntopic = 't'\nage = '0s'\nper_minute = 1\ntimes_max = 1",
+            "mailbox.redrive[0].age (oncebox.toml, line 3) is 0s, the least is 1s: raise it",
+        ),
+        (
+            "[[mailbox.redrive]]\ntopic = 't'\nage = '1s'\nper_minute = 1\n",
+            "mailbox.redrive[0].times_max (oncebox.toml, line 1) is missing: every rule needs it",
+        ),
+        (
+            "[[mailbox.redrive]]\ntopic = 7\nage = '1s'\nper_minute = 1\ntimes_max = 1",
+            "mailbox.redrive[0].topic (oncebox.toml, line 2) is 7: write a topic, or \"*\" for every topic",
+        ),
+        (
+            "[[mailbox.redrive]]\ntopic = 't'\nage = '1s'\nper_minute = 1\ntimes_max = 1\nfast = true",
+            "mailbox.redrive[0].fast (oncebox.toml, line 6) is no setting of a rule: write topic, reason, age, per_minute \
+             or times_max",
+        ),
+        (
+            "mailbox.redrive = 'always'",
+            "mailbox.redrive (oncebox.toml, line 1) is a list of rules: write each as [[mailbox.redrive]]",
+        ),
+    ] {
+        assert_eq!(told(file), [expected], "{file}");
+    }
+    let reason =
+        told("[[mailbox.redrive]]\ntopic = 't'\nreason = 'sad'\nage = '1s'\nper_minute = 1\ntimes_max = 1");
+    assert!(
+        reason[0].starts_with("mailbox.redrive[0].reason (oncebox.toml, line 3) is the text `sad`: write"),
+        "{reason:?}"
+    );
+    let many = "[[mailbox.redrive]]\ntopic = 't'\nage = '1s'\nper_minute = 1\ntimes_max = 1\n".repeat(101);
+    assert!(told(&many)[0].contains("has 101 rules, the most is 100"), "{:?}", told(&many));
 }
 
 #[test]

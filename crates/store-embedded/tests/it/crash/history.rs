@@ -222,7 +222,7 @@ impl Caller {
             2 => Action::Cancel,
             3 => Action::Erase,
             4 => Action::MarkDead { error: None },
-            _ => Action::Redrive { attempts: AttemptCount::Reset },
+            _ => Action::Redrive { attempts: AttemptCount::Reset, times_max: None },
         };
         Order { target: Ref::Key(self.inbox_key()), action }
     }

@@ -1,0 +1,170 @@
+//! Rules that redrive dead letters by themselves.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use oncebox_testkit::servers::psql;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::rig::{Home, Server, Store, home};
+use super::talk::text;
+
+fn rule(topic: &str, more: &str) -> String {
+    format!("[[mailbox.redrive]]\ntopic = \"{topic}\"\nage = \"1s\"\nper_minute = 60000\n{more}\n")
+}
+
+fn write(home: &Home, settings: &str) -> String {
+    let file = home.path().join("oncebox.toml");
+    fs::write(&file, settings).expect("a file");
+    file.display().to_string()
+}
+
+fn start(home: &Home, store: Store, settings: &str) -> Server {
+    let (url, file) = (home.url(store), write(home, settings));
+    Server::start_with(home.clone(), &["--store", &url, "--config", &file], &["mailbox.shards=1"])
+}
+
+fn on_every_store(test: impl Fn(&Home, Store)) {
+    for store in [Store::Memory, Store::Embedded, Store::Postgres] {
+        println!("on {store:?}");
+        test(&home(), store);
+    }
+}
+
+/// Receives what comes, and buries it.
+fn bury(server: &Server, topic: &str, count: usize) {
+    for _ in 0..count {
+        let message = server.recv_one(topic);
+        let nack = json!({"dead": true, "reason": "no"});
+        server.post(&format!("/v1/nack/{}", text(&message, "receipt")), &nack).ok();
+    }
+}
+
+/// How often each message was redriven by a rule, by the audit log.
+fn acts(server: &Server) -> BTreeMap<String, u32> {
+    let mut acts = BTreeMap::new();
+    for line in server.log().lines().filter(|line| line.contains("mailbox.message.revived")) {
+        let line: Value = serde_json::from_str(line).expect("a line is JSON");
+        assert_eq!(text(&line, "actor"), "policy", "{line}");
+        assert!(text(&line, "reason").starts_with("mailbox.redrive[0] (topic t"), "{line}");
+        *acts.entry(text(&line, "msg_id").to_owned()).or_default() += 1;
+    }
+    acts
+}
+
+/// Holds: MBX-I-4, MBX-C-4.
+#[test]
+fn a_rule_redrives_what_it_is_for_so_often_and_no_more() {
+    on_every_store(|home, store| {
+        let rules = [
+            rule("t", "times_max = 2\nreason = \"failed\""),
+            "[[mailbox.redrive]]\ntopic = \"young\"\nage = \"1h\"\nper_minute = 60000\ntimes_max = 9\n"
+                .to_owned(),
+            rule("reason", "times_max = 9\nreason = \"expired\""),
+        ];
+        let server = start(home, store, &rules.concat());
+        for topic in ["young", "reason", "other"] {
+            server.sent(topic, "1");
+            bury(&server, topic, 1);
+        }
+        for key in ["1", "2", "3"] {
+            server.sent("t", key);
+        }
+        // Once by its receiver, and twice after the rule.
+        bury(&server, "t", 9);
+        server.eventually(|| Some(acts(&server)).filter(|acts| acts.values().sum::<u32>() >= 6));
+        // A topic without a rule is redriven by hand alone.
+        assert_eq!(server.post("/v1/dlq/redrive", &json!({"topic": "other"})).ok()["changed"], 1);
+        bury(&server, "other", 1);
+        server.sent("t", "last");
+        bury(&server, "t", 3);
+        let acts =
+            server.eventually(|| Some(acts_of_rule(&server)).filter(|acts| acts.values().sum::<u32>() >= 8));
+        assert!(acts.values().all(|times| *times == 2), "twice each: {acts:?}");
+        let dead = |topic: &str| server.counts(topic)["dead"].clone();
+        assert_eq!(
+            (dead("t"), dead("young"), dead("reason"), dead("other")),
+            (json!(4), json!(1), json!(1), json!(1))
+        );
+        assert_eq!(server.metric("oncebox_mailbox_dlq_rule_redrive_total").as_deref(), Some("8"));
+    });
+}
+
+/// What the rule did, beside what an operator did.
+fn acts_of_rule(server: &Server) -> BTreeMap<String, u32> {
+    let mut acts = BTreeMap::new();
+    for line in server.log().lines().filter(|line| line.contains(r#""actor":"policy""#)) {
+        let line: Value = serde_json::from_str(line).expect("a line is JSON");
+        *acts.entry(text(&line, "msg_id").to_owned()).or_default() += 1;
+    }
+    acts
+}
+
+/// Two servers with the same rule on one database: no message is redriven more often than the rule says.
+/// Holds: MBX-I-4.
+#[test]
+fn servers_with_the_same_rule_redrive_no_message_too_often() {
+    let home = home();
+    let settings = rule("t", "times_max = 1");
+    let [one, two] = [(); 2].map(|()| start(&home, Store::Postgres, &settings));
+    for key in 0..50 {
+        one.sent("t", &key.to_string());
+    }
+    bury(&one, "t", 100);
+    // One that dies later is redriven by a later round: all rounds before it have seen the others.
+    for key in ["late", "later"] {
+        two.sent("t", key);
+        bury(&two, "t", 2);
+    }
+    let mut times = acts(&one);
+    for (uid, count) in acts(&two) {
+        *times.entry(uid).or_default() += count;
+    }
+    assert_eq!((times.len(), times.values().max()), (52, Some(&1)), "{times:?}");
+    assert_eq!(one.counts("t")["dead"], 52);
+}
+
+#[test]
+fn rules_are_read_again_and_a_wrong_one_is_named() {
+    on_every_store(|home, store| {
+        let server = start(home, store, "");
+        server.sent("t", "1");
+        bury(&server, "t", 1);
+        write(home, "[[mailbox.redrive]]\ntopic = \"t\"\nage = \"soon\"\nper_minute = 1\n");
+        server.signal(Signal::HUP);
+        let reply = server.wait_for_line("the settings are wrong");
+        assert!(reply.contains("mailbox.redrive[0]"), "{reply}");
+        assert_eq!(server.counts("t")["dead"], 1);
+        write(home, &rule("t", "times_max = 1"));
+        server.signal(Signal::HUP);
+        server.wait_for_line("the configuration was read again");
+        assert_eq!(text(&server.recv_one("t"), "idem_key"), "1");
+    });
+}
+
+fn finding(server: &Server) -> Option<String> {
+    let answer = server.get("/readyz").json();
+    let findings = answer["findings"].as_array()?.clone();
+    let finding = findings.iter().find(|finding| finding["subject"] == "redrive")?;
+    Some(text(finding, "text").to_owned())
+}
+
+/// A store that fails is a finding, and the rule goes on when it works again.
+#[test]
+fn a_rule_that_keeps_failing_is_a_finding_until_it_works_again() {
+    let home = home();
+    let server = start(&home, Store::Postgres, &rule("t", "times_max = 1"));
+    server.sent("t", "1");
+    let url = home.url(Store::Postgres);
+    let url = url.split('?').next().expect("a URL");
+    psql(url, "alter table oncebox.message rename to gone").expect("it is renamed");
+    server.wait_for_line("keeps failing");
+    let reply = finding(&server).expect("a finding");
+    assert!(reply.contains("mailbox.redrive[0]") && reply.contains("in a row"), "{reply}");
+    psql(url, "alter table oncebox.gone rename to message").expect("it is renamed");
+    server.wait_for_line("the rule redrives again");
+    assert_eq!(finding(&server), None);
+    bury(&server, "t", 1);
+    assert_eq!(text(&server.recv_one("t"), "idem_key"), "1");
+}
