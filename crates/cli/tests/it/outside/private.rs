@@ -45,7 +45,9 @@ fn is_private(directory: &Path, least: usize) {
 /// As an older version made it.
 fn loosen(directory: &Path) {
     change(directory, 0o755);
-    files(directory).iter().for_each(|file| change(file, 0o644));
+    for file in files(directory) {
+        change(&file, 0o644);
+    }
 }
 
 fn data(home: &Home) -> PathBuf {
@@ -85,7 +87,9 @@ fn a_store_that_others_could_read_is_closed_to_them_when_it_is_opened() {
     let home = server.stop();
     for (directory, file) in [(0o755, 0o644), (0o700, 0o640), (0o750, 0o600), (0o711, 0o604)] {
         change(&data(&home), directory);
-        files(&data(&home)).iter().for_each(|path| change(path, file));
+        for path in files(&data(&home)) {
+            change(&path, file);
+        }
         let server = Server::start_in(home.clone(), Store::Embedded, &[]);
         is_private(&data(&home), 3);
         server.wait_for_line(LINE);
