@@ -44,14 +44,14 @@ impl Proxy {
 }
 
 async fn carry(mut client: TcpStream, server: u16, mut loses: watch::Receiver<bool>) {
-    let served = async {
+    let copied = async {
         let mut server = TcpStream::connect(("127.0.0.1", server)).await?;
         copy_bidirectional(&mut client, &mut server).await
     };
     tokio::select! {
         biased;
         _ = loses.wait_for(|loses| *loses) => {}
-        _ = served => return,
+        _ = copied => return,
     }
     std::future::pending::<()>().await;
     drop(client);
