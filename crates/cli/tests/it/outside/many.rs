@@ -50,7 +50,7 @@ fn settlements(first: &str, second: &str) -> Value {
         {"op": "extend", "delivery": second},
         {"op": "ack", "delivery": second, "reason": "odd"},
         {"op": "extend", "delivery": second, "visibility_ms": 60_000},
-        {"op": "nack", "delivery": second, "reason": "busy"},
+        {"op": "nack", "delivery": second, "reason": "busy", "delay_ms": 60_000},
         {"op": "ack", "delivery": first},
     ])
 }
