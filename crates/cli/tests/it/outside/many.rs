@@ -42,7 +42,7 @@ fn one_bad_message_does_not_keep_the_others_of_its_batch_out() {
 }
 
 /// What is asked of two deliveries and of three that do not exist.
-fn settlements(first: &str, second: &str) -> Value {
+fn settlements(first: &str, second: &str, delay_ms: u64) -> Value {
     json!([
         {"op": "ack", "delivery": first},
         {"op": "ack", "delivery": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"},
@@ -50,7 +50,7 @@ fn settlements(first: &str, second: &str) -> Value {
         {"op": "extend", "delivery": second},
         {"op": "ack", "delivery": second, "reason": "odd"},
         {"op": "extend", "delivery": second, "visibility_ms": 60_000},
-        {"op": "nack", "delivery": second, "reason": "busy", "delay_ms": 60_000},
+        {"op": "nack", "delivery": second, "reason": "busy", "delay_ms": delay_ms},
         {"op": "ack", "delivery": first},
     ])
 }
@@ -75,7 +75,7 @@ fn each_settlement_has_its_own_outcome() {
         server.sent("t", "2");
         let held = server.recv("t");
         let (first, second) = (text(&held[0], "receipt"), text(&held[1], "receipt"));
-        let answer = server.post("/v1/settle", &json!({"settle": settlements(first, second)})).ok();
+        let answer = server.post("/v1/settle", &json!({"settle": settlements(first, second, 1)})).ok();
         check(&answer["results"]);
         assert_eq!(server.recv_one("t")["msg_id"], held[1]["msg_id"]);
         assert_eq!(server.post("/v1/settle", &json!({"settle": []})).ok(), json!({"results": []}));
@@ -94,8 +94,9 @@ fn a_round_of_work_settles_and_gives_the_next() {
         let held = round["messages"].as_array().unwrap();
         assert_eq!((&round["results"], texts(held, "idem_key")), (&json!([]), vec!["1", "2"]));
         let (first, second) = (text(&held[0], "receipt"), text(&held[1], "receipt"));
-        let round =
-            server.post("/v1/work", &json!({"settle": settlements(first, second), "recv": recv})).ok();
+        let round = server
+            .post("/v1/work", &json!({"settle": settlements(first, second, 60_000), "recv": recv}))
+            .ok();
         check(&round["results"]);
         let next = round["messages"].as_array().unwrap();
         assert_eq!(texts(next, "idem_key"), ["3"]);
