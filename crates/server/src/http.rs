@@ -46,7 +46,16 @@ use refusal::Refusal;
         title = "Oncebox",
         description = "A durable, idempotent inbox: mailbox, ledger and operator's door over HTTP."
     ),
-    components(schemas(ErrorBody, Problem, Code, oncebox_wire::mailbox::Envelope))
+    servers((url = "http://127.0.0.1:7420", description = "A server with the default settings.")),
+    components(schemas(
+        ErrorBody,
+        Problem,
+        Code,
+        oncebox_wire::mailbox::Envelope,
+        oncebox_wire::mailbox::SettleItem,
+        oncebox_wire::mailbox::Op,
+        oncebox_wire::schema::Malformed,
+    ))
 )]
 struct Document;
 
@@ -56,33 +65,32 @@ pub fn document() -> utoipa::openapi::OpenApi {
 }
 
 fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
+    described(mailbox::routes().merge(ledger::routes()).merge(admin_routes()))
+}
+
+fn admin_routes() -> OpenApiRouter<App> {
+    dlq::routes().merge(operator::routes()).merge(topics::routes()).merge(health::routes())
+}
+
+fn described(routes: OpenApiRouter<App>) -> (Router<App>, utoipa::openapi::OpenApi) {
     let mut document = Document::openapi();
-    openapi::Refusals::describe(&mut document);
-    OpenApiRouter::with_openapi(document)
-        .merge(mailbox::routes())
-        .merge(dlq::routes())
-        .merge(ledger::routes())
-        .merge(operator::routes())
-        .merge(topics::routes())
-        .merge(health::routes())
-        .split_for_parts()
+    openapi::describe(&mut document);
+    OpenApiRouter::with_openapi(document).merge(routes).split_for_parts()
 }
 
 /// Everything that `listen` answers.
 pub(crate) fn gate(app: App) -> Gate {
     let (known, document) = routes();
-    let known = known.merge(ledger::keys_like_paths());
-    let router = complete(&app, known, &document, "there is no such path: see /docs");
+    let router = complete(&app, known, document, "there is no such path: see /docs");
     Gate::new(app, router)
 }
 
 /// What `admin.listen` answers: operators, health and metrics.
 pub(crate) fn admin_gate(app: App) -> Gate {
-    let operators = dlq::routes().merge(operator::routes()).merge(topics::routes());
-    let (known, _) = operators.merge(health::routes()).split_for_parts();
+    let (known, document) = described(admin_routes());
     let missing =
         "there is no such path here: this address answers operators, health and metrics, `listen` the rest";
-    let router = complete(&app, known, &document(), missing);
+    let router = complete(&app, known, document, missing);
     Gate::limited(app, router)
 }
 
@@ -90,7 +98,7 @@ pub(crate) fn admin_gate(app: App) -> Gate {
 fn complete(
     app: &App,
     known: Router<App>,
-    document: &utoipa::openapi::OpenApi,
+    document: utoipa::openapi::OpenApi,
     missing: &'static str,
 ) -> Router {
     let documents = Router::new()

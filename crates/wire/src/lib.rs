@@ -12,7 +12,10 @@ pub mod path;
 mod base64;
 mod code;
 mod health;
+#[cfg(feature = "openapi")]
+pub mod schema;
 mod strict;
+mod whole;
 
 pub use base64::Base64;
 pub use code::{Bound, Code, ErrorBody, Problem};

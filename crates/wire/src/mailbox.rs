@@ -29,6 +29,7 @@ pub struct Send {
     pub payload_hash: Option<String>,
     /// Names and values beside the payload: up to 64, of 16 KiB together.
     #[serde(default, deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attrs))]
     pub attrs: BTreeMap<String, String>,
     /// Messages of one topic with the same partition are delivered one at a time, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +73,7 @@ pub struct Sent {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SendBatch {
     /// The messages.
-    #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::messages))]
     pub messages: Vec<Send>,
 }
 
@@ -130,9 +131,9 @@ pub struct Recv {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 60_000))]
     pub wait_ms: Option<u64>,
-    /// A UUID that makes a repeat of this request safe: it gets the same deliveries while they are held.
+    /// A UUID, and not the nil one, that makes a repeat of this request safe: it gets the same deliveries while they are held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(format = "uuid"))]
+    #[cfg_attr(feature = "openapi", schema(format = "uuid", pattern = "[1-9A-Fa-f]"))]
     pub request_id: Option<String>,
     /// What the receiver calls itself, shown to operators beside what it holds: 1 to 128 printable ASCII characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +292,7 @@ pub struct SettleItem {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Settle {
     /// The deliveries.
-    #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::deliveries))]
     pub settle: Vec<SettleItem>,
 }
 
@@ -310,7 +311,7 @@ pub struct SettledBatch {
 pub struct Work {
     /// The deliveries to be settled, in order; up to 1,000.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::deliveries))]
     pub settle: Vec<SettleItem>,
     /// What to give next.
     pub recv: Recv,

@@ -37,7 +37,7 @@ pub const INBOX_KEY: &str = "/v1/inbox/{key}";
 /// Lists messages.
 pub const MESSAGES: &str = "/v1/messages";
 /// Shows a message.
-pub const MESSAGE: &str = "/v1/messages/{id}";
+pub const MESSAGE: &str = "/v1/messages/{msg_id}";
 /// Finds a message by its key.
 pub const MESSAGE_BY_KEY: &str = "/v1/messages/by-key";
 /// Gives Dead messages another chance.

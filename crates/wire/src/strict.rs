@@ -9,6 +9,8 @@ use std::fmt;
 use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
+use crate::whole::Fields;
+
 /// Reads a struct from an object, and from nothing else.
 pub(crate) struct Object<D>(pub(crate) D);
 
@@ -16,7 +18,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Object<D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(visitor)
+        self.0.deserialize_map(Fields(visitor))
     }
 
     forward_to_deserialize_any! {

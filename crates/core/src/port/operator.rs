@@ -120,8 +120,10 @@ impl FromStr for Cursor {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let number = u64::from_str_radix(text, 16);
-        number.map(|number| Self(Number(number))).map_err(|_| Invalid::new("cursor", "is not one of ours"))
+        // The parser of numbers takes a sign, too, and any count of leading zeros.
+        let digits = text.len() <= 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+        number.map(|number| Self(Number(number))).ok_or(Invalid::new("cursor", "is not one of ours"))
     }
 }
 
@@ -250,6 +252,9 @@ mod tests {
     fn a_cursor_survives_its_text_and_nonsense_is_refused() {
         let cursor = Cursor(Number(u64::MAX));
         assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
-        assert_eq!("x".parse::<Cursor>().unwrap_err().to_string(), "cursor is not one of ours");
+        for nonsense in ["x", "", "+1", "-1", "00000000000000001", "1ffffffffffffffff"] {
+            let error = nonsense.parse::<Cursor>().unwrap_err().to_string();
+            assert_eq!(error, "cursor is not one of ours", "{nonsense}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::App;
-use super::openapi::Refusals;
+use super::openapi::{NotFound, ReadRefusals, Refusals};
 use super::refusal::Refusal;
 use super::{body, operator, redrive};
 
@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     operation_id = "list_dead_letters",
     tag = TAG,
     params(ListDead),
-    responses((status = 200, description = "A page of dead letters.", body = Page), Refusals),
+    responses((status = 200, description = "A page of dead letters.", body = Page), ReadRefusals),
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     let ListDead { reason, topic, sort, limit, after } = operator::query(&uri)?;
@@ -46,7 +46,7 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     operation_id = "show_dead_letter",
     tag = TAG,
     params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), Show),
-    responses((status = 200, description = "The dead letter.", body = Message), Refusals),
+    responses((status = 200, description = "The dead letter.", body = Message), NotFound, ReadRefusals),
 )]
 async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, Refusal> {
     let show: Show = operator::query(&uri)?;
@@ -62,8 +62,8 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
     path = "/v1/dlq/redrive",
     operation_id = "redrive_dead_letters",
     tag = TAG,
-    request_body = Redrive,
-    responses((status = 200, description = "What it did.", body = Swept), Refusals),
+    request_body = wire::schema::RedriveBody,
+    responses((status = 200, description = "What it did.", body = Swept), NotFound, Refusals),
 )]
 async fn redrive(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (parts, content) = request.into_parts();
@@ -82,8 +82,8 @@ async fn redrive(State(app): State<App>, request: Request) -> Result<Response, R
     path = "/v1/dlq/reprocess",
     operation_id = "reprocess_dead_letters",
     tag = TAG,
-    request_body = Redrive,
-    responses((status = 200, description = "What it did.", body = Swept), Refusals),
+    request_body = wire::schema::RedriveBody,
+    responses((status = 200, description = "What it did.", body = Swept), NotFound, Refusals),
 )]
 async fn reprocess(app: State<App>, request: Request) -> Result<Response, Refusal> {
     redrive(app, request).await

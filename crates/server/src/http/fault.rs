@@ -74,7 +74,7 @@ fn expected(text: &str) -> &str {
     match text.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected) {
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",
-        "u64" => "a whole number from 0 to 18446744073709551615",
+        "u64" => "a whole number from 0 to 9223372036854775807",
         "a boolean" => "`true` or `false`",
         "a sequence" => "a list",
         "a map" => "an object",

@@ -5,7 +5,6 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use oncebox::{Error, Health, Kind, Level, Namespace};
-use oncebox_wire as wire;
 use oncebox_wire::operator::{NamespaceCounts, Stats};
 use oncebox_wire::{Finding, Live, Ready};
 use serde::Deserialize;
@@ -14,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::App;
-use super::openapi::Refusals;
+use super::openapi::{HeadRefusals, ReadRefusals};
 use super::refusal::Refusal;
 use super::{body, operator, view};
 use crate::saturation::Reached;
@@ -35,13 +34,13 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 }
 
 /// Whether the process lives.
-#[utoipa::path(get, path = "/healthz", tag = TAG, responses((status = 200, description = "It does.", body = Live)))]
+#[utoipa::path(get, path = "/healthz", tag = TAG, responses((status = 200, description = "It does.", body = Live), HeadRefusals))]
 async fn healthz() -> Result<Response, Refusal> {
     body::answer(&Live { status: "live".to_owned() })
 }
 
 /// Whether the process lives.
-#[utoipa::path(get, path = "/health/live", tag = TAG, responses((status = 200, description = "It does.", body = Live)))]
+#[utoipa::path(get, path = "/health/live", tag = TAG, responses((status = 200, description = "It does.", body = Live), HeadRefusals))]
 async fn health_live() -> Result<Response, Refusal> {
     body::answer(&Live { status: "live".to_owned() })
 }
@@ -70,7 +69,7 @@ enum Purpose {
     responses(
         (status = 200, description = "It can.", body = Ready),
         (status = 503, description = "It cannot; the body lists what is missing.", body = Ready),
-        (status = 400, description = "The question is wrong.", body = wire::ErrorBody),
+        HeadRefusals,
     ),
 )]
 async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
@@ -86,6 +85,7 @@ async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     responses(
         (status = 200, description = "It can.", body = Ready),
         (status = 503, description = "It cannot; the body lists what is missing.", body = Ready),
+        HeadRefusals,
     ),
 )]
 async fn health_ready(State(app): State<App>) -> Result<Response, Refusal> {
@@ -186,7 +186,7 @@ fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
     get,
     path = "/v1/stats",
     tag = TAG,
-    responses((status = 200, description = "How it stands.", body = Stats), Refusals),
+    responses((status = 200, description = "How it stands.", body = Stats), ReadRefusals),
 )]
 async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
     let mut unknown = Vec::new();
@@ -244,7 +244,7 @@ fn known<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<Strin
     get,
     path = "/metrics",
     tag = TAG,
-    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), Refusals),
+    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), ReadRefusals),
 )]
 async fn metrics(State(app): State<App>) -> Result<Response, Refusal> {
     let mut response = Response::new(scrape::render(&app).await?.into());

@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::App;
-use super::openapi::Refusals;
+use super::openapi::{NotFound, ReadRefusals, Refusals};
 use super::refusal::Refusal;
 use super::{body, json};
 use crate::config::UnknownKey;
@@ -28,20 +28,10 @@ const NAMES: [&str; 4] = ["key", "owner", "leaseSeconds", "leaseId"];
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(try_begin))
-        .routes(routes!(mark_processed))
-        .routes(routes!(release))
+        .routes(routes!(try_begin, get_try_begin))
+        .routes(routes!(mark_processed, get_mark_processed))
+        .routes(routes!(release, get_release))
         .routes(routes!(get))
-}
-
-/// Keys that are spelt like the paths of other calls are keys all the same.
-pub(super) fn keys_like_paths() -> axum::Router<App> {
-    let get =
-        |key: &'static str| axum::routing::get(async move |State(app): State<App>| entry(&app, key).await);
-    axum::Router::new()
-        .route(oncebox_wire::path::TRY_BEGIN, get("try-begin"))
-        .route(oncebox_wire::path::MARK_PROCESSED, get("mark-processed"))
-        .route(oncebox_wire::path::RELEASE, get("release"))
 }
 
 /// Takes a lease on a key, unless it was processed or somebody has one.
@@ -130,10 +120,33 @@ async fn release(State(app): State<App>, request: Request) -> Result<Response, R
     operation_id = "get_key",
     tag = TAG,
     params(("key" = String, Path, description = "The key, percent-encoded as a whole.", min_length = 1, max_length = 1024, pattern = r"^[^\x00]*\S[^\x00]*$")),
-    responses((status = 200, description = "What is known.", body = Entry), Refusals),
+    responses((status = 200, description = "What is known.", body = Entry), NotFound, ReadRefusals),
 )]
 async fn get(State(app): State<App>, Path(key): Path<String>) -> Result<Response, Refusal> {
     entry(&app, &key).await
+}
+
+/// Keys that are spelt like the paths of other calls are keys all the same.
+macro_rules! keys_like_paths {
+    ($($name:ident: $path:literal, $operation:literal, $key:literal;)+) => {$(
+        #[doc = concat!("What is known about the key `", $key, "`. Records nothing.")]
+        #[utoipa::path(
+            get,
+            path = $path,
+            operation_id = $operation,
+            tag = TAG,
+            responses((status = 200, description = "What is known.", body = Entry), NotFound, ReadRefusals),
+        )]
+        async fn $name(State(app): State<App>) -> Result<Response, Refusal> {
+            entry(&app, $key).await
+        }
+    )+};
+}
+
+keys_like_paths! {
+    get_try_begin: "/v1/inbox/try-begin", "get_key_try_begin", "try-begin";
+    get_mark_processed: "/v1/inbox/mark-processed", "get_key_mark_processed", "mark-processed";
+    get_release: "/v1/inbox/release", "get_key_release", "release";
 }
 
 async fn entry(app: &App, key: &str) -> Result<Response, Refusal> {

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 
 use super::app::App;
 use super::fault::{self, Whole};
-use super::openapi::Refusals;
+use super::openapi::{NotFound, ReadRefusals, Refusals};
 use super::refusal::Refusal;
 use super::{body, segment, view};
 
@@ -53,7 +53,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     operation_id = "list_messages",
     tag = TAG,
     params(List),
-    responses((status = 200, description = "A page of messages.", body = Page), Refusals),
+    responses((status = 200, description = "A page of messages.", body = Page), ReadRefusals),
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     page(&app, query(&uri)?).await
@@ -84,15 +84,15 @@ pub(super) async fn page(app: &App, list: List) -> Result<Response, Refusal> {
 /// Shows everything that is known about a message.
 #[utoipa::path(
     get,
-    path = "/v1/messages/{id}",
+    path = "/v1/messages/{msg_id}",
     operation_id = "show_message",
     tag = TAG,
-    params(("id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), Show),
-    responses((status = 200, description = "The message.", body = Message), Refusals),
+    params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), Show),
+    responses((status = 200, description = "The message.", body = Message), NotFound, ReadRefusals),
 )]
-async fn show(State(app): State<App>, Path(id): Path<String>, uri: Uri) -> Result<Response, Refusal> {
+async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, Refusal> {
     let show: Show = query(&uri)?;
-    answer_one(&app, Ref::Uid(uid(&id)?), show, None).await
+    answer_one(&app, Ref::Uid(uid(&msg_id)?), show, None).await
 }
 
 /// Finds a message by its key, also when the key is not held any more: the newest that came under it. `keyed` says whether it holds the
@@ -103,7 +103,7 @@ async fn show(State(app): State<App>, Path(id): Path<String>, uri: Uri) -> Resul
     operation_id = "find_message",
     tag = TAG,
     params(ByKey),
-    responses((status = 200, description = "The message.", body = Message), Refusals),
+    responses((status = 200, description = "The message.", body = Message), NotFound, ReadRefusals),
 )]
 async fn show_by_key(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     let by: ByKey = query(&uri)?;
@@ -152,8 +152,8 @@ pub(super) async fn answer_one(
     path = "/v1/messages/redrive",
     operation_id = "redrive_messages",
     tag = TAG,
-    request_body = Sweep,
-    responses((status = 200, description = "What it did.", body = Swept), Refusals),
+    request_body = wire::schema::RedriveMessagesBody,
+    responses((status = 200, description = "What it did.", body = Swept), NotFound, Refusals),
 )]
 async fn redrive(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let (operator, sweep) = sweep_of(&app, request).await?;
@@ -169,7 +169,7 @@ async fn redrive(State(app): State<App>, request: Request) -> Result<Response, R
     path = "/v1/messages/purge",
     operation_id = "purge_messages",
     tag = TAG,
-    request_body = Sweep,
+    request_body = wire::schema::PurgeBody,
     responses((status = 200, description = "What it did.", body = Swept), Refusals),
 )]
 async fn purge(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
@@ -198,7 +198,7 @@ async fn purge(State(app): State<App>, request: Request) -> Result<Response, Ref
     operation_id = "count_messages",
     tag = TAG,
     params(Count),
-    responses((status = 200, description = "The counts.", body = wire::operator::Counts), Refusals),
+    responses((status = 200, description = "The counts.", body = wire::operator::Counts), ReadRefusals),
 )]
 async fn count(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     let count: Count = query(&uri)?;
@@ -251,6 +251,8 @@ pub(super) async fn named(
     operator: &Operator,
     sweep: &Sweep,
 ) -> Result<Vec<Option<(Ref, MessageState)>>, Refusal> {
+    // Each is named: a limit that is allowed changes nothing.
+    super::redrive::limit(sweep)?;
     if sweep.ids.len() > IDS_MAX {
         return Err(Refusal::schema(format!("there are more than {IDS_MAX} ids: sweep several times")));
     }

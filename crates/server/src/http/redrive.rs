@@ -78,16 +78,20 @@ pub(super) fn filter(sweep: &Sweep) -> Result<Filter, Refusal> {
         filter = filter
             .after(cursor.map_err(|_| Refusal::schema("after is not one of ours: take it from `next`"))?);
     }
-    let limit = match sweep.limit {
-        Some(limit) if (1..=SWEEP_MAX).contains(&limit) => u64::from(limit),
+    Ok(filter.limit(limit(sweep)?))
+}
+
+/// How many messages a request changes, or counts, at most.
+pub(super) fn limit(sweep: &Sweep) -> Result<u64, Refusal> {
+    match sweep.limit {
+        Some(limit) if (1..=SWEEP_MAX).contains(&limit) => Ok(u64::from(limit)),
         Some(_) => {
             let text = format!("limit must be from 1 to {SWEEP_MAX}: continue with `after`");
-            return Err(Refusal::schema(text));
+            Err(Refusal::schema(text))
         }
-        None if sweep.dry_run => u64::MAX,
-        None => u64::from(SWEEP_MAX),
-    };
-    Ok(filter.limit(limit))
+        None if sweep.dry_run => Ok(u64::MAX),
+        None => Ok(u64::from(SWEEP_MAX)),
+    }
 }
 
 fn moment(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {

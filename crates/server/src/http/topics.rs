@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::App;
-use super::openapi::Refusals;
+use super::openapi::ReadRefusals;
 use super::refusal::Refusal;
 use super::{body, operator, view};
 
@@ -28,23 +28,20 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     operation_id = "list_topics",
     tag = "operator",
     params(ListTopics),
-    responses((status = 200, description = "A page of topics.", body = TopicPage), Refusals),
+    responses((status = 200, description = "A page of topics.", body = TopicPage), ReadRefusals),
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     let ListTopics { namespace, topic, limit, after } = operator::query(&uri)?;
     let reader = app.operator(view::namespace(namespace), "");
-    if let Some(topic) = topic {
-        if limit.is_some() || after.is_some() {
-            return Err(Refusal::schema("topic names one topic: leave limit and after out"));
-        }
-        let found = reader.topic(&topic).await?;
-        let topics = found.iter().map(|counts| describe(&app, counts)).collect();
-        return body::answer(&TopicPage { topics, next: None });
-    }
     let (size, most) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());
     let size = PageSize::new(size).map_err(|_| Refusal::schema(format!("limit must be from 1 to {most}")))?;
     let after = after.map(Topic::new).transpose();
     let from = after.map_err(|_| Refusal::schema("after is not the `next` of a page of topics"))?;
+    if let Some(topic) = topic {
+        let found = reader.topic(&topic).await?;
+        let topics = found.iter().map(|counts| describe(&app, counts)).collect();
+        return body::answer(&TopicPage { topics, next: None });
+    }
     let query = TopicQuery { from, limit: size, ..TopicQuery::first(view::namespace(namespace)) };
     let page = reader.topics(&query).await?;
     let topics = page.topics.iter().map(|counts| describe(&app, counts)).collect();

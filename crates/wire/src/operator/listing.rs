@@ -52,6 +52,7 @@ pub struct List {
     pub limit: Option<u32>,
     /// Goes on where the last page ended: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", param(pattern = "^[0-9A-Fa-f]{1,16}$"))]
     pub after: Option<String>,
 }
 
@@ -79,6 +80,7 @@ pub struct ListDead {
     pub limit: Option<u32>,
     /// Goes on where the last page ended: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", param(pattern = "^[0-9A-Fa-f]{1,16}$"))]
     pub after: Option<String>,
 }
 
@@ -103,9 +105,12 @@ pub struct ByKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
     pub namespace: Option<Namespace>,
-    /// Its source; in the mailbox, its topic; in the ledger, not needed.
+    /// Its source; in the mailbox, its topic; in the ledger, `ledger`, which may also be left out there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
+    #[cfg_attr(
+        feature = "openapi",
+        param(value_type = String, required = true, min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$")
+    )]
     pub source: Option<String>,
     /// Its id; in the mailbox, its idempotency key; in the ledger, its key.
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]

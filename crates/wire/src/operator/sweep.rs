@@ -15,7 +15,7 @@ read_as!(Object: Redrive, Sweep);
 pub struct Redrive {
     /// These; up to 1,000. Then nothing else chooses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::ids))]
     pub ids: Vec<String>,
     /// Only of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,13 +28,19 @@ pub struct Redrive {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
     pub error: Option<String>,
-    /// Only what became Dead at this moment or later, as RFC 3339 writes it.
+    /// Only what became Dead at this moment or later, as RFC 3339 writes it; from 1970 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
+    )]
     pub since: Option<String>,
     /// Only what became Dead before this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
+    )]
     pub until: Option<String>,
     /// How many at most, 1 to 10,000. If not given, 10,000; a dry run counts all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,6 +48,7 @@ pub struct Redrive {
     pub limit: Option<u32>,
     /// Continues where an earlier call with the same filter ended: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}$"))]
     pub after: Option<String>,
     /// Lists the messages that were changed, in `ids`.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -61,7 +68,7 @@ pub struct Sweep {
     pub namespace: Option<Namespace>,
     /// These; up to 1,000. Then nothing else chooses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::ids))]
     pub ids: Vec<String>,
     /// In this state; Dead if not given. A redrive takes only those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,13 +88,19 @@ pub struct Sweep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
     pub error: Option<String>,
-    /// Only what became Dead at this moment or later, as RFC 3339 writes it.
+    /// Only what became Dead at this moment or later, as RFC 3339 writes it; from 1970 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
+    )]
     pub since: Option<String>,
     /// Only what became Dead before this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
+    )]
     pub until: Option<String>,
     /// How many at most, 1 to 10,000. If not given, 10,000; a dry run counts all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,6 +108,7 @@ pub struct Sweep {
     pub limit: Option<u32>,
     /// Continues where an earlier call with the same filter ended: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}$"))]
     pub after: Option<String>,
     /// Lists the messages that were changed, in `ids`.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -105,8 +119,9 @@ pub struct Sweep {
     /// A purge must say `true` here, or be a dry run: nothing remains of what it erases.
     #[serde(default)]
     pub confirm: bool,
-    /// Why, for the audit log.
+    /// Why, for the audit log: up to 1,024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 1024))]
     pub because: Option<String>,
 }
 

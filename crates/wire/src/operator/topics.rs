@@ -14,7 +14,7 @@ pub struct ListTopics {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
     pub namespace: Option<Namespace>,
-    /// This topic alone; then neither `limit` nor `after` is allowed.
+    /// This topic alone: `limit` and `after` change nothing then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,

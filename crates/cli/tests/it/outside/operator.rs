@@ -74,6 +74,10 @@ fn dead_letters_are_reprocessed_by_their_ids() {
         server.post("/v1/dlq/reprocess", &both).refused(400, "E_SCHEMA");
         server.post("/v1/dlq/reprocess", &json!({"ids": ["nonsense"]})).refused(400, "E_SCHEMA");
         server.post("/v1/dlq/reprocess", &json!({"limit": 10_001})).refused(400, "E_SCHEMA");
+        for limit in [0, 10_001] {
+            let named = json!({"ids": [ids[1]], "limit": limit});
+            server.post("/v1/dlq/reprocess", &named).refused(400, "E_SCHEMA");
+        }
         let actor = Request::post("/v1/messages/redrive", &json!({"ids": [ids[1]], "because": "fixed"}));
         assert_eq!(server.call(&actor.header("x-actor", "ann")).ok()["changed"], 1);
         let line = server.wait_for_line("\"actor\":\"ann\"");

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(read("{}").unwrap_err(), "key is missing");
         assert_eq!(
             read(r#"{"key":"k","leaseSECONDS":"secret"}"#).unwrap_err(),
-            "leaseSeconds has a wrong type: expected a whole number from 0 to 18446744073709551615"
+            "leaseSeconds has a wrong type: expected a whole number from 0 to 9223372036854775807"
         );
         let array = read(r#"["k",null,null]"#).unwrap_err();
         assert!(array.starts_with("the request has a wrong type: expected an object"), "{array}");

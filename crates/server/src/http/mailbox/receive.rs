@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::app::App;
 use super::super::gate::HungUp;
-use super::super::openapi::Refusals;
+use super::super::openapi::{Integrity, Refusals};
 use super::super::refusal::Refusal;
 use super::super::{body, json};
 use super::{TAG, binary, convert, outgoing, settle};
@@ -37,9 +37,8 @@ pub(super) const PIECE: Duration = Duration::from_secs(1);
     tag = TAG,
     request_body = Recv,
     responses(
-        (status = 200, description = "What was ready; none is no error.", content((Received = "application/json"), (Vec<u8> = "application/octet-stream"))),
-        (status = 204, description = "As bytes: nothing was ready."),
-        (status = 422, description = "Nothing was ready but messages that are not what was sent (`E_INTEGRITY`): they are dead letters now.", body = wire::ErrorBody),
+        (status = 200, description = "What was ready; none is no error.", body = Received),
+        Integrity,
         Refusals,
     ),
 )]

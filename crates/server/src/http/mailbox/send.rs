@@ -16,7 +16,7 @@ use super::super::app::App;
 use super::super::body::{self, Kind};
 use super::super::gate::CorrId;
 use super::super::json;
-use super::super::openapi::Refusals;
+use super::super::openapi::{Duplicate, Integrity, Refusals};
 use super::super::refusal::Refusal;
 use super::{TAG, binary, convert, outgoing};
 use crate::meters::TopicMeters;
@@ -31,7 +31,7 @@ use crate::meters::TopicMeters;
     tag = TAG,
     params(SendHeaders),
     request_body(content((wire::mailbox::Send = "application/json"))),
-    responses((status = 200, description = "It is taken in, now or before.", body = wire::mailbox::Sent), Refusals),
+    responses((status = 200, description = "It is taken in, now or before.", body = wire::mailbox::Sent), Duplicate, Integrity, Refusals),
 )]
 pub(super) async fn send(
     State(app): State<App>,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::app::App;
-use super::super::openapi::Refusals;
+use super::super::openapi::{NotHeld, Refusals};
 use super::super::refusal::Refusal;
 use super::super::segment;
 use super::super::{body, json};
@@ -23,14 +23,16 @@ use crate::meters::Ending;
 pub(super) const LIST: &str = "settle";
 /// The longest delay that a nack may ask for: a week.
 const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Hex digits of a receipt.
+const RECEIPT_DIGITS: usize = 80;
 
 /// The delivery was handled: the message is gone.
 #[utoipa::path(
     post,
     path = "/v1/ack/{delivery}",
     tag = TAG,
-    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.")),
-    responses((status = 200, description = "It counts; the same again is answered the same.", body = Settled), Refusals),
+    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.", pattern = "^([0-9A-Fa-f]{80}|[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25})$")),
+    responses((status = 200, description = "It counts; the same again is answered the same.", body = Settled), NotHeld, Refusals),
 )]
 pub(super) async fn ack(
     State(app): State<App>,
@@ -50,9 +52,9 @@ pub(super) async fn ack(
     post,
     path = "/v1/nack/{delivery}",
     tag = TAG,
-    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.")),
-    request_body(content = Option<Nack>),
-    responses((status = 200, description = "It counts.", body = Settled), Refusals),
+    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.", pattern = "^([0-9A-Fa-f]{80}|[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25})$")),
+    request_body(content = Option<wire::schema::NackBody>),
+    responses((status = 200, description = "It counts.", body = Settled), NotHeld, Refusals),
 )]
 pub(super) async fn nack(
     State(app): State<App>,
@@ -70,9 +72,9 @@ pub(super) async fn nack(
     post,
     path = "/v1/extend/{delivery}",
     tag = TAG,
-    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.")),
+    params(("delivery" = String, Path, description = "Its receipt, or the id of its message if that was never delivered before.", pattern = "^([0-9A-Fa-f]{80}|[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25})$")),
     request_body = Extend,
-    responses((status = 200, description = "Until when it is held.", body = Settled), Refusals),
+    responses((status = 200, description = "Until when it is held.", body = Settled), NotHeld, Refusals),
 )]
 pub(super) async fn extend(
     State(app): State<App>,
@@ -200,7 +202,21 @@ fn settle_nack(handle: Handle, nack: &Nack) -> Result<Settle, Refusal> {
 }
 
 fn handle(text: &str) -> Result<Handle, Refusal> {
-    segment::short(text)?.parse().map_err(Refusal::from)
+    // What has the form of a receipt was never given out, which is all that is wrong.
+    let refused = |invalid| if is_like_receipt(text) { lost() } else { Refusal::from(invalid) };
+    segment::short(text)?.parse().map_err(refused)
+}
+
+/// Whether a text has the form of a receipt.
+fn is_like_receipt(text: &str) -> bool {
+    text.len() == RECEIPT_DIGITS && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+fn lost() -> Refusal {
+    Refusal::new(
+        Code::LeaseLost,
+        "the delivery is not held any more, or never was, and nothing changed: the message may be with another receiver",
+    )
 }
 
 async fn one(app: &App, settle: Settle, op: Op) -> Result<Response, Refusal> {
@@ -231,13 +247,7 @@ fn answer(app: &App, outcome: Outcome, op: Op) -> Result<Settled, Refusal> {
                 "the message was delivered more than once: name the delivery by the receipt that it came with",
             )),
         ),
-        _ => (
-            Ending::Lost,
-            Err(Refusal::new(
-                Code::LeaseLost,
-                "the delivery is not held any more, or never was, and nothing changed: the message may be with somebody else",
-            )),
-        ),
+        _ => (Ending::Lost, Err(lost())),
     };
     app.meters.settled(ending);
     settled

@@ -34,7 +34,7 @@ const PIECES_MAX: usize = 1;
     post,
     path = "/v1/recv/stream",
     tag = TAG,
-    request_body = Recv,
+    request_body = oncebox_wire::schema::RecvStream,
     responses((status = 200, description = "Envelopes, one per line; a message that is not what was sent is a line with `code`: `E_INTEGRITY`, its `msg_id` and `corr_id`.", body = String, content_type = "application/x-ndjson"), Refusals),
 )]
 pub(super) async fn recv_stream(
