@@ -1,7 +1,6 @@
 //! The command line: what can be asked for, and how it is spelled.
 
-use crate::api_fuzz::ApiFuzz;
-use crate::campaign::{CRASH, Campaign, FUZZ_MODEL, KILL_PAYMENTS, Kind, MASS_EXPIRY, SIM};
+use crate::campaign::{API_FUZZ, CRASH, Campaign, FUZZ_MODEL, KILL_PAYMENTS, Kind, MASS_EXPIRY, SIM};
 use crate::test::Options;
 use crate::test::supervisor::{self, Supervised};
 use crate::torture::Torture;
@@ -52,8 +51,6 @@ const MESSAGES_DEFAULT: u64 = 100_000;
 const HANDLERS_DEFAULT: u64 = 200;
 /// How many requests a server is sent, if nobody says.
 const REQUESTS_DEFAULT: u64 = 5_000;
-/// The seed of the requests, if nobody says.
-const SEED_DEFAULT: u64 = 1;
 
 /// A command line that makes sense.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +64,6 @@ pub(crate) enum Command {
 /// A command that works on the workspace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ours {
-    ApiFuzz(ApiFuzz),
     Campaign(Campaign),
     Ci,
     Guards(String),
@@ -122,7 +118,7 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
             torture("kill-handlers", &[("--rounds", Some(HANDLERS_DEFAULT))], options)
         }
         ["failover", options @ ..] => torture("failover", &[], options),
-        ["api-fuzz", options @ ..] => api_fuzz(options),
+        ["api-fuzz", options @ ..] => campaign_or(&API_FUZZ, options, Some(REQUESTS_DEFAULT)),
         ["powercut", options @ ..] => torture("powercut", &[("--cuts", None)], options),
         [name @ ("ci" | "guards" | "loom" | "spec" | "tidy"), rest @ ..] => {
             Err(format!("`{name}` does not take `{}`", rest.join(" ")))
@@ -132,7 +128,12 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
 }
 
 fn campaign(kind: &'static Kind, options: &[&str]) -> Result<Ours, String> {
-    let (count, seed) = counted(kind.name, kind.unit, options)?;
+    campaign_or(kind, options, None)
+}
+
+/// The same; there may be a default.
+fn campaign_or(kind: &'static Kind, options: &[&str], default: Option<u64>) -> Result<Ours, String> {
+    let (count, seed) = counted_or(kind.name, kind.unit, options, default)?;
     if seed.is_some() && kind.seed_variable.is_none() {
         return Err(format!("`{}` does not take `--seed`", kind.name));
     }
@@ -155,19 +156,7 @@ fn torture(name: &'static str, counts: &[(&str, Option<u64>)], options: &[&str])
     Ok(Ours::Torture(Torture { name, options: told }))
 }
 
-fn api_fuzz(options: &[&str]) -> Result<Ours, String> {
-    let (requests, seed) = counted_or("api-fuzz", "--requests", options, Some(REQUESTS_DEFAULT))?;
-    let number = |seed: String| seed.parse().map_err(|_| "`--seed` of `api-fuzz` needs a whole number");
-    let seed = seed.map_or(Ok(SEED_DEFAULT), number)?;
-    Ok(Ours::ApiFuzz(ApiFuzz { requests, seed }))
-}
-
-/// How often, and from which seed.
-fn counted(name: &str, unit: &str, options: &[&str]) -> Result<(u64, Option<String>), String> {
-    counted_or(name, unit, options, None)
-}
-
-/// The same; there may be a default.
+/// How often, and from which seed; there may be a default.
 fn counted_or(
     name: &str,
     unit: &str,
@@ -255,10 +244,10 @@ mod tests {
 
     #[test]
     fn a_server_is_fuzzed_from_a_seed() {
-        let fuzz = |requests, seed| Ok(Ours::ApiFuzz(ApiFuzz { requests, seed }));
-        assert_eq!(parsed("api-fuzz"), fuzz(REQUESTS_DEFAULT, SEED_DEFAULT));
-        assert_eq!(parsed("api-fuzz --requests 9 --seed 7"), fuzz(9, 7));
-        parsed("api-fuzz --seed seven").unwrap_err();
+        let fuzz = |count, seed| Ok(Ours::Campaign(Campaign { kind: &API_FUZZ, count, seed }));
+        assert_eq!(parsed("api-fuzz"), fuzz(REQUESTS_DEFAULT, None));
+        assert_eq!(parsed("api-fuzz --requests 9 --seed 7"), fuzz(9, Some("7".to_owned())));
+        parsed("api-fuzz --cases 9").unwrap_err();
     }
 
     #[test]

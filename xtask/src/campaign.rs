@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz-model`, `crash`, `mass-expiry`, `sim` and `kill-payments`: tests of the ordinary run, for as long as one likes.
+//! `cargo xtask fuzz-model`, `crash`, `mass-expiry`, `sim`, `kill-payments` and `api-fuzz`: tests of the ordinary run, for as long as
+//! one likes.
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
@@ -76,6 +77,17 @@ pub(crate) const KILL_PAYMENTS: Kind = Kind {
     seed_variable: Some("ONCEBOX_PAYMENTS_SEED"),
 };
 
+/// The server, with requests that are made of its description.
+pub(crate) const API_FUZZ: Kind = Kind {
+    name: "api-fuzz",
+    unit: "--requests",
+    package: "oncebox-cli",
+    test: "described::requests",
+    profile: &[],
+    count_variables: &["ONCEBOX_API_FUZZ_REQUESTS"],
+    seed_variable: Some("ONCEBOX_API_FUZZ_SEED"),
+};
+
 /// How much of it to do, and from which seed (the test's own unless given).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Campaign {
@@ -86,7 +98,7 @@ pub(crate) struct Campaign {
 
 pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> {
     let Campaign { kind, count, seed } = campaign;
-    if **kind == KILL_PAYMENTS {
+    if [&KILL_PAYMENTS, &API_FUZZ].contains(kind) {
         programs::provide()?;
     }
     let count = count.to_string();

@@ -1,6 +1,5 @@
 //! The project's own commands, run as `cargo xtask <command>`: arguments in, exit code out.
 
-mod api_fuzz;
 mod arguments;
 mod campaign;
 mod cargo;
@@ -57,7 +56,6 @@ fn main() -> ExitCode {
 fn run(command: Ours) -> Result<String> {
     let workspace = Workspace::locate()?;
     match command {
-        Ours::ApiFuzz(fuzz) => api_fuzz::run(&workspace, &fuzz),
         Ours::Campaign(campaign) => campaign::run(&workspace, &campaign),
         Ours::Ci => ci::run(&workspace),
         Ours::Guards(part) => guards::run(&workspace, &part),

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::failure::{Failure, Result};
 
 /// What the tests call, and the package that brings it.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("curl", "curl"),
     ("ps", "procps"),
     ("kill", "procps"),
@@ -14,6 +14,9 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("openssl", "openssl"),
     ("postgres", "postgresql"),
     ("pgbouncer", "pgbouncer"),
+    ("python3", "python3"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
 ];
 
 /// Servers lie where a path that is not root's does not lead.
@@ -43,6 +46,9 @@ pub(crate) fn provide() -> Result<()> {
     let missing = PROGRAMS.iter().filter(|(program, _)| !is_in(&places, program));
     let mut packages: Vec<_> = missing.map(|(_, package)| *package).collect();
     packages.dedup();
+    if !can_make_environments() {
+        packages.push("python3-venv");
+    }
     if packages.is_empty() || install(&packages) {
         return Ok(());
     }
@@ -63,6 +69,12 @@ fn places() -> Vec<PathBuf> {
 
 fn is_in(places: &[PathBuf], program: &str) -> bool {
     places.iter().any(|place| place.join(program).is_file())
+}
+
+/// Whether Python can make virtual environments: Debian has a package of its own for that.
+fn can_make_environments() -> bool {
+    let asked = Command::new("python3").args(["-c", "import ensurepip, venv"]).output();
+    asked.is_ok_and(|output| output.status.success())
 }
 
 /// As root, by itself or by a `sudo` that does not ask.

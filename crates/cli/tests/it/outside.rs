@@ -11,6 +11,7 @@ mod bounds;
 mod bytes;
 mod correlation;
 mod delivery;
+mod described;
 mod due;
 // Namespaces, and files through /proc.
 #[cfg(target_os = "linux")]

@@ -139,6 +139,11 @@ impl Server {
         line["admin"].as_str().expect("an address")["http://".len()..].to_owned()
     }
 
+    /// The directory of what it keeps, gone with the test.
+    pub(crate) fn path(&self) -> &Path {
+        self.home.path()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
