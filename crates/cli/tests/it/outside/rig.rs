@@ -1,21 +1,24 @@
 //! A server of its own for each test: the real binary on a free port, with throwaway data, gone with the test.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
 
 use oncebox_testkit::servers::{Database, Postgres};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::http::{Answer, Connection, PATIENCE, Request};
 use crate::rig::oncebox_under;
 
 /// Looks at a condition before it is given up; each takes as long as [`Server::pause`].
 const LOOKS_MAX: usize = 3_000;
+
+/// Between two looks at a process or its log.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where messages are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +65,8 @@ pub(crate) struct Server {
     child: Child,
     home: Home,
     pub(crate) address: String,
-    log: Arc<Mutex<String>>,
-    /// Tells of every new line in the log; ends with the process.
-    lines: Mutex<Receiver<()>>,
+    /// A file and no pipe: what the server wrote before an answer is there when the answer is.
+    log: NamedTempFile,
 }
 
 /// Runs a test on each kind of store; `set` is any settings, as in `mailbox.shards=1`.
@@ -119,13 +121,10 @@ impl Server {
         }
         command.args(arguments).args(set.iter().flat_map(|set| ["--set", *set]));
         command.current_dir(work).env("TMPDIR", temporary);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary runs");
-        let (log, (sender, lines)) = (Arc::default(), channel());
-        let stderr = child.stderr.take().expect("a pipe");
-        let kept = Arc::clone(&log);
-        std::thread::spawn(move || keep(stderr, &kept, &sender));
-        let mut server = Self { child, home, address: String::new(), log, lines: Mutex::new(lines) };
+        let log = NamedTempFile::new().expect("a file");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.reopen().expect("a file"));
+        let child = command.spawn().expect("the binary runs");
+        let mut server = Self { child, home, address: String::new(), log };
         let listening = server.wait_for_line("http://127.0.0.1:");
         let listening: Value = serde_json::from_str(&listening).expect("a line is JSON");
         server.address = listening["address"].as_str().expect("an address")["http://".len()..].to_owned();
@@ -148,24 +147,30 @@ impl Server {
         self.child.id()
     }
 
-    /// All that it logged.
+    /// All that it logged, in whole lines.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().expect("nobody panicked").clone()
+        let mut log = std::fs::read_to_string(self.log.path()).expect("a log in UTF-8");
+        log.truncate(log.rfind('\n').map_or(0, |end| end + 1));
+        log
     }
 
     /// Waits for a line of the log that contains a text.
     pub(crate) fn wait_for_line(&self, text: &str) -> String {
+        let start = Instant::now();
         loop {
-            if let Some(line) = self.log().lines().find(|line| line.contains(text)) {
+            let ended = self.has_ended();
+            let log = self.log();
+            if let Some(line) = log.lines().find(|line| line.contains(text)) {
                 return line.to_owned();
             }
-            let told = self.next_line();
-            assert!(told.is_ok(), "no line says {text:?}:\n{}", self.log());
+            assert!(!ended && start.elapsed() < PATIENCE, "no line says {text:?}:\n{log}");
+            park_timeout(PAUSE);
         }
     }
 
-    fn next_line(&self) -> Result<(), RecvTimeoutError> {
-        self.lines.lock().expect("nobody panicked").recv_timeout(PATIENCE)
+    fn has_ended(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.child)), look).expect("it is ours").is_some()
     }
 
     /// Ends it as `kill -9` does.
@@ -186,12 +191,10 @@ impl Server {
 
     /// Waits until it has ended by itself.
     pub(crate) fn ended(mut self) -> (ExitStatus, Home) {
-        loop {
-            match self.next_line() {
-                Ok(()) => {}
-                Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+        let start = Instant::now();
+        while !self.has_ended() {
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            park_timeout(PAUSE);
         }
         (self.child.wait().expect("it ended"), Arc::clone(&self.home))
     }
@@ -258,16 +261,5 @@ impl Drop for Server {
         if std::thread::panicking() {
             println!("the server's log:\n{}", self.log());
         }
-    }
-}
-
-fn keep(stderr: ChildStderr, log: &Mutex<String>, lines: &Sender<()>) {
-    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        let mut log = log.lock().expect("nobody panicked");
-        log.push_str(&line);
-        log.push('\n');
-        drop(log);
-        // Nobody may wait for it.
-        let _ = lines.send(());
     }
 }
