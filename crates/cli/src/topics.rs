@@ -12,8 +12,8 @@ use crate::{duration, quantity, word};
 /// Topics that one page has, at most.
 const PAGE_MAX: u32 = 1_000;
 
-/// Lists topics that have messages which are not handled: how many stand where, the age of the oldest, and how many came and went
-/// in the last minute.
+/// Lists topics that have messages which are not handled: how many stand where (`+`: that many or more), the age of the oldest,
+/// how many came and went in the last minute, and the names of the workers that hold some.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only this topic.
@@ -77,7 +77,7 @@ async fn gather(arguments: &Arguments, client: &Client) -> Result<Vec<Topic>, Tr
 
 fn lines(topics: &[Topic], output: Output) -> Vec<String> {
     let rows: Vec<_> = topics.iter().map(row).collect();
-    let head = ["topic", "ready", "waiting", "in flight", "dead", "oldest", "in/min", "out/min", ""];
+    let head = ["topic", "ready", "waiting", "in flight", "dead", "oldest", "in/min", "out/min", "held by"];
     table(output, &head, &rows)
 }
 
@@ -85,11 +85,14 @@ fn row(topic: &Topic) -> Vec<Cell> {
     let rate = |rate: Option<u64>| Cell::from(rate.map_or_else(|| "?".to_owned(), |rate| rate.to_string()));
     let dead = if topic.dead > 0 { Tone::Bad } else { Tone::Plain };
     let mut cells = vec![Cell::from(&topic.topic)];
-    cells.extend([topic.ready, topic.waiting, topic.in_flight].map(|number| Cell::from(number.to_string())));
-    cells.push(Cell::toned(dead, topic.dead.to_string()));
+    let more = if topic.estimated { "+" } else { "" };
+    cells.extend(
+        [topic.ready, topic.waiting, topic.in_flight].map(|number| Cell::from(format!("{number}{more}"))),
+    );
+    cells.push(Cell::toned(dead, format!("{}{more}", topic.dead)));
     cells.push(Cell::from(topic.oldest_age_ms.map(quantity::span).unwrap_or_default()));
     cells.extend([rate(topic.accepted_last_minute), rate(topic.delivered_last_minute)]);
-    cells.push(Cell::toned(Tone::Quiet, if topic.estimated { "at least" } else { "" }));
+    cells.push(Cell::from(topic.workers.join(", ")));
     cells
 }
 
@@ -107,6 +110,7 @@ mod tests {
             ready: 10_000,
             waiting: 12,
             in_flight: 8_192,
+            workers: ["billing-1", "billing-2"].map(str::to_owned).to_vec(),
             dead: 3,
             oldest_at: Some("2026-11-16T05:56:04.000Z".to_owned()),
             oldest_age_ms: Some(185_000),
@@ -117,6 +121,6 @@ mod tests {
         let lines = lines(&[topic], Output::new(Some(Format::Table), Color::Never));
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
         let cells: Vec<_> = lines[1].split_whitespace().skip(1).collect();
-        assert_eq!(cells, ["10000", "12", "8192", "3", "3m", "120000", "?", "at", "least"]);
+        assert_eq!(cells, ["10000+", "12+", "8192+", "3+", "3m", "120000", "?", "billing-…"]);
     }
 }

@@ -11,6 +11,8 @@ pub const TEXT_BYTES_MAX: usize = 1_024;
 pub const INBOX_TEXT_CHARS_MAX: usize = 255;
 /// Longest name of a worker.
 pub const WORKER_BYTES_MAX: usize = 128;
+/// Most names of workers in the counts of a topic.
+pub const TOPIC_WORKERS_MAX: usize = 8;
 /// Largest payload any store takes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest caller's hash.

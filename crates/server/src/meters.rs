@@ -254,7 +254,7 @@ fn appear() {
     for reason in CLOSED {
         counter!(names::CONNECTIONS_CLOSED, "reason" => reason).increment(0);
     }
-    for reason in DEATHS {
+    for reason in DeadReason::ALL {
         counter!(library::DIED, "reason" => reason.as_str()).increment(0);
     }
     for name in [library::DIVERGED, library::LAPSED, library::EXPIRED, library::FORGOTTEN] {
@@ -262,17 +262,6 @@ fn appear() {
     }
     counter!(library::CALLS_FAILED, "call" => "upkeep").increment(0);
 }
-
-/// Why messages die, each with a counter.
-const DEATHS: [DeadReason; 7] = [
-    DeadReason::Failed,
-    DeadReason::Exhausted,
-    DeadReason::Expired,
-    DeadReason::Cancelled,
-    DeadReason::Integrity,
-    DeadReason::Unhandled,
-    DeadReason::Undecodable,
-];
 
 /// Why the server closes connections, as the label `reason` says it.
 const CLOSED: [&str; 4] = ["idle", "header", "write", "limit"];

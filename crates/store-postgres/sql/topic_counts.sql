@@ -1,6 +1,6 @@
--- How the topics of namespace $2 from $3 on stand, in byte order, $4 at most; each cell is counted up to $5. $1 the time. A row for each: whether the server
+-- How the topics of namespace $2 from $3 on stand, in byte order, $4 at most; each cell is counted up to $5, and $6 workers are named. $1 the time. A row for each: whether the server
 -- only reads (one row at least says so), the name, then claimable, in their lanes (ready, leased or held back by a partition), waiting for time, leased and
--- Dead messages, when the first claimable one was accepted, and how many leases and recent deaths were counted for all topics together.
+-- Dead messages, when the first claimable one was accepted, the names of workers with leases, by name, and how many leases and recent deaths were counted for all topics together.
 -- Plan: one probe of message_lane, message_waiting and message_letter per topic finds the names; a range of each counts. A topic that has nothing but Dead
 -- messages of the mailbox is found by message_letter, or, for the first minutes, among the recent deaths (message_shelf); Dead messages of other namespaces
 -- have no index by topic: the newest of them are counted (message_number).
@@ -37,8 +37,9 @@ with recursive clock as materialized (
           (select m.topic from {schema}.message m where $2 <> 3 and m.namespace = $2 and m.state = 3 order by m.number desc limit $5)) found
    group by found.topic
 ), leased as materialized (
-  select m.topic as name, count(*) as number
-    from (select l.uid from {schema}.lease l where l.namespace = $2 and l.in_flight limit $5) l
+  select m.topic as name, count(*) as number,
+         (array_agg(distinct l.worker) filter (where l.worker is not null))[:$6] as workers
+    from (select l.uid, l.worker from {schema}.lease l where l.namespace = $2 and l.in_flight limit $5) l
     join {schema}.message m on m.uid = any(array[l.uid])
    group by m.topic
 ), found as (
@@ -60,7 +61,7 @@ select current_setting('transaction_read_only')::boolean as read_only, found.nam
        coalesce((select leased.number from leased where leased.name = found.name), 0),
        coalesce((select dead.number from dead where dead.name = found.name), 0) + (select count(*) from (
           select from {schema}.message m where $2 = 3 and m.shelf + 0 = 14 and coalesce(m.topic, '') = found.name limit $5) counted),
-       oldest.accepted_at,
+       oldest.accepted_at, coalesce((select leased.workers from leased where leased.name = found.name), '{}'),
        coalesce((select sum(leased.number) from leased), 0)::bigint, coalesce((select sum(dead.number) from dead), 0)::bigint
   from clock
   left join found on true

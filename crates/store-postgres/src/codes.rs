@@ -16,6 +16,7 @@ const _: () = assert!(CALL_ITEMS_MAX < PLACES as usize && CLAIM_MESSAGES_MAX < P
 
 pub(crate) const STATES: [State; 4] = [State::Seen, State::Processing, State::Done, State::Dead];
 
+/// In the order of their codes, which are stored.
 pub(crate) const REASONS: [DeadReason; 7] = [
     DeadReason::Failed,
     DeadReason::Exhausted,

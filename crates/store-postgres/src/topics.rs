@@ -1,6 +1,7 @@
 //! How topics stand: which have work, and how many messages each has.
 
-use oncebox_core::{Error, ReadyTopics, Topic, TopicCounts, TopicPage, TopicQuery};
+use oncebox_core::limits::TOPIC_WORKERS_MAX;
+use oncebox_core::{Error, ReadyTopics, Topic, TopicCounts, TopicPage, TopicQuery, WorkerName};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
@@ -68,6 +69,7 @@ impl PostgresStore {
             // One more tells where the next page begins.
             .bind(i64::from(limit) + 1)
             .bind(COUNT_MAX + 1)
+            .bind(i32::try_from(TOPIC_WORKERS_MAX).unwrap_or(i32::MAX))
             .fetch_all(&mut transaction);
         let mut page = TopicPage::default();
         for row in rows.await.map_err(fault::told)? {
@@ -96,10 +98,12 @@ fn counted(row: &PgRow) -> Result<Option<TopicCounts>, Error> {
     let (ready, in_lanes, later) = (next()?, next()?, next()?);
     let (leased, dead) = (next()?, next()?);
     let oldest: Option<i64> = cells.next()?;
+    let workers: Vec<String> = cells.next()?;
     let (all_leased, all_dead): (i64, i64) = (cells.next()?, cells.next()?);
     counts.estimated |= all_leased > COUNT_MAX || all_dead > COUNT_MAX;
     (counts.ready, counts.leased, counts.dead) = (ready, leased, dead);
     counts.waiting = (in_lanes + later).saturating_sub(ready + leased);
     counts.oldest_ready = oldest.map(moment);
+    counts.workers = workers.into_iter().map(WorkerName::new).collect::<Result<_, _>>()?;
     Ok(Some(counts))
 }

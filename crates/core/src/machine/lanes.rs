@@ -1,5 +1,7 @@
 //! Lanes: the claimable messages of one (namespace, topic, shard), in order of number; and whose turn it is.
 
+mod topics;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -12,6 +14,7 @@ use crate::id::{Number, Shard};
 use crate::key::Namespace;
 use crate::port::Counts;
 use crate::text::Topic;
+use crate::worker::WorkerName;
 
 struct TopicRow {
     namespace: Namespace,
@@ -23,6 +26,8 @@ struct TopicRow {
     /// When a claim that names it was served from it last, in claims.
     served_at: u64,
     woken: bool,
+    /// The workers with a name that hold leases, and how many each.
+    workers: BTreeMap<WorkerName, u32>,
 }
 
 struct Lane {
@@ -74,6 +79,7 @@ impl Lanes {
                 served: Shard::default(),
                 served_at: 0,
                 woken: false,
+                workers: BTreeMap::new(),
             });
             self.by_name[namespace as usize].insert(name.clone(), topic);
             self.names[namespace as usize].insert(name.clone());
@@ -134,18 +140,6 @@ impl Lanes {
 
     pub(super) fn census(&mut self, lane: Slot) -> &mut Census {
         &mut self.rows[lane].census
-    }
-
-    /// Of one slice of a topic, or of all.
-    pub(super) fn topic_counts(&self, topic: Slot, shard: Option<Shard>) -> Counts {
-        let lanes = self.topics[topic].lanes.iter().filter(|(of, _)| shard.is_none_or(|shard| shard == **of));
-        lanes.fold(Census::default(), |sum, (_, lane)| sum.plus(self.rows[*lane].census)).counts()
-    }
-
-    /// The first claimable message of each lane of a topic.
-    pub(super) fn heads(&self, topic: Slot) -> impl Iterator<Item = Slot> {
-        let lanes = self.topics[topic].ready.values();
-        lanes.filter_map(|lane| self.rows[*lane].ready.first().map(|(_, message)| message))
     }
 
     /// Makes a message claimable.
@@ -286,7 +280,9 @@ impl Lanes {
                 && self.ready[topic.namespace as usize].contains(lane.topic, &topic.name);
             assert_eq!(open, !lane.ready.is_empty(), "a lane takes part in turns iff it has something");
             let numbers = lane.ready.keys();
-            format!("{} {} {:?} {} {numbers:?}", topic.namespace, topic.name, lane.shard, lane.messages)
+            let workers = &topic.workers;
+            let Lane { shard, messages, .. } = lane;
+            format!("{} {} {shard:?} {messages} {numbers:?} {workers:?}", topic.namespace, topic.name)
         };
         let mut lines: Vec<_> = self.rows.iter().map(|(_, lane)| line(lane)).collect();
         lines.sort();

@@ -22,6 +22,8 @@ pub(super) enum Place {
     Lane,
     /// In its partition's queue, which puts its first message into the lane.
     Queue,
+    /// Leased to a worker with a name, who is among the workers of its topic.
+    Named,
     /// On a shelf that need not keep it any longer; see `retention.rs`.
     Free,
 }

@@ -31,6 +31,7 @@ impl<P: PayloadHandle> Machine<P> {
         let message = &mut self.messages[slot];
         let timer = std::mem::replace(&mut message.timer, Timestamp::NEVER);
         let (lane, partition, number) = (message.lane, message.partition, message.number);
+        let grant = message.grant;
         match std::mem::replace(&mut message.place, Place::Aside) {
             Place::Aside => self.unshelve(slot, Place::Aside),
             Place::Free => self.unshelve(slot, Place::Free),
@@ -40,6 +41,11 @@ impl<P: PayloadHandle> Machine<P> {
                     self.lanes.withdraw(lane, number);
                 }
                 self.partitions.touch(partition);
+            }
+            Place::Named => {
+                if let Some(worker) = self.grants[grant].worker() {
+                    self.lanes.leave_worker(lane, worker);
+                }
             }
         }
         self.timers.clear(timer, number);
@@ -63,9 +69,14 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     fn place_leased(&mut self, slot: Slot) {
-        let message = &self.messages[slot];
+        let message = &mut self.messages[slot];
         let class = if message.is_processing() { Class::Leased } else { Class::Seen };
-        let until = self.grants[message.grant].lease.until;
+        let held = &self.grants[message.grant];
+        if let (Some(worker), Some(lane), Class::Leased) = (held.worker(), message.lane.some(), class) {
+            message.place = Place::Named;
+            self.lanes.join_worker(lane, worker);
+        }
+        let until = held.lease.until;
         self.set_timer(slot, until);
         self.classify(slot, class);
     }

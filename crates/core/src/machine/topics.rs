@@ -4,6 +4,7 @@ use std::ops::Bound::{Included, Unbounded};
 
 use super::{Machine, Turn};
 use crate::key::Namespace;
+use crate::limits::TOPIC_WORKERS_MAX;
 use crate::payload::PayloadHandle;
 use crate::port::{TopicCounts, TopicPage, TopicQuery};
 use crate::text::Topic;
@@ -37,6 +38,7 @@ impl<P: PayloadHandle> Machine<P> {
             ready: counts.ready,
             waiting: counts.waiting,
             leased: counts.leased,
+            workers: self.lanes.workers(topic).take(TOPIC_WORKERS_MAX).cloned().collect(),
             dead: counts.dead,
             oldest_ready: accepted.min(),
             ..TopicCounts::none(name.clone())

@@ -67,6 +67,17 @@ impl fmt::Display for State {
 }
 
 impl DeadReason {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::Failed,
+        Self::Exhausted,
+        Self::Expired,
+        Self::Cancelled,
+        Self::Integrity,
+        Self::Unhandled,
+        Self::Undecodable,
+    ];
+
     /// The name in stored data, labels and answers.
     pub fn as_str(self) -> &'static str {
         match self {

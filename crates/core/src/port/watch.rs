@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::id::Shard;
 use crate::key::Namespace;
+#[cfg(doc)]
+use crate::limits::TOPIC_WORKERS_MAX;
 use crate::port::PageSize;
 use crate::text::Topic;
 use crate::time::Timestamp;
+use crate::worker::WorkerName;
 
 /// Which topics to name: those of a namespace that have something claimable, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub struct TopicCounts {
     pub waiting: u64,
     /// Under a current lease.
     pub leased: u64,
+    /// The workers that hold current leases and have a name, by name: the first [`TOPIC_WORKERS_MAX`].
+    pub workers: Vec<WorkerName>,
     /// Dead.
     pub dead: u64,
     /// When the first claimable message was accepted: of the first in each shard, by number, the earliest. None if nothing is
@@ -68,7 +73,17 @@ pub struct TopicCounts {
 impl TopicCounts {
     /// A topic without messages.
     pub const fn none(topic: Topic) -> Self {
-        Self { topic, ready: 0, waiting: 0, leased: 0, dead: 0, oldest_ready: None, estimated: false }
+        let (ready, waiting, leased, dead) = (0, 0, 0, 0);
+        Self {
+            topic,
+            ready,
+            waiting,
+            leased,
+            workers: Vec::new(),
+            dead,
+            oldest_ready: None,
+            estimated: false,
+        }
     }
 }
 

@@ -20,15 +20,6 @@ pub(super) const RULES_MAX: usize = 100;
 /// What stands for every topic.
 const EVERY: &str = "*";
 
-const REASONS: [DeadReason; 7] = [
-    DeadReason::Failed,
-    DeadReason::Exhausted,
-    DeadReason::Expired,
-    DeadReason::Cancelled,
-    DeadReason::Integrity,
-    DeadReason::Unhandled,
-    DeadReason::Undecodable,
-];
 const REASON_WORDS: &[&str] =
     &["failed", "exhausted", "expired", "cancelled", "integrity", "unhandled", "undecodable"];
 
@@ -137,7 +128,7 @@ impl Rule<'_, '_> {
             return None;
         };
         let reason = match reason.ok()? {
-            Some(Value::Text(word)) => REASONS.into_iter().find(|reason| reason.as_str() == word),
+            Some(Value::Text(word)) => DeadReason::ALL.into_iter().find(|reason| reason.as_str() == word),
             _ => None,
         };
         Some(RedriveRule {

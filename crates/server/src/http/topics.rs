@@ -56,6 +56,7 @@ fn describe(app: &App, counts: &TopicCounts) -> wire::operator::Topic {
         ready: counts.ready,
         waiting: counts.waiting,
         in_flight: counts.leased,
+        workers: counts.workers.iter().map(ToString::to_string).collect(),
         dead: counts.dead,
         oldest_at: counts.oldest_ready.map(|accepted| accepted.to_string()),
         oldest_age_ms: age.map(|age| u64::try_from(age).unwrap_or(u64::MAX)),

@@ -290,6 +290,7 @@ macro_rules! conformance {
                 the_oldest_is_the_first_that_can_be_claimed
                 topics_come_and_go_with_their_messages
                 thousands_of_topics_are_counted_in_pages
+                a_topic_names_the_workers_that_hold_it
             [upkeep]
                 upkeep_of_an_empty_store_does_nothing
                 a_done_message_is_kept_while_its_key_is_held

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use oncebox_core::limits::TOPIC_WORKERS_MAX;
 use oncebox_core::{
-    Action, AttemptCount, Budget, Claim, Namespace, NewMessage, PageSize, TopicCounts, TopicQuery,
+    Action, AttemptCount, Budget, Claim, Namespace, NewMessage, PageSize, TopicCounts, TopicQuery, WorkerName,
 };
 
 use super::kit::{
@@ -176,5 +177,42 @@ pub async fn thousands_of_topics_are_counted_in_pages(fixture: Fixture) -> TestR
     let named = TopicQuery { from: Some(topic("t1005")), ..query };
     let page = fixture.store.topic_counts(&named).await?;
     assert_eq!(page.topics.first().map(|counts| counts.topic.as_str()), Some("t1005"));
+    Ok(())
+}
+
+/// The workers of a topic are those that hold something of it now and gave a name: each once, by name, the first of many.
+pub async fn a_topic_names_the_workers_that_hold_it(fixture: Fixture) -> TestResult {
+    const WORKERS: usize = TOPIC_WORKERS_MAX + 4;
+    let name = |number: usize| format!("w{number:02}");
+    let messages: Vec<NewMessage> =
+        (0..=2 * WORKERS).map(|number| mail(&number.to_string()).topic("t")).collect();
+    fixture.accept_all(&messages).await?;
+    fixture.accept(&mail("other").topic("u")).await?;
+    let workers = async || -> Checked<Vec<String>> {
+        let topics = fixture.topics(Namespace::Mailbox).await?;
+        Ok(topics["t"].workers.iter().map(ToString::to_string).collect())
+    };
+    let claim_as = |worker: Option<String>| -> Checked<Claim> {
+        Ok(Claim { worker: worker.map(WorkerName::new).transpose()?, ..claim_mail("t") })
+    };
+    assert_eq!(workers().await?, [""; 0]);
+    fixture.take_by(&claim_as(None)?).await?;
+    assert_eq!(workers().await?, [""; 0], "it gave no name");
+    let mut taken = Vec::new();
+    for number in (0..WORKERS).rev() {
+        taken.push(fixture.take_by(&claim_as(Some(name(number)))?).await?);
+        fixture.take_by(&claim_as(Some(name(number)))?).await?;
+    }
+    let first: Vec<_> = (0..TOPIC_WORKERS_MAX).map(name).collect();
+    assert_eq!(workers().await?, first, "each once, the first by name");
+    for one in &taken {
+        fixture.settle(one.ack()).await?;
+    }
+    assert_eq!(workers().await?, first, "each holds another");
+    assert_eq!(fixture.topics(Namespace::Mailbox).await?["u"].workers, [], "nobody holds anything of it");
+    fixture.pass(LEASE).await;
+    assert_eq!(workers().await?, [""; 0], "the leases have ended");
+    fixture.take_by(&claim_as(Some(name(1)))?).await?;
+    assert_eq!(workers().await?, [name(1)]);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Reading: single messages, listings, counts, ready topics, topics, and the instants at which something is about to change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use oncebox_core::limits::TOPIC_WORKERS_MAX;
 use oncebox_core::{
     Counts, Direction, Key, Lease, Namespace, Omitted, PageSize, Query, ReadyTopics, Ref, Scope, Snapshot,
     State, Timestamp, Topic, TopicCounts, TopicPage, TopicQuery, Uid,
@@ -137,6 +138,13 @@ impl Model {
             }
         }
         counted.oldest_ready = heads.into_values().min();
+        let messages = self.rows.iter().map(|row| &row.message);
+        let leased = messages.filter(|message| {
+            let here = message.content.as_ref().is_some_and(|content| content.topic == *topic);
+            here && message.key.namespace == namespace && message.state == State::Processing
+        });
+        let workers: BTreeSet<_> = leased.filter_map(|message| message.current()?.worker.clone()).collect();
+        counted.workers = workers.into_iter().take(TOPIC_WORKERS_MAX).collect();
         counted
     }
 

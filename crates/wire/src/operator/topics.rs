@@ -51,6 +51,9 @@ pub struct Topic {
     pub waiting: u64,
     /// Delivered, and not settled yet.
     pub in_flight: u64,
+    /// The names of the workers that hold deliveries, in byte order: the first 8. Workers that gave no name are not among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<String>,
     /// Given up.
     pub dead: u64,
     /// When the first message that can be delivered now was accepted; none if there is no such message.

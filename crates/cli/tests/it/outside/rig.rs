@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::thread::park_timeout;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use oncebox_testkit::servers::{Database, Postgres};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -19,6 +19,7 @@ const LOOKS_MAX: usize = 3_000;
 
 /// Between two looks at a process or its log.
 const PAUSE: Duration = Duration::from_millis(10);
+const PAUSES_MAX: u128 = PATIENCE.as_millis() / PAUSE.as_millis();
 
 /// Where messages are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,16 +157,17 @@ impl Server {
 
     /// Waits for a line of the log that contains a text.
     pub(crate) fn wait_for_line(&self, text: &str) -> String {
-        let start = Instant::now();
-        loop {
+        for _ in 0..PAUSES_MAX {
             let ended = self.has_ended();
-            let log = self.log();
-            if let Some(line) = log.lines().find(|line| line.contains(text)) {
+            if let Some(line) = self.log().lines().find(|line| line.contains(text)) {
                 return line.to_owned();
             }
-            assert!(!ended && start.elapsed() < PATIENCE, "no line says {text:?}:\n{log}");
+            if ended {
+                break;
+            }
             park_timeout(PAUSE);
         }
+        panic!("no line says {text:?}:\n{}", self.log());
     }
 
     fn has_ended(&self) -> bool {
@@ -191,11 +193,14 @@ impl Server {
 
     /// Waits until it has ended by itself.
     pub(crate) fn ended(mut self) -> (ExitStatus, Home) {
-        let start = Instant::now();
-        while !self.has_ended() {
-            assert!(start.elapsed() < PATIENCE, "it does not end");
-            park_timeout(PAUSE);
-        }
+        let ended = (0..PAUSES_MAX).any(|_| {
+            let ended = self.has_ended();
+            if !ended {
+                park_timeout(PAUSE);
+            }
+            ended
+        });
+        assert!(ended, "it does not end");
         (self.child.wait().expect("it ended"), Arc::clone(&self.home))
     }
 

@@ -46,6 +46,9 @@ fn topics_are_listed_with_what_is_in_them() {
         // There is one at most, so that a page and its beginning change nothing.
         assert_eq!(texts(&listed(&server, "/v1/admin/topics?topic=b&limit=1&after=c"), "topic"), ["b"]);
         assert_eq!(listed(&server, "/v1/admin/topics?namespace=inbox"), NOTHING);
+        assert!(topics[0].get("workers").is_none(), "the receiver gave no name: {topics:?}");
+        server.post("/v1/recv", &json!({"topic": "a/1", "worker": "billing-1", "max_messages": 1})).ok();
+        assert_eq!(listed(&server, "/v1/admin/topics?topic=a%2F1")[0]["workers"], json!(["billing-1"]));
         let admin =
             Connection::tcp(&server.admin_address()).call(&Request::get("/v1/admin/topics?topic=b")).ok();
         assert_eq!(admin["topics"][0]["dead"], 1, "the address for operators answers, too");
