@@ -14,8 +14,8 @@ usage: cargo xtask <command>
                                      the same N times, with all cores kept busy by other processes, only these packages
   ci                                 fmt, clippy, tidy, spec --check, doc, loom, test
   tidy                               dependency directions, sizes, leftovers, words
-  spec                               writes docs/reference/spec-table.md
-  spec --check                       fails when that file is stale or a claim has no test
+  spec                               writes the tests into docs/reference/requirements
+  spec --check                       fails when a page is stale or incomplete, or a claim has no test
   guards [PART]                      takes each guard out (whose name has PART, or `loom`) and expects a test to fail
   loom                               every interleaving of RECV, ACK and SEND on the memory store
   fuzz-model --cases N [--seed S]    compares the memory store with the naive model, N times

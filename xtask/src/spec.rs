@@ -1,11 +1,10 @@
-//! `cargo xtask spec`: which test holds which requirement, from the tests' own comments.
+//! `cargo xtask spec`: the pages of requirements, and which test holds which of them, from the tests' own comments.
 
 mod cases;
-mod exceptions;
 mod holds;
 mod ids;
-mod markdown;
-mod status;
+mod page;
+mod requirement;
 mod stores;
 mod table;
 
@@ -13,47 +12,100 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
-use crate::workspace::Workspace;
+use crate::workspace::{File, Workspace};
+use page::Requirements;
 use stores::Code;
 use table::{Holders, Table};
 
-const TABLE: &str = "docs/reference/spec-table.md";
-const EXCEPTIONS: &str = "docs/reference/spec-exceptions.md";
-/// What is claimed about each id.
-const STATUS: &str = "docs/reference/spec-status.md";
+/// Where the pages are.
+const FOLDER: &str = "docs/reference/requirements";
+const PAGES: [&str; 5] = ["inbox", "commands", "ledger", "mailbox", "rules"];
+/// The page about the pages.
+const OVERVIEW: &str = "README";
+/// Below this line of the overview we write the counts.
+const MARKER: &str = "<!-- Written by `cargo xtask spec` from here on. -->";
 /// Where tests live.
 const FOLDERS: [&str; 3] = ["crates", "xtask", "examples"];
 
-/// Writes the table anew.
+/// The pages as they are, and what they and the tests say.
+struct Spec {
+    /// Paths and texts, the overview last.
+    pages: Vec<(String, String)>,
+    table: Table,
+}
+
+/// Writes what is generated on the pages anew.
 pub(crate) fn write(workspace: &Workspace) -> Result<String> {
-    let table = build(workspace)?;
-    workspace.write(TABLE, &table.to_string())?;
-    Ok(format!("spec: {}", table.counts()))
+    let spec = Spec::read(workspace)?;
+    for (path, _, fresh) in spec.fresh()? {
+        workspace.write(&path, &fresh)?;
+    }
+    Ok(format!("spec: {}", spec.table.closing()))
 }
 
-/// Fails when the written table is stale, or when a claim has no test behind it.
+/// Fails when an id has no demand or no status, when a claim has no test behind it, or when a page is stale.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
-    let table = build(workspace)?;
-    let faults = table.faults();
-    if !faults.is_empty() {
-        return Err(Failure::new(format!("{STATUS}:\n{}", faults.join("\n"))));
-    }
-    if workspace.read(TABLE).ok() != Some(table.to_string()) {
-        return Err(Failure::new(format!("{TABLE} is stale: run `cargo xtask spec` and commit it")));
-    }
-    Ok(format!("spec: {}", table.counts()))
+    Spec::read(workspace)?.judge()
 }
 
-fn build(workspace: &Workspace) -> Result<Table> {
-    let exceptions = exceptions::parse(&workspace.read(EXCEPTIONS)?)
-        .map_err(|error| Failure::new(format!("{EXCEPTIONS}: {error}")))?;
-    let statuses = status::parse(&workspace.read(STATUS)?)
-        .map_err(|error| Failure::new(format!("{STATUS}: {error}")))?;
+impl Spec {
+    fn read(workspace: &Workspace) -> Result<Self> {
+        let (mut pages, mut requirements, mut faults) = (Vec::new(), Requirements::new(), Vec::new());
+        for name in PAGES {
+            let path = format!("{FOLDER}/{name}.md");
+            let text = workspace.read(&path)?;
+            match page::parse(name, &text) {
+                Ok(found) => requirements.extend(found),
+                Err(wrong) => faults.extend(wrong),
+            }
+            pages.push((path, text));
+        }
+        let overview = format!("{FOLDER}/{OVERVIEW}.md");
+        let text = workspace.read(&overview)?;
+        pages.push((overview, text));
+        let holders = holders(&workspace.files()?, &mut faults);
+        if faults.is_empty() {
+            Ok(Self { pages, table: Table { holders, requirements } })
+        } else {
+            Err(Failure::new(faults.join("\n")))
+        }
+    }
+
+    fn judge(&self) -> Result<String> {
+        let faults = self.table.faults();
+        if !faults.is_empty() {
+            return Err(Failure::new(format!("{FOLDER}:\n{}", faults.join("\n"))));
+        }
+        let stale = self.fresh()?.into_iter().find(|(_, found, fresh)| found != fresh);
+        if let Some((path, ..)) = stale {
+            return Err(Failure::new(format!("{path} is stale: run `cargo xtask spec` and commit it")));
+        }
+        Ok(format!("spec: {}", self.table.closing()))
+    }
+
+    /// Every page: its path, its text, and the text that it should have.
+    fn fresh(&self) -> Result<Vec<(String, String, String)>> {
+        let mut fresh = Vec::new();
+        for (path, text) in &self.pages {
+            let filled = if path.ends_with(&format!("{OVERVIEW}.md")) {
+                let (by_hand, _) = text
+                    .split_once(MARKER)
+                    .ok_or_else(|| Failure::new(format!("{path} has no line `{MARKER}`: restore it")))?;
+                format!("{by_hand}{MARKER}\n\n{}", self.table.summary())
+            } else {
+                page::fill(text, |id| self.table.tests(id))
+            };
+            fresh.push((path.clone(), text.clone(), filled));
+        }
+        Ok(fresh)
+    }
+}
+
+/// The tests that hold ids, and what is wrong with them.
+fn holders(files: &[File], faults: &mut Vec<String>) -> Holders {
     let mut holders = Holders::new();
-    let mut faults = Vec::new();
-    let files = workspace.files()?;
-    let code = Code::read(&files);
-    for file in &files {
+    let code = Code::read(files);
+    for file in files {
         if !FOLDERS.iter().any(|folder| Path::new(&file.path).starts_with(folder)) {
             continue;
         }
@@ -64,10 +116,61 @@ fn build(workspace: &Workspace) -> Result<Table> {
             holders.entry(id).or_default().insert(holder, stores);
         }
     }
-    faults.extend(cases::unlisted(&files, holders.values().flat_map(BTreeMap::keys)));
-    if faults.is_empty() {
-        Ok(Table { holders, exceptions, statuses })
-    } else {
-        Err(Failure::new(faults.join("\n")))
+    faults.extend(cases::unlisted(files, holders.values().flat_map(BTreeMap::keys)));
+    holders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ids::Id;
+    use super::*;
+
+    /// Pages on which every id is open, complete and fresh, changed in one place.
+    fn judged(path: &str, from: &str, to: &str) -> std::result::Result<String, String> {
+        let page = |name: &str| {
+            let entries = Id::all().filter(|id| id.page() == name);
+            let entries = entries.map(|id| format!("### {id}\n\nIt works.\n\n- **Status:** open\n"));
+            (name.to_owned(), entries.collect::<Vec<_>>().join("\n"))
+        };
+        let mut pages: Vec<_> = PAGES.into_iter().map(page).collect();
+        let counts = "| page | held | changed | partly | open | not testable |\n|---|--:|--:|--:|--:|--:|\n\
+            | [inbox](inbox.md) | 0 | 0 | 0 | 130 | 0 |\n| [commands](commands.md) | 0 | 0 | 0 | 20 | 0 |\n\
+            | [ledger](ledger.md) | 0 | 0 | 0 | 13 | 0 |\n| [mailbox](mailbox.md) | 0 | 0 | 0 | 48 | 0 |\n\
+            | [rules](rules.md) | 0 | 0 | 0 | 32 | 0 |\n| all | 0 | 0 | 0 | 243 | 0 |\n";
+        pages.push((format!("{OVERVIEW}.md"), format!("# Title\n\n{MARKER}\n\n{counts}")));
+        let mut requirements = Requirements::new();
+        for (found, text) in &mut pages {
+            if found == path {
+                assert!(text.contains(from), "{text}");
+                *text = text.replacen(from, to, 1);
+            }
+            if PAGES.contains(&found.as_str()) {
+                requirements.extend(page::parse(found, text).map_err(|faults| faults.join("\n"))?);
+            }
+        }
+        let spec = Spec { pages, table: Table { holders: Holders::new(), requirements } };
+        spec.judge().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn pages_that_are_complete_and_fresh_pass() {
+        let closing = judged("none", "", "").unwrap();
+        assert_eq!(closing, "spec: 243 ids: 0 held, 0 changed, 0 partly, 243 open, 0 not testable");
+    }
+
+    #[test]
+    fn what_is_missing_or_stale_fails() {
+        for (path, from, to, words) in [
+            ("inbox", "### IBX-046\n\nIt works.\n\n- **Status:** open\n\n", "", "IBX-046 has no entry"),
+            ("inbox", "### IBX-046\n\nIt works.\n\n", "### IBX-046\n\n", "IBX-046 has no demand"),
+            ("rules", "- **Status:** open\n", "", "RULE-01 has no status"),
+            ("rules", "open", "held (no store)", "RULE-01 is claimed and no test names it"),
+            ("ledger", "open\n", "open\n- **Tests** (memory): `gone`\n", "ledger is stale"),
+            ("README.md", "| 243 |", "| 242 |", "README.md is stale"),
+            ("README.md", MARKER, "", "README.md has no line"),
+        ] {
+            let error = judged(path, from, to).unwrap_err();
+            assert!(error.contains(words), "{words}: {error}");
+        }
     }
 }

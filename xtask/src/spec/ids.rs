@@ -3,22 +3,23 @@
 use std::fmt;
 
 /// Requirements that are numbered together, from 1.
-pub(super) struct Family {
-    pub(super) title: &'static str,
+struct Family {
+    /// The page that has its requirements, in `docs/reference/requirements`.
+    page: &'static str,
     prefix: &'static str,
     digits: usize,
     last: u16,
 }
 
-pub(super) const FAMILIES: [Family; 8] = [
-    Family { title: "Inbox", prefix: "IBX-", digits: 3, last: 130 },
-    Family { title: "Commands", prefix: "CMD-", digits: 2, last: 20 },
-    Family { title: "Ledger", prefix: "LDG-", digits: 2, last: 13 },
-    Family { title: "Mailbox: invariants", prefix: "MBX-I-", digits: 1, last: 17 },
-    Family { title: "Mailbox: principles", prefix: "MBX-P-", digits: 1, last: 9 },
-    Family { title: "Mailbox: implementation", prefix: "MBX-C-", digits: 1, last: 12 },
-    Family { title: "Mailbox: acceptance gates", prefix: "MBX-G-", digits: 1, last: 10 },
-    Family { title: "Rules", prefix: "RULE-", digits: 2, last: 32 },
+const FAMILIES: [Family; 8] = [
+    Family { page: "inbox", prefix: "IBX-", digits: 3, last: 130 },
+    Family { page: "commands", prefix: "CMD-", digits: 2, last: 20 },
+    Family { page: "ledger", prefix: "LDG-", digits: 2, last: 13 },
+    Family { page: "mailbox", prefix: "MBX-I-", digits: 1, last: 17 },
+    Family { page: "mailbox", prefix: "MBX-P-", digits: 1, last: 9 },
+    Family { page: "mailbox", prefix: "MBX-C-", digits: 1, last: 12 },
+    Family { page: "mailbox", prefix: "MBX-G-", digits: 1, last: 10 },
+    Family { page: "rules", prefix: "RULE-", digits: 2, last: 32 },
 ];
 
 /// One requirement. The order is that of the families, then of the numbers.
@@ -30,8 +31,18 @@ pub(super) struct Id {
 
 impl Id {
     /// Every id of a family, in order.
-    pub(super) fn of_family(family: usize) -> impl Iterator<Item = Self> {
+    fn of_family(family: usize) -> impl Iterator<Item = Self> {
         (1..=FAMILIES[family].last).map(move |number| Self { family, number })
+    }
+
+    /// Every id, in order.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        (0..FAMILIES.len()).flat_map(Self::of_family)
+    }
+
+    /// The page that has its entry.
+    pub(super) fn page(self) -> &'static str {
+        FAMILIES[self.family].page
     }
 
     /// Reads an id. There is one spelling: `IBX-7` is not `IBX-007`.
@@ -119,7 +130,7 @@ mod tests {
 
     #[test]
     fn families_list_all_their_ids() {
-        let total: usize = (0..FAMILIES.len()).map(|family| Id::of_family(family).count()).sum();
-        assert_eq!(total, 243);
+        assert_eq!(Id::all().count(), 243);
+        assert_eq!(Id::parse("MBX-G-10").unwrap().page(), "mailbox");
     }
 }

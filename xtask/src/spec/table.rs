@@ -1,59 +1,65 @@
-//! The table id → status, stores and tests, as markdown, the counts above it, and what is wrong with its claims.
+//! Requirements beside their tests: what is wrong with the claims, the lines about tests, and the counts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::Write as _;
 
-use super::exceptions::{Exceptions, Kind};
-use super::ids::{FAMILIES, Id};
-use super::status::{State, Statuses};
+use super::ids::Id;
+use super::page::Requirements;
+use super::requirement::Status;
 use super::stores::Stores;
 
 /// Which tests hold which id, each with the stores that it runs on.
 pub(super) type Holders = BTreeMap<Id, BTreeMap<String, Stores>>;
 
+/// From the pages to the root of the workspace.
+const ROOT: &str = "../../../";
+
 /// Everything that is known about the ids.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) holders: Holders,
-    pub(super) exceptions: Exceptions,
-    pub(super) statuses: Statuses,
+    pub(super) requirements: Requirements,
 }
 
-/// How many ids stand where.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+/// How many ids have which status.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
     held: usize,
+    changed: usize,
     partly: usize,
-    untestable: usize,
     open: usize,
+    not_testable: usize,
 }
 
 impl Table {
-    fn is_untestable(&self, id: Id) -> bool {
-        self.exceptions.get(&id).is_some_and(|exception| exception.kind == Kind::Untestable)
-    }
-
-    /// The claims that nothing stands behind, one line each.
+    /// Entries that are missing or incomplete, and claims that no test supports, one line each.
     pub(super) fn faults(&self) -> Vec<String> {
-        let ids = (0..FAMILIES.len()).flat_map(Id::of_family);
-        ids.filter_map(|id| self.fault(id).map(|fault| format!("{id} {fault}"))).collect()
+        Id::all()
+            .filter_map(|id| self.fault(id).map(|fault| format!("{}.md: {id} {fault}", id.page())))
+            .collect()
     }
 
     fn fault(&self, id: Id) -> Option<String> {
-        let tested = self.holders.contains_key(&id);
-        let Some(status) = self.statuses.get(&id) else {
-            return tested.then(|| "is named by tests: say whether it is held or partly".to_owned());
+        let Some(entry) = self.requirements.get(&id) else {
+            return Some("has no entry: write its demand and its status".to_owned());
         };
-        if self.is_untestable(id) {
-            return Some("is an exception that no test can show: claim nothing".to_owned());
+        if let Some(fault) = entry.fault() {
+            return Some(fault.to_owned());
         }
-        if !tested {
-            return Some("is claimed and no test names it: write one, or take the claim back".to_owned());
+        let status = entry.status.as_ref()?;
+        match (status.is_claimed(), self.holders.contains_key(&id)) {
+            (false, false) => return None,
+            (false, true) => {
+                return Some("is named by tests: say whether it is held, changed or partly".to_owned());
+            }
+            (true, false) => {
+                return Some("is claimed and no test names it: write one, or take the claim back".to_owned());
+            }
+            (true, true) => {}
         }
         let run = self.stores(id);
-        let missing: Vec<String> = status.stores.difference(&run).map(ToString::to_string).collect();
-        (status.state == State::Held && !missing.is_empty())
-            .then(|| format!("is claimed held, but no test of it runs on {}", missing.join(", ")))
+        let missing: Vec<String> = status.promised().difference(&run).map(ToString::to_string).collect();
+        (!missing.is_empty()).then(|| format!("is claimed, but no test of it runs on {}", missing.join(", ")))
     }
 
     /// The stores that some test of the id runs on.
@@ -61,86 +67,84 @@ impl Table {
         self.holders.get(&id).into_iter().flat_map(BTreeMap::values).flatten().copied().collect()
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    /// The tests of an id, a line for each set of stores.
+    pub(super) fn tests(&self, id: Id) -> Vec<String> {
+        let mut by_stores: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (holder, stores) in self.holders.get(&id).into_iter().flatten() {
+            by_stores.entry(listed(stores)).or_default().insert(linked(holder));
+        }
+        let line = |(stores, links): (String, BTreeSet<String>)| {
+            format!("({stores}): {}", links.into_iter().collect::<Vec<_>>().join(", "))
+        };
+        by_stores.into_iter().map(line).collect()
+    }
+
+    /// The counts of each page and of all, as a table.
+    pub(super) fn summary(&self) -> String {
+        let mut text =
+            "| page | held | changed | partly | open | not testable |\n|---|--:|--:|--:|--:|--:|\n"
+                .to_owned();
+        let mut pages: Vec<&str> = Id::all().map(Id::page).collect();
+        pages.dedup();
+        for page in pages {
+            let link = format!("[{page}]({page}.md)");
+            text += &self.counts(|id| id.page() == page).row(&link);
+        }
+        text + &self.counts(|_| true).row("all")
+    }
+
+    /// The counts in a sentence.
+    pub(super) fn closing(&self) -> String {
+        let Counts { held, changed, partly, open, not_testable } = self.counts(|_| true);
+        let total = held + changed + partly + open + not_testable;
+        format!(
+            "{total} ids: {held} held, {changed} changed, {partly} partly, {open} open, {not_testable} not testable"
+        )
+    }
+
+    fn counts(&self, counted: impl Fn(Id) -> bool) -> Counts {
         let mut counts = Counts::default();
-        for id in (0..FAMILIES.len()).flat_map(Id::of_family) {
-            match self.statuses.get(&id).map(|status| &status.state) {
-                Some(State::Held) => counts.held += 1,
-                Some(State::Partly(_)) => counts.partly += 1,
-                None if self.is_untestable(id) => counts.untestable += 1,
-                None => counts.open += 1,
+        for (_, entry) in self.requirements.iter().filter(|(id, _)| counted(**id)) {
+            match entry.status {
+                Some(Status::Held(_)) => counts.held += 1,
+                Some(Status::Changed(_)) => counts.changed += 1,
+                Some(Status::Partly(_)) => counts.partly += 1,
+                Some(Status::NotTestable) => counts.not_testable += 1,
+                Some(Status::Open) | None => counts.open += 1,
             }
         }
         counts
     }
+}
 
-    fn status(&self, id: Id) -> String {
-        let mut text = match self.statuses.get(&id).map(|status| &status.state) {
-            Some(State::Held) => "held".to_owned(),
-            Some(State::Partly(missing)) => format!("**partly**: {missing}"),
-            None if self.is_untestable(id) => "not testable".to_owned(),
-            None => "**open**".to_owned(),
-        };
-        if let Some(exception) = self.exceptions.get(&id) {
-            text = format!("{text}<br>exception: {}", exception.why);
-        }
-        text
+impl Counts {
+    fn row(self, title: &str) -> String {
+        let Self { held, changed, partly, open, not_testable } = self;
+        format!("| {title} | {held} | {changed} | {partly} | {open} | {not_testable} |\n")
     }
+}
 
-    fn tests(&self, id: Id) -> String {
-        let mut by_stores: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
-        for (holder, stores) in self.holders.get(&id).into_iter().flatten() {
-            by_stores.entry(listed(stores)).or_default().insert(holder);
-        }
-        let groups = by_stores.iter().map(|(stores, holders)| {
-            let holders = holders.iter().map(|holder| format!("`{holder}`")).collect::<Vec<_>>();
-            format!("*{stores}*: {}", holders.join(", "))
-        });
-        groups.collect::<Vec<_>>().join("<br>")
-    }
+/// A test's name, which leads to its file.
+fn linked(holder: &str) -> String {
+    let (path, name) = holder.rsplit_once("::").unwrap_or((holder, holder));
+    format!("[`{name}`]({ROOT}{path})")
 }
 
 fn listed(stores: &Stores) -> String {
     if stores.is_empty() {
         return "no store".to_owned();
     }
-    stores.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "<!-- Generated by `cargo xtask spec`; do not edit. -->\n")?;
-        writeln!(formatter, "# Requirements and the tests that hold them\n")?;
-        writeln!(formatter, "{}.\n", self.counts())?;
-        writeln!(
-            formatter,
-            "An id is *held* if every demand in it is tested on every store that it concerns, *partly* held if something is missing. \
-             What is claimed stands in [spec-status.md](spec-status.md), exceptions in [spec-exceptions.md](spec-exceptions.md). \
-             The stores before the tests are those that they run on, as their code says; `pgbouncer` is PostgreSQL behind \
-             PgBouncer, `coalesced` the layer that merges calls."
-        )?;
-        for (family, about) in FAMILIES.iter().enumerate() {
-            writeln!(formatter, "\n## {}\n\n| id | status | tests |\n|---|---|---|", about.title)?;
-            for id in Id::of_family(family) {
-                writeln!(formatter, "| {id} | {} | {} |", self.status(id), self.tests(id))?;
-            }
-        }
-        Ok(())
+    let mut text = String::new();
+    for store in stores {
+        let comma = if text.is_empty() { "" } else { ", " };
+        let _ = write!(text, "{comma}{store}");
     }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { held, partly, untestable, open } = self;
-        let total = held + partly + untestable + open;
-        write!(formatter, "{total} ids: {held} held, {partly} partly, {untestable} not testable, {open} open")
-    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::exceptions::Exception;
-    use super::super::status::Status;
+    use super::super::requirement::Requirement;
     use super::super::stores::{EVERY, Store};
     use super::*;
 
@@ -148,63 +152,98 @@ mod tests {
         Id::parse(text).unwrap()
     }
 
-    fn table() -> Table {
-        let exception = |kind| Exception { kind, why: "Because.".to_owned() };
-        let held = |stores: &[Store]| Status { state: State::Held, stores: stores.iter().copied().collect() };
-        let partly = Status { state: State::Partly("Its end.".to_owned()), stores: EVERY.into() };
-        let test = |name: &str, stores: &[Store]| (name.to_owned(), stores.iter().copied().collect());
-        Table {
-            holders: [
-                (id("IBX-001"), [test("b.rs::two", &EVERY), test("a.rs::one", &[])].into()),
-                (id("IBX-004"), [test("a.rs::one", &[Store::Memory])].into()),
-            ]
-            .into(),
-            exceptions: [
-                (id("IBX-001"), exception(Kind::Changed)),
-                (id("IBX-003"), exception(Kind::Untestable)),
-            ]
-            .into(),
-            statuses: [(id("IBX-001"), held(&EVERY)), (id("IBX-004"), partly)].into(),
+    fn entry(status: Status) -> Requirement {
+        let text = |wanted: bool| wanted.then(|| "A reason.".to_owned());
+        let differs = matches!(status, Status::Changed(_) | Status::NotTestable);
+        Requirement {
+            demand: "It works.".to_owned(),
+            missing: text(matches!(status, Status::Partly(_))),
+            instead: text(differs),
+            why: text(differs),
+            status: Some(status),
         }
     }
 
+    fn table() -> Table {
+        let test = |name: &str, stores: &[Store]| (name.to_owned(), stores.iter().copied().collect());
+        let holders = [
+            (id("IBX-001"), [test("b.rs::two", &EVERY), test("a.rs::one", &[])].into()),
+            (id("IBX-004"), [test("a.rs::one", &[Store::Memory])].into()),
+        ];
+        let mut requirements: Requirements = Id::all().map(|id| (id, entry(Status::Open))).collect();
+        requirements.insert(id("IBX-001"), entry(Status::Changed(EVERY.into())));
+        requirements.insert(id("IBX-003"), entry(Status::NotTestable));
+        requirements.insert(id("IBX-004"), entry(Status::Partly(EVERY.into())));
+        Table { holders: holders.into(), requirements }
+    }
+
+    /// The faults when the id has this status.
+    fn claimed(text: &str, status: Status) -> String {
+        let mut table = table();
+        table.requirements.insert(id(text), entry(status));
+        table.faults().join("\n")
+    }
+
     #[test]
-    fn every_id_has_a_row_and_the_counts_stand_above() {
-        let text = table().to_string();
+    fn tests_are_linked_by_stores() {
+        let lines = [
+            "(memory, embedded, postgres): [`two`](../../../b.rs)".to_owned(),
+            "(no store): [`one`](../../../a.rs)".to_owned(),
+        ];
+        assert_eq!(table().tests(id("IBX-001")), lines);
+        assert_eq!(table().tests(id("IBX-002")), [""; 0]);
+    }
+
+    #[test]
+    fn ids_are_counted_by_page() {
+        let summary = table().summary();
         for line in [
-            "243 ids: 1 held, 1 partly, 1 not testable, 240 open.",
-            "| IBX-001 | held<br>exception: Because. | *memory, embedded, postgres*: `b.rs::two`<br>*no store*: `a.rs::one` |",
-            "| IBX-002 | **open** |  |",
-            "| IBX-003 | not testable<br>exception: Because. |  |",
-            "| IBX-004 | **partly**: Its end. | *memory*: `a.rs::one` |",
-            "| RULE-32 | **open** |  |",
+            "| [inbox](inbox.md) | 0 | 1 | 1 | 127 | 1 |",
+            "| [mailbox](mailbox.md) | 0 | 0 | 0 | 48 | 0 |",
+            "| all | 0 | 1 | 1 | 240 | 1 |",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+            assert!(summary.lines().any(|found| found == line), "{line}\n{summary}");
         }
+        assert_eq!(table().closing(), "243 ids: 0 held, 1 changed, 1 partly, 240 open, 1 not testable");
+    }
+
+    #[test]
+    fn every_id_has_an_entry_with_a_demand_and_a_status() {
         assert_eq!(table().faults(), [""; 0]);
+        let mut table = table();
+        table.requirements.remove(&id("IBX-004"));
+        table.requirements.remove(&id("RULE-32"));
+        table.requirements.insert(id("CMD-01"), Requirement::default());
+        let silent = Requirement { demand: "It works.".to_owned(), ..Requirement::default() };
+        table.requirements.insert(id("CMD-02"), silent);
+        let faults = table.faults();
+        let expected = [
+            "inbox.md: IBX-004 has no entry",
+            "commands.md: CMD-01 has no demand",
+            "commands.md: CMD-02 has no status",
+            "rules.md: RULE-32 has no entry",
+        ];
+        assert_eq!(faults.len(), expected.len(), "{faults:?}");
+        assert!(faults.iter().zip(expected).all(|(fault, start)| fault.starts_with(start)), "{faults:?}");
     }
 
     /// Holds: RULE-30.
     #[test]
     fn a_claim_needs_a_test_on_every_store_that_it_concerns() {
-        let claim = |text: &str, state: State, stores: &[Store]| {
-            let mut table = table();
-            let stores = stores.iter().copied().collect();
-            table.statuses.insert(id(text), Status { state, stores });
-            table.faults().join("\n")
-        };
-        assert_eq!(claim("IBX-004", State::Held, &[Store::Memory]), "");
-        assert_eq!(claim("IBX-004", State::Held, &[]), "");
-        assert!(claim("IBX-004", State::Held, &EVERY).ends_with("no test of it runs on embedded, postgres"));
-        assert!(claim("IBX-002", State::Held, &[]).contains("IBX-002 is claimed and no test names it"));
-        assert!(claim("IBX-002", State::Partly("All.".to_owned()), &[]).contains("no test names it"));
-        assert!(claim("IBX-003", State::Held, &[]).contains("claim nothing"));
+        assert_eq!(claimed("IBX-004", Status::Held([Store::Memory].into())), "");
+        assert_eq!(claimed("IBX-004", Status::Held([].into())), "");
+        for every in [Status::Held(EVERY.into()), Status::Changed(EVERY.into())] {
+            assert!(claimed("IBX-004", every).ends_with("no test of it runs on embedded, postgres"));
+        }
+        for untested in [Status::Held([].into()), Status::Changed([].into()), Status::Partly([].into())] {
+            assert!(claimed("IBX-002", untested).contains("IBX-002 is claimed and no test names it"));
+        }
     }
 
     #[test]
     fn what_tests_name_is_claimed() {
-        let mut table = table();
-        table.statuses.remove(&id("IBX-004"));
-        assert_eq!(table.faults(), ["IBX-004 is named by tests: say whether it is held or partly"]);
+        for unclaimed in [Status::Open, Status::NotTestable] {
+            assert!(claimed("IBX-004", unclaimed).contains("IBX-004 is named by tests"));
+        }
     }
 }
