@@ -14,7 +14,7 @@ use crate::loom;
 use crate::workspace::Workspace;
 
 const LIST: &str = "xtask/guards.toml";
-const REPORT: &str = "docs/reference/guards.md";
+const REPORT: &str = "docs/internals/guards.md";
 const COPY: &str = "target/guards/workspace";
 
 /// The tests that shall miss a guard, and how they are run.

@@ -1,5 +1,5 @@
 //! What the inbox that ours was designed after does, one test per behaviour, by the number it has in
-//! `docs/reference/inbox-behaviours.md`. Where ours does something else on purpose, the test shows what.
+//! `docs/internals/inbox-behaviours.md`. Where ours does something else on purpose, the test shows what.
 
 mod receiving;
 mod working;
@@ -7,7 +7,7 @@ mod working;
 use std::collections::BTreeSet;
 
 const SOURCES: [&str; 2] = [include_str!("replays/receiving.rs"), include_str!("replays/working.rs")];
-const TABLE: &str = include_str!("../../../../docs/reference/inbox-behaviours.md");
+const TABLE: &str = include_str!("../../../../docs/internals/inbox-behaviours.md");
 
 #[test]
 fn the_table_names_every_replay() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-const LIST: &str = include_str!("../../../../../docs/reference/litebus-behaviours.md");
+const LIST: &str = include_str!("../../../../../docs/internals/litebus-behaviours.md");
 const COUNT: usize = 63;
 
 /// The tests that a row names: file and function.
