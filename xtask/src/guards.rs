@@ -168,8 +168,8 @@ fn merged(report: &str, rows: &str) -> String {
 
 fn report(rows: &str) -> String {
     format!(
-        "# Guards\n\nWritten by `cargo xtask guards`, which takes each guard out of a copy of the sources and runs the tests; how, stands in \
-         `{LIST}`. A guard that no test misses fails the command.\n\n| guard | file | without it, these fail |\n|---|---|---|\n{rows}"
+        "# Guards\n\nWritten by `cargo xtask guards`, which removes each guard that `{LIST}` lists from a copy of the sources and runs the \
+         tests. The command fails if no test notices.\n\n| guard | file | without it, these fail |\n|---|---|---|\n{rows}"
     )
 }
 
