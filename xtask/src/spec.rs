@@ -129,7 +129,8 @@ mod tests {
     fn judged(path: &str, from: &str, to: &str) -> std::result::Result<String, String> {
         let page = |name: &str| {
             let entries = Id::all().filter(|id| id.page() == name);
-            let entries = entries.map(|id| format!("### {id}\n\nIt works.\n\n- **Status:** open\n"));
+            let entries = entries
+                .map(|id| format!("### {id}\n\nIt works.\n\n- **Status:** open\n- **Missing:** All.\n"));
             (name.to_owned(), entries.collect::<Vec<_>>().join("\n"))
         };
         let mut pages: Vec<_> = PAGES.into_iter().map(page).collect();
@@ -161,11 +162,21 @@ mod tests {
     #[test]
     fn what_is_missing_or_stale_fails() {
         for (path, from, to, words) in [
-            ("inbox", "### IBX-046\n\nIt works.\n\n- **Status:** open\n\n", "", "IBX-046 has no entry"),
+            (
+                "inbox",
+                "### IBX-046\n\nIt works.\n\n- **Status:** open\n- **Missing:** All.\n\n",
+                "",
+                "IBX-046 has no entry",
+            ),
             ("inbox", "### IBX-046\n\nIt works.\n\n", "### IBX-046\n\n", "IBX-046 has no demand"),
             ("rules", "- **Status:** open\n", "", "RULE-01 has no status"),
-            ("rules", "open", "held (no store)", "RULE-01 is claimed and no test names it"),
-            ("ledger", "open\n", "open\n- **Tests** (memory): `gone`\n", "ledger is stale"),
+            (
+                "rules",
+                "open\n- **Missing:** All.",
+                "held (no store)",
+                "RULE-01 is claimed and no test names it",
+            ),
+            ("ledger", "All.\n", "All.\n- **Tests** (memory): `gone`\n", "ledger is stale"),
             ("README.md", "| 243 |", "| 242 |", "README.md is stale"),
             ("README.md", MARKER, "", "README.md has no line"),
         ] {

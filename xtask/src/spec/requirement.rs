@@ -8,7 +8,7 @@ pub(super) struct Requirement {
     /// The paragraphs under the heading.
     pub(super) demand: String,
     pub(super) status: Option<Status>,
-    /// What a `partly` held id lacks.
+    /// What an id lacks that is held partly or open.
     pub(super) missing: Option<String>,
     /// What Oncebox does instead of what is demanded.
     pub(super) instead: Option<String>,
@@ -55,7 +55,9 @@ impl Requirement {
             return Some("has no status: add the line `- **Status:** …`");
         };
         match (status, self.missing.is_some()) {
-            (Status::Partly(_), false) => return Some("is held partly: add `Missing`"),
+            (Status::Partly(_) | Status::Open, false) => {
+                return Some("is partly held or open: add `Missing`");
+            }
             (Status::Held(_) | Status::Changed(_), true) => {
                 return Some("lacks something: its status is `partly`");
             }
@@ -174,8 +176,8 @@ mod tests {
             &[changed, instead, why],
             &[partly, missing],
             &[partly, missing, instead, why],
-            &[open],
-            &[open, instead, why],
+            &[open, missing],
+            &[open, missing, instead, why],
             &[untestable, why],
         ] {
             assert_eq!(entry(good).fault(), None, "{good:?}");
@@ -187,7 +189,8 @@ mod tests {
             (&[changed, why], "add `Instead`"),
             (&[changed, instead], "add `Why`"),
             (&[partly], "add `Missing`"),
-            (&[open, why], "without an `Instead`"),
+            (&[open], "add `Missing`"),
+            (&[open, missing, why], "without an `Instead`"),
             (&[untestable, instead], "add `Why`"),
         ] {
             let fault = entry(bad).fault().unwrap();
