@@ -148,6 +148,10 @@ impl Server {
         self.child.id()
     }
 
+    pub(crate) fn log_path(&self) -> &Path {
+        self.log.path()
+    }
+
     /// All that it logged, in whole lines.
     pub(crate) fn log(&self) -> String {
         let mut log = std::fs::read_to_string(self.log.path()).expect("a log in UTF-8");
