@@ -13,7 +13,8 @@ usage: cargo xtask <command>
   test [--repeat N] [--under-load] [--package P]...
                                      the same N times, with all cores kept busy by other processes, only these packages
   ci                                 fmt, clippy, tidy, spec --check, doc, loom, test
-  tidy                               dependency directions, sizes, leftovers, words
+  tidy                               dependencies (directions, licences, sources), sizes, leftovers
+  features                           builds every crate without features, with each one alone, and with all of them
   spec                               writes the tests into docs/reference/requirements
   spec --check                       fails when a page is stale or incomplete, or a claim has no test
   guards [PART]                      takes each guard out (whose name has PART, or `loom`) and expects a test to fail
@@ -66,6 +67,7 @@ pub(crate) enum Command {
 pub(crate) enum Ours {
     Campaign(Campaign),
     Ci,
+    Features,
     Guards(String),
     Loom,
     Spec,
@@ -94,6 +96,7 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
     match words {
         [] => Err("a command is missing".to_owned()),
         ["ci"] => Ok(Ours::Ci),
+        ["features"] => Ok(Ours::Features),
         ["guards"] => Ok(Ours::Guards(String::new())),
         ["guards", part] => Ok(Ours::Guards((*part).to_owned())),
         ["loom"] => Ok(Ours::Loom),
@@ -120,7 +123,7 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
         ["failover", options @ ..] => torture("failover", &[], options),
         ["api-fuzz", options @ ..] => campaign_or(&API_FUZZ, options, Some(REQUESTS_DEFAULT)),
         ["powercut", options @ ..] => torture("powercut", &[("--cuts", None)], options),
-        [name @ ("ci" | "guards" | "loom" | "spec" | "tidy"), rest @ ..] => {
+        [name @ ("ci" | "features" | "guards" | "loom" | "spec" | "tidy"), rest @ ..] => {
             Err(format!("`{name}` does not take `{}`", rest.join(" ")))
         }
         [unknown, ..] => Err(format!("there is no command `{unknown}`")),
@@ -189,6 +192,7 @@ mod tests {
     #[test]
     fn every_command_has_one_spelling() {
         assert_eq!(parsed("ci"), Ok(Ours::Ci));
+        assert_eq!(parsed("features"), Ok(Ours::Features));
         assert_eq!(parsed("guards"), Ok(Ours::Guards(String::new())));
         assert_eq!(parsed("guards fence"), Ok(Ours::Guards("fence".to_owned())));
         assert_eq!(parsed("loom"), Ok(Ours::Loom));

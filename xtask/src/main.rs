@@ -5,8 +5,10 @@ mod campaign;
 mod cargo;
 mod ci;
 mod failure;
+mod features;
 mod guards;
 mod loom;
+mod metadata;
 mod programs;
 mod spec;
 mod stopwatch;
@@ -58,6 +60,7 @@ fn run(command: Ours) -> Result<String> {
     match command {
         Ours::Campaign(campaign) => campaign::run(&workspace, &campaign),
         Ours::Ci => ci::run(&workspace),
+        Ours::Features => features::run(&workspace),
         Ours::Guards(part) => guards::run(&workspace, &part),
         Ours::Loom => loom::run(&workspace),
         Ours::Spec => spec::write(&workspace),

@@ -1,14 +1,15 @@
 //! `cargo xtask tidy`: what the compiler does not check about the tree. Each check is one file; this one runs
 //! them and counts what they find.
 
+mod deny;
 mod directions;
 mod layout;
 mod leftovers;
 mod logs;
+mod machine;
 mod manifest;
 mod purity;
 mod sizes;
-mod words;
 
 use std::fmt;
 
@@ -32,13 +33,14 @@ enum Weight {
 
 /// The checks that look at one file at a time.
 const CHECKS: [fn(&File) -> Vec<Finding>; 6] =
-    [layout::check, leftovers::check, logs::check, purity::check, sizes::check, words::check];
+    [layout::check, leftovers::check, logs::check, machine::check, purity::check, sizes::check];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let files = workspace.files()?;
     let mut findings: Vec<Finding> =
         files.iter().flat_map(|file| CHECKS.iter().flat_map(|check| check(file))).collect();
     findings.extend(directions::check(&files));
+    findings.extend(deny::check(workspace)?);
     findings.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
     for finding in &findings {
         println!("{finding}");
@@ -50,7 +52,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
 
 impl Finding {
     fn error(file: &File, line: usize, text: impl Into<String>) -> Self {
-        Self { path: file.path.clone(), line, weight: Weight::Error, text: text.into() }
+        Self::at(&file.path, line, text)
+    }
+
+    fn at(path: &str, line: usize, text: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, weight: Weight::Error, text: text.into() }
     }
 
     fn warning(file: &File, line: usize, text: impl Into<String>) -> Self {

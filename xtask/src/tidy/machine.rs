@@ -1,4 +1,4 @@
-//! Words that belong to somebody's machine and not to the repository. They are put together from halves, so
+//! Paths and hosts that belong to one machine and not to the repository. They are put together from halves, so
 //! that this file does not contain them.
 
 use super::Finding;
@@ -12,7 +12,7 @@ const FOLDERS: [&str; 4] =
 const HOSTS: [&str; 4] =
     [concat!("crates", ".io"), concat!("npmjs", ".org"), concat!("pypi", ".org"), concat!("nuget", ".org")];
 /// How cargo names its public index in every lock file.
-const PUBLIC_INDEX: &str = concat!("github.com/rust-lang/crates", ".io-index");
+pub(super) const PUBLIC_INDEX: &str = concat!("github.com/rust-lang/crates", ".io-index");
 
 pub(super) fn check(file: &File) -> Vec<Finding> {
     file.lines()
