@@ -13,7 +13,8 @@ usage: cargo xtask <command>
   test [--repeat N] [--under-load] [--package P]...
                                      the same N times, with all cores kept busy by other processes, only these packages
   ci                                 fmt, clippy, tidy, spec --check, doc, loom, test
-  tidy                               dependencies (directions, licences, sources), sizes, leftovers
+  tidy                               dependencies (directions, licences, sources), sizes, leftovers, words, type names
+  tidy --bless                       writes today's counts of banned words and shared type names to xtask/ratchet.toml
   features                           builds every crate without features, with each one alone, and with all of them
   spec                               writes the tests into docs/reference/requirements
   spec --check                       fails when a page is stale or incomplete, or a claim has no test
@@ -74,6 +75,7 @@ pub(crate) enum Ours {
     SpecCheck,
     Test(Options),
     Tidy,
+    TidyBless,
     Torture(Torture),
 }
 
@@ -104,6 +106,7 @@ fn ours(words: &[&str]) -> Result<Ours, String> {
         ["spec", "--check"] => Ok(Ours::SpecCheck),
         ["test", options @ ..] => Options::parse(options).map(Ours::Test),
         ["tidy"] => Ok(Ours::Tidy),
+        ["tidy", "--bless"] => Ok(Ours::TidyBless),
         ["crash", options @ ..] => campaign(&CRASH, options),
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
         ["kill-payments", options @ ..] => campaign(&KILL_PAYMENTS, options),
@@ -200,6 +203,7 @@ mod tests {
         assert_eq!(parsed("spec --check"), Ok(Ours::SpecCheck));
         assert_eq!(parsed("test"), Ok(Ours::Test(Options::default())));
         assert_eq!(parsed("tidy"), Ok(Ours::Tidy));
+        assert_eq!(parsed("tidy --bless"), Ok(Ours::TidyBless));
     }
 
     #[test]

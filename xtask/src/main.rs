@@ -67,6 +67,7 @@ fn run(command: Ours) -> Result<String> {
         Ours::SpecCheck => spec::check(&workspace),
         Ours::Test(options) => test::run(&workspace, &options),
         Ours::Tidy => tidy::run(&workspace),
+        Ours::TidyBless => tidy::bless(&workspace),
         Ours::Torture(torture) => torture::run(&workspace, &torture),
     }
 }

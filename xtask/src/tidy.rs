@@ -9,12 +9,16 @@ mod logs;
 mod machine;
 mod manifest;
 mod purity;
+mod ratchet;
 mod sizes;
+mod types;
+mod words;
 
 use std::fmt;
 
 use crate::failure::{Failure, Result};
 use crate::workspace::{File, Workspace};
+use ratchet::Section;
 
 /// Something to change, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +45,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
         files.iter().flat_map(|file| CHECKS.iter().flat_map(|check| check(file))).collect();
     findings.extend(directions::check(&files));
     findings.extend(deny::check(workspace)?);
+    findings.extend(ratchet::check(&workspace.read(ratchet::PATH)?, &counted(&files)?)?);
     findings.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
     for finding in &findings {
         println!("{finding}");
@@ -48,6 +53,20 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let errors = findings.iter().filter(|finding| finding.weight == Weight::Error).count();
     let closing = format!("tidy: {errors} errors, {} warnings", findings.len() - errors);
     if errors == 0 { Ok(closing) } else { Err(Failure::new(closing)) }
+}
+
+/// Writes today's counts to the ratchet's file.
+pub(crate) fn bless(workspace: &Workspace) -> Result<String> {
+    let sections = counted(&workspace.files()?)?;
+    workspace.write(ratchet::PATH, &ratchet::text(&sections))?;
+    let counts: Vec<String> = sections.iter().map(ToString::to_string).collect();
+    Ok(format!("tidy: {} has {}", ratchet::PATH, counts.join(", ")))
+}
+
+/// What may become fewer and not more.
+fn counted(files: &[File]) -> Result<Vec<Section>> {
+    let [code, docs] = words::sections(files)?;
+    Ok(vec![code, docs, types::section(files)])
 }
 
 impl Finding {

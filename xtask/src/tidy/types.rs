@@ -1,0 +1,87 @@
+//! One type name, one meaning: public types, traits and aliases of the same name, in all crates together.
+
+use std::collections::BTreeMap;
+
+use super::Weight;
+use super::ratchet::Section;
+use crate::workspace::File;
+
+const KEYWORDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
+
+/// Names with more than one definition. Re-exports define nothing.
+pub(super) fn section(files: &[File]) -> Section {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in files.iter().filter(|file| is_source(file)) {
+        for (number, line) in file.lines() {
+            if let Some(name) = defined(line) {
+                found.entry(name.to_owned()).or_default().push(format!("{}:{number}", file.path));
+            }
+        }
+    }
+    found.retain(|_, places| places.len() > 1);
+    Section {
+        title: "types",
+        found,
+        advice: BTreeMap::new(),
+        advice_default: "give one of them a name of its own",
+        stale: Weight::Error,
+    }
+}
+
+/// Whether it is a source of a crate, tests apart.
+fn is_source(file: &File) -> bool {
+    let inside = file.path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
+    let is_test = |path: &str| path.split('/').any(|part| part == "tests" || part == "tests.rs");
+    file.is_rust() && inside.is_some_and(|(_, path)| path.starts_with("src/") && !is_test(path))
+}
+
+/// The public name that a line defines: `pub struct Name`, but not `pub(crate) struct Name`.
+fn defined(line: &str) -> Option<&str> {
+    let mut words =
+        line.trim_start().strip_prefix("pub ")?.split_whitespace().skip_while(|word| *word == "unsafe");
+    words.next().filter(|word| KEYWORDS.contains(word))?;
+    let name = words.next()?;
+    let end = name.find(|character: char| !character.is_alphanumeric() && character != '_');
+    // In a macro the name may be `$name`.
+    Some(&name[..end.unwrap_or(name.len())]).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_defines_a_public_type_or_nothing() {
+        for (line, expected) in [
+            ("pub struct Lease {", Some("Lease")),
+            ("    pub enum State<T> {", Some("State")),
+            ("pub trait Store: Send {", Some("Store")),
+            ("pub unsafe trait Zeroed {}", Some("Zeroed")),
+            ("pub type Coming<'a> = Pin<Box<A>>;", Some("Coming")),
+            ("pub struct Unit;", Some("Unit")),
+            ("pub(crate) struct Lease {", None),
+            ("struct Lease {", None),
+            ("pub use core::Lease;", None),
+            ("pub struct $name(u64);", None),
+            ("pub fn lease() {}", None),
+            ("/// pub struct Lease", None),
+        ] {
+            assert_eq!(defined(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn names_of_two_places_are_listed_with_both() {
+        let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+        let files = [
+            file("crates/a/src/lib.rs", "pub struct Lease;\npub struct Alone;\n"),
+            file("crates/b/src/c.rs", "\npub enum Lease {}\n"),
+            file("crates/b/src/c/tests.rs", "pub struct Alone;\n"),
+            file("crates/b/tests/it/main.rs", "pub struct Alone;\n"),
+            file("examples/a.rs", "pub struct Alone;\n"),
+        ];
+        let found = section(&files).found;
+        assert_eq!(found.len(), 1);
+        assert_eq!(found["Lease"], ["crates/a/src/lib.rs:1", "crates/b/src/c.rs:2"]);
+    }
+}

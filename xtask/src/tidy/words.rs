@@ -1,0 +1,181 @@
+//! Words that Oncebox does not use, in identifiers, comments, messages and documents: the list is `xtask/words.toml`,
+//! how many are left is a ratchet.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::Weight;
+use super::ratchet::{self, Section};
+use crate::failure::{Failure, Result};
+use crate::workspace::File;
+
+const LIST: &str = "xtask/words.toml";
+const CODE: [&str; 3] = ["rs", "sql", "toml"];
+const DOCS: [&str; 1] = ["md"];
+/// What lists the words, what is generated from sources that are checked, and what is history.
+const SKIPPED: [&str; 7] = [
+    LIST,
+    ratchet::PATH,
+    "CHANGELOG.md",
+    "docs/reference/cli.md",
+    "docs/reference/configuration.md",
+    "docs/internals/guards.md",
+    "docs/reference/oncebox.toml",
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    word: Vec<Word>,
+    #[serde(default)]
+    exception: Vec<Exception>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Word {
+    /// One or two words each. The first names all.
+    forms: Vec<String>,
+    /// What to write in its place.
+    write: String,
+}
+
+/// A file in which a word is right.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    word: String,
+    path: String,
+    #[serde(rename = "reason")]
+    _reason: String,
+}
+
+/// The counts in code and in documents.
+pub(super) fn sections(files: &[File]) -> Result<[Section; 2]> {
+    let text = files.iter().find(|file| file.path == LIST).map_or("", |file| &file.text);
+    let list = List::parse(text).map_err(|error| Failure::new(format!("{LIST}: {error}")))?;
+    if let Some(error) = list.needless_exception(files) {
+        return Err(Failure::new(format!("{LIST}: {error}")));
+    }
+    let [code, docs] = [&CODE[..], &DOCS[..]].map(|extensions| list.found(files, extensions));
+    // While documents are reworded in several places at once, a lower count is no error there.
+    Ok([list.section("code", code, Weight::Error), list.section("docs", docs, Weight::Warning)])
+}
+
+/// The last word of a form, with the word before it if there is one, and the word's place in the list.
+type Endings<'a> = HashMap<&'a str, Vec<(Option<&'a str>, usize)>>;
+
+impl List {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let list: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let unnamed = |exception: &&Exception| !list.word.iter().any(|word| word.name() == exception.word);
+        if let Some(exception) = list.exception.iter().find(unnamed) {
+            return Err(format!(
+                "there is an exception for `{}`, which is no word of the list",
+                exception.word
+            ));
+        }
+        Ok(list)
+    }
+
+    fn section(&self, title: &'static str, found: BTreeMap<String, Vec<String>>, stale: Weight) -> Section {
+        let advice = self.word.iter().map(|word| (word.name().to_owned(), format!("write {}", word.write)));
+        Section { title, found, advice: advice.collect(), advice_default: "write another word", stale }
+    }
+
+    /// Where each word is, by its name, in files that end like this and for which there is no exception.
+    fn found(&self, files: &[File], extensions: &[&str]) -> BTreeMap<String, Vec<String>> {
+        let endings = self.endings();
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for file in files.iter().filter(|file| is_checked(&file.path, extensions)) {
+            for (index, line) in hits(&file.text, &endings) {
+                let name = self.word[index].name();
+                if !self
+                    .exception
+                    .iter()
+                    .any(|exception| exception.word == name && exception.path == file.path)
+                {
+                    found.entry(name.to_owned()).or_default().push(format!("{}:{line}", file.path));
+                }
+            }
+        }
+        found
+    }
+
+    /// An exception whose file does not have the word.
+    fn needless_exception(&self, files: &[File]) -> Option<String> {
+        let endings = self.endings();
+        let needed = |exception: &&Exception| {
+            let file = files.iter().find(|file| file.path == exception.path);
+            let mut hits = file.map(|file| hits(&file.text, &endings)).into_iter().flatten();
+            hits.any(|(index, _)| self.word[index].name() == exception.word)
+        };
+        let exception = self.exception.iter().find(|exception| !needed(exception))?;
+        Some(format!("`{}` is not in {}: remove the exception", exception.word, exception.path))
+    }
+
+    fn endings(&self) -> Endings<'_> {
+        let mut endings = Endings::new();
+        for (index, word) in self.word.iter().enumerate() {
+            for form in &word.forms {
+                let (before, last) =
+                    form.split_once(' ').map_or((None, &**form), |(one, two)| (Some(one), two));
+                endings.entry(last).or_default().push((before, index));
+            }
+        }
+        endings
+    }
+}
+
+impl Word {
+    fn name(&self) -> &str {
+        self.forms.first().map_or("", String::as_str)
+    }
+}
+
+fn is_checked(path: &str, extensions: &[&str]) -> bool {
+    let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| extensions.contains(&extension)) && !SKIPPED.contains(&path)
+}
+
+/// The banned words of a text: place in the list, and line.
+fn hits(text: &str, endings: &Endings<'_>) -> Vec<(usize, usize)> {
+    let mut hits = Vec::new();
+    // A form may continue on the next line.
+    let (mut word, mut before) = (String::new(), String::new());
+    for (number, line) in text.lines().enumerate() {
+        for part in parts(line) {
+            std::mem::swap(&mut word, &mut before);
+            word.clear();
+            word.push_str(part);
+            word.make_ascii_lowercase();
+            let forms = endings.get(word.as_str()).map_or(&[][..], Vec::as_slice);
+            let matching = forms.iter().filter(|(wanted, _)| wanted.is_none_or(|wanted| wanted == before));
+            hits.extend(matching.map(|(_, index)| (*index, number + 1)));
+        }
+    }
+    hits
+}
+
+/// The words of a line; `ReadyTopics`, `ready_topics` and `ready topics` have the same two.
+fn parts(line: &str) -> impl Iterator<Item = &str> {
+    let runs = line.split(|character: char| !character.is_ascii_alphabetic()).filter(|run| !run.is_empty());
+    runs.flat_map(|run| {
+        let bytes = run.as_bytes();
+        let starts = move |at: &usize| {
+            let upper = bytes[*at].is_ascii_uppercase();
+            let after_lower = bytes[at - 1].is_ascii_lowercase();
+            // In `HTTPServer` the last capital starts the next word.
+            let before_lower = bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+            upper && (after_lower || before_lower)
+        };
+        let mut start = 0;
+        let ends = (1..run.len()).filter(starts).chain([run.len()]).collect::<Vec<_>>();
+        ends.into_iter().map(move |end| &run[std::mem::replace(&mut start, end)..end])
+    })
+}
+
+#[cfg(test)]
+mod tests;
