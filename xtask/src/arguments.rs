@@ -269,6 +269,24 @@ mod tests {
         assert_eq!(parsed("test --repeat 3"), Ok(Ours::Test(Options { repeat: 3, ..Options::default() })));
     }
 
+    /// Placeholders (`N`, `[PART]`) are no command lines.
+    #[test]
+    fn the_commands_of_the_project_s_documents_exist() {
+        let workspace = crate::workspace::Workspace::locate().unwrap();
+        let mut lines = 0;
+        for page in ["CONTRIBUTING.md", "RELEASING.md", ".github/pull_request_template.md"] {
+            let text = workspace.read(page).unwrap();
+            for rest in text.split("cargo xtask ").skip(1) {
+                let line = rest.split(['`', '\n', '#']).next().unwrap().trim();
+                if line.chars().all(|character| !character.is_ascii_uppercase() && character != '[') {
+                    parsed(line).unwrap_or_else(|mistake| panic!("{page}: `cargo xtask {line}`: {mistake}"));
+                    lines += 1;
+                }
+            }
+        }
+        assert!(lines > 15, "the documents have commands");
+    }
+
     #[test]
     fn a_mistake_is_named() {
         assert_eq!(parsed(""), Err("a command is missing".to_owned()));

@@ -170,6 +170,32 @@ mod tests {
         }
     }
 
+    /// A crate is published after what it depends on, tests included: those need versions, too.
+    #[test]
+    fn crates_are_released_in_the_order_of_their_dependencies() {
+        let workspace = crate::workspace::Workspace::locate().unwrap();
+        let text = workspace.read("RELEASING.md").unwrap();
+        let list =
+            text.lines().filter(|line| line.starts_with(char::is_numeric) && line.contains(". `oncebox"));
+        let order: Vec<Vec<&str>> = list.map(|line| line.split('`').skip(1).step_by(2).collect()).collect();
+        let place = |package: &str| order.iter().position(|line| line.contains(&package));
+        for package in order.iter().flatten() {
+            let folder = folder_of_package(package).unwrap();
+            let manifest = workspace.read(&format!("crates/{folder}/Cargo.toml")).unwrap();
+            for dependency in manifest::read(&manifest, &Renames::new()).unwrap().dependencies {
+                let ours = folder_of_package(&dependency.package).is_some();
+                if ours && dependency.package != **package {
+                    assert!(
+                        place(&dependency.package).is_some_and(|earlier| Some(earlier) < place(package)),
+                        "{package} is released before {}",
+                        dependency.package
+                    );
+                }
+            }
+        }
+        assert_eq!(order.iter().flatten().count(), 12, "{order:?}");
+    }
+
     #[test]
     fn an_unknown_crate_needs_a_rule() {
         assert!(
