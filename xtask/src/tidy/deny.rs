@@ -45,7 +45,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
 
 fn read<T: serde::de::DeserializeOwned>(workspace: &Workspace, path: &str) -> Result<T> {
     toml::from_str(&workspace.read(path)?)
-        .map_err(|error| Failure::new(format!("{path}: {error}; xtask/src/tidy/deny reads no other keys")))
+        .map_err(|error| Failure::new(format!("{path}: {error}xtask/src/tidy/deny reads no other keys")))
 }
 
 fn banned(policy: &Policy, packages: &[Locked]) -> Vec<String> {

@@ -56,8 +56,11 @@ fn compare_one(section: &Section, name: &str, tolerated: Option<usize>) -> Optio
     let start = format!("{}: `{name}` occurs {today} times, tolerated are {tolerated}", section.title);
     if today > tolerated {
         let advice = section.advice.get(name).map_or(section.advice_default, String::as_str);
-        let places = if today > PLACES_MAX { String::new() } else { format!(" ({})", places.join(", ")) };
-        return Some(Finding::at(PATH, 1, format!("{start}: {advice}{places}")));
+        let places = match today {
+            ..=PLACES_MAX => places.join(", "),
+            _ => "`git diff` shows what is new".to_owned(),
+        };
+        return Some(Finding::at(PATH, 1, format!("{start}: {advice} ({places})")));
     }
     let stale = || Finding::at(PATH, 1, format!("{start}: lower the number with `cargo xtask tidy --bless`"));
     (today < tolerated).then(|| Finding { weight: section.stale, ..stale() })
@@ -117,7 +120,7 @@ mod tests {
         );
         assert_eq!(
             texts("", section(&[("green", 13)])),
-            ["code: `green` occurs 13 times, tolerated are 0: change it"]
+            ["code: `green` occurs 13 times, tolerated are 0: change it (`git diff` shows what is new)"]
         );
     }
 

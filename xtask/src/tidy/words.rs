@@ -1,7 +1,7 @@
 //! Words that Oncebox does not use, in identifiers, comments, messages and documents: the list is `xtask/words.toml`,
 //! how many are left is a ratchet.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -40,6 +40,9 @@ struct Word {
     forms: Vec<String>,
     /// What to write in its place.
     write: String,
+    /// Two words each, of which the first is a form: together they are right.
+    #[serde(default)]
+    fine: Vec<String>,
 }
 
 /// A file in which a word is right.
@@ -64,8 +67,12 @@ pub(super) fn sections(files: &[File]) -> Result<[Section; 2]> {
     Ok([list.section("code", code, Weight::Error), list.section("docs", docs, Weight::Warning)])
 }
 
-/// The last word of a form, with the word before it if there is one, and the word's place in the list.
-type Endings<'a> = HashMap<&'a str, Vec<(Option<&'a str>, usize)>>;
+/// The list, ready for the search.
+struct Search<'a> {
+    /// By the last word of a form: the word before it if there is one, and the place in the list.
+    endings: HashMap<&'a str, Vec<(Option<&'a str>, usize)>>,
+    fine: HashSet<(&'a str, &'a str)>,
+}
 
 impl List {
     fn parse(text: &str) -> std::result::Result<Self, String> {
@@ -87,10 +94,10 @@ impl List {
 
     /// Where each word is, by its name, in files that end like this and for which there is no exception.
     fn found(&self, files: &[File], extensions: &[&str]) -> BTreeMap<String, Vec<String>> {
-        let endings = self.endings();
+        let search = self.search();
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for file in files.iter().filter(|file| is_checked(&file.path, extensions)) {
-            for (index, line) in hits(&file.text, &endings) {
+            for (index, line) in search.hits(&file.text) {
                 let name = self.word[index].name();
                 if !self
                     .exception
@@ -106,18 +113,18 @@ impl List {
 
     /// An exception whose file does not have the word.
     fn needless_exception(&self, files: &[File]) -> Option<String> {
-        let endings = self.endings();
+        let search = self.search();
         let needed = |exception: &&Exception| {
             let file = files.iter().find(|file| file.path == exception.path);
-            let mut hits = file.map(|file| hits(&file.text, &endings)).into_iter().flatten();
+            let mut hits = file.map(|file| search.hits(&file.text)).into_iter().flatten();
             hits.any(|(index, _)| self.word[index].name() == exception.word)
         };
         let exception = self.exception.iter().find(|exception| !needed(exception))?;
         Some(format!("`{}` is not in {}: remove the exception", exception.word, exception.path))
     }
 
-    fn endings(&self) -> Endings<'_> {
-        let mut endings = Endings::new();
+    fn search(&self) -> Search<'_> {
+        let mut endings: HashMap<_, Vec<_>> = HashMap::new();
         for (index, word) in self.word.iter().enumerate() {
             for form in &word.forms {
                 let (before, last) =
@@ -125,7 +132,8 @@ impl List {
                 endings.entry(last).or_default().push((before, index));
             }
         }
-        endings
+        let fine = self.word.iter().flat_map(|word| &word.fine).filter_map(|pair| pair.split_once(' '));
+        Search { endings, fine: fine.collect() }
     }
 }
 
@@ -140,23 +148,31 @@ fn is_checked(path: &str, extensions: &[&str]) -> bool {
     extension.is_some_and(|extension| extensions.contains(&extension)) && !SKIPPED.contains(&path)
 }
 
-/// The banned words of a text: place in the list, and line.
-fn hits(text: &str, endings: &Endings<'_>) -> Vec<(usize, usize)> {
-    let mut hits = Vec::new();
-    // A form may continue on the next line.
-    let (mut word, mut before) = (String::new(), String::new());
-    for (number, line) in text.lines().enumerate() {
-        for part in parts(line) {
-            std::mem::swap(&mut word, &mut before);
-            word.clear();
-            word.push_str(part);
-            word.make_ascii_lowercase();
-            let forms = endings.get(word.as_str()).map_or(&[][..], Vec::as_slice);
-            let matching = forms.iter().filter(|(wanted, _)| wanted.is_none_or(|wanted| wanted == before));
-            hits.extend(matching.map(|(_, index)| (*index, number + 1)));
+impl Search<'_> {
+    /// The banned words of a text: place in the list, and line.
+    fn hits(&self, text: &str) -> Vec<(usize, usize)> {
+        let mut hits = Vec::new();
+        let mut before_last = 0;
+        // A form may continue on the next line.
+        let (mut word, mut before) = (String::new(), String::new());
+        for (number, line) in text.lines().enumerate() {
+            for part in parts(line) {
+                std::mem::swap(&mut word, &mut before);
+                word.clear();
+                word.push_str(part);
+                word.make_ascii_lowercase();
+                if hits.len() > before_last && self.fine.contains(&(before.as_str(), word.as_str())) {
+                    hits.truncate(before_last);
+                }
+                before_last = hits.len();
+                let forms = self.endings.get(word.as_str()).map_or(&[][..], Vec::as_slice);
+                let matching =
+                    forms.iter().filter(|(wanted, _)| wanted.is_none_or(|wanted| wanted == before));
+                hits.extend(matching.map(|(_, index)| (*index, number + 1)));
+            }
         }
+        hits
     }
-    hits
 }
 
 /// The words of a line; `ReadyTopics`, `ready_topics` and `ready topics` have the same two.

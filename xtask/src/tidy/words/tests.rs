@@ -6,6 +6,7 @@ const SMALL: &str = r#"
 [[word]]
 forms = ["attic", "attics"]
 write = "segment"
+fine = ["attic window"]
 [[word]]
 forms = ["very old"]
 write = "expired"
@@ -20,7 +21,7 @@ fn file(path: &str, text: &str) -> File {
 }
 
 fn lines(text: &str) -> Vec<(usize, usize)> {
-    hits(text, &List::parse(SMALL).unwrap().endings())
+    List::parse(SMALL).unwrap().search().hits(text)
 }
 
 #[test]
@@ -48,6 +49,14 @@ fn every_form_is_found_in_code_and_prose() {
 #[test]
 fn a_form_of_two_words_is_found_across_lines() {
     assert_eq!(lines("// very\n// old\nfn very_old() {}\n// very, very good; old"), [(1, 2), (1, 3)]);
+}
+
+#[test]
+fn the_next_word_can_make_it_right() {
+    assert_eq!(
+        lines("an attic window, AtticWindow\nthe attic\n// window; attics window; attic"),
+        [(0, 3), (0, 3)]
+    );
 }
 
 #[test]
@@ -82,7 +91,11 @@ fn the_real_list_has_forms_of_one_or_two_small_words() {
     let text = &files.iter().find(|file| file.path == LIST).unwrap().text;
     for word in List::parse(text).unwrap().word {
         assert!(!word.write.is_empty());
-        for form in &word.forms {
+        for pair in &word.fine {
+            let first = pair.split_once(' ').map(|(first, _)| first.to_owned());
+            assert!(word.forms.contains(&first.unwrap()), "{pair} starts with no form");
+        }
+        for form in word.forms.iter().chain(&word.fine) {
             assert!(matches!(form.split(' ').count(), 1 | 2), "{form}");
             assert_eq!(parts(form).collect::<Vec<_>>().join(" "), form.to_ascii_lowercase(), "{form}");
         }
