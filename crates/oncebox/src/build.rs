@@ -195,7 +195,6 @@ impl Builder {
     pub fn on_transactional<S>(self, store: Arc<S>) -> Result<Oncebox, Error>
     where
         S: TransactionalStore + 'static,
-        S::Transaction<'static>: 'static,
     {
         let transactions = transaction::of(store.clone());
         self.on_both(store, Some(transactions))

@@ -56,7 +56,6 @@ struct Of<S> {
 pub(crate) fn of<S>(store: Arc<S>) -> Arc<dyn Transactions>
 where
     S: TransactionalStore + 'static,
-    S::Transaction<'static>: 'static,
 {
     let permits = store.transactions_max().min(Semaphore::MAX_PERMITS);
     Arc::new(Of { store, permits: Arc::new(Semaphore::new(permits)) })
@@ -65,10 +64,14 @@ where
 impl<S> Of<S>
 where
     S: TransactionalStore + 'static,
-    S::Transaction<'static>: 'static,
 {
-    fn known(transaction: &mut AnyTransaction) -> Result<&mut S::Transaction<'static>, Error> {
-        transaction.downcast_mut().ok_or_else(foreign)
+    /// The connection of a transaction that the store or the application began.
+    fn known(transaction: &mut AnyTransaction) -> Result<&mut S::Connection, Error> {
+        if transaction.is::<S::Transaction>() {
+            transaction.downcast_mut::<S::Transaction>().map(|own| &mut **own).ok_or_else(foreign)
+        } else {
+            transaction.downcast_mut::<S::CallerTransaction>().map(|own| &mut **own).ok_or_else(foreign)
+        }
     }
 }
 
@@ -91,10 +94,9 @@ pub(crate) fn none() -> Error {
 impl<S> Transactions for Of<S>
 where
     S: TransactionalStore + 'static,
-    S::Transaction<'static>: 'static,
 {
     fn kind(&self) -> TypeId {
-        TypeId::of::<S::Transaction<'static>>()
+        TypeId::of::<S::Transaction>()
     }
 
     fn limit(&self) -> usize {
@@ -110,7 +112,7 @@ where
     }
 
     async fn commit(&self, transaction: Box<AnyTransaction>) -> Result<(), Error> {
-        let transaction = transaction.downcast::<S::Transaction<'static>>().map_err(|_| foreign())?;
+        let transaction = transaction.downcast::<S::Transaction>().map_err(|_| foreign())?;
         self.store.commit(*transaction).await
     }
 

@@ -30,6 +30,4 @@ pub use address::Address;
 pub use options::{Options, Pooler};
 pub use schema::{Ensured, Schema};
 pub use store::PostgresStore;
-
-/// A transaction on a connection of a pool's.
-pub type PgTransaction = sqlx::Transaction<'static, sqlx::Postgres>;
+pub use transaction::PgTransaction;

@@ -66,8 +66,10 @@ impl Reserve {
     }
 
     pub(crate) async fn close(&self) {
-        for pool in self.pools() {
-            pool.close().await;
+        // All are closed to new calls before the first is waited for.
+        let closing: Vec<_> = self.pools().map(PgPool::close).collect();
+        for closed in closing {
+            closed.await;
         }
     }
 }

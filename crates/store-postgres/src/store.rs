@@ -1,6 +1,7 @@
 //! The port on PostgreSQL.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use oncebox_core::limits::{check_call, check_work};
@@ -13,6 +14,7 @@ use oncebox_core::{
 };
 use oncebox_system::SystemRng;
 use sqlx::{PgConnection, PgPool};
+use tokio::time::timeout;
 
 use crate::availability::{Availability, Lent};
 use crate::codes::{millis, moment, stamp};
@@ -25,6 +27,9 @@ use crate::rows::Cells;
 use crate::slow::{Body, Room, STEP_ITEMS_MAX};
 use crate::sql::Sql;
 use crate::{Address, Options, Schema};
+
+/// How long closing waits for transactions that are still open.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A store in a PostgreSQL database, shared by as many processes as open it.
 pub struct PostgresStore {
@@ -117,8 +122,9 @@ impl PostgresStore {
 
     /// Gives a connection back after a call, unless its server only reads: then it is closed.
     pub(crate) fn give_back<T>(mut connection: Lent, outcome: Result<T, Error>) -> Result<T, Error> {
-        if outcome.as_ref().is_err_and(fault::is_read_only) {
-            connection.close_on_drop();
+        match &outcome {
+            Err(error) if fault::is_read_only(error) => connection.close_on_drop(),
+            _ => connection.is_done(),
         }
         outcome
     }
@@ -387,8 +393,10 @@ impl Store for PostgresStore {
     async fn close(&self) -> Result<(), Error> {
         self.hints.bell.close();
         let closing = async {
-            self.pool.close().await;
-            self.reserve.close().await;
+            let closed = async { tokio::join!(self.pool.close(), self.reserve.close()) };
+            if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+                tracing::warn!(store = %self.name, "transactions are still open: their connections are closed when they end");
+            }
             Ok(())
         };
         // Where nobody answers, connections end without a farewell: nothing is lost by that.

@@ -1,6 +1,7 @@
 //! Transactions of the caller's: what a store does there happens with what the caller does, or not at all.
 
 use std::fmt;
+use std::ops::DerefMut;
 
 use async_trait::async_trait;
 
@@ -49,38 +50,45 @@ pub enum Recorded {
 /// locked until then: keep such transactions short. After an error roll the transaction back.
 #[async_trait]
 pub trait TransactionalStore: Store {
-    /// The caller's transaction.
-    type Transaction<'t>: Send;
+    /// The connection that a transaction is open on: calls inside the transaction are made on it. Without an open transaction they
+    /// are [`Invalid`](crate::Kind::Invalid).
+    type Connection: Send;
+
+    /// A transaction that the store began. It is rolled back when it is dropped.
+    type Transaction: DerefMut<Target = Self::Connection> + Send + 'static;
+
+    /// A transaction that the application began by itself, in the same database.
+    type CallerTransaction: DerefMut<Target = Self::Connection> + Send + 'static;
 
     /// How many transactions may be open at once so that the store's own calls still find a connection. A worker runs no more
     /// handlers in transactions than this.
     fn transactions_max(&self) -> usize;
 
     /// Begins a transaction on a connection of the store's.
-    async fn begin_transaction(&self) -> Result<Self::Transaction<'static>, Error>;
+    async fn begin_transaction(&self) -> Result<Self::Transaction, Error>;
 
     /// Commits it.
-    async fn commit(&self, transaction: Self::Transaction<'static>) -> Result<(), Error>;
+    async fn commit(&self, transaction: Self::Transaction) -> Result<(), Error>;
 
     /// As [`Store::accept`].
-    async fn accept_in<'t>(
+    async fn accept_in(
         &self,
-        transaction: &mut Self::Transaction<'t>,
+        transaction: &mut Self::Connection,
         messages: &[NewMessage],
     ) -> Result<(Vec<Accepted>, Wake), Error>;
 
     /// As the settlements of [`Store::work`].
-    async fn settle_in<'t>(
+    async fn settle_in(
         &self,
-        transaction: &mut Self::Transaction<'t>,
+        transaction: &mut Self::Connection,
         settlements: &[Settlement],
     ) -> Result<(Vec<Settled>, Wake), Error>;
 
-    /// Records that a key is processed, or tells that it was before. Two transactions that record the same key at once wait for
-    /// each other; if the first commits, the second is told `Duplicate`.
-    async fn record_in<'t>(
+    /// Records that a key is processed, or answers that it was before. Two transactions that record the same key at once wait for
+    /// each other; if the first commits, the second gets `Duplicate`.
+    async fn record_in(
         &self,
-        transaction: &mut Self::Transaction<'t>,
+        transaction: &mut Self::Connection,
         key: &Key,
         hold: Hold,
     ) -> Result<Recorded, Error>;

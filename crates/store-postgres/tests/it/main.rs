@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
+mod cancelled;
+#[cfg(test)]
 mod demoted;
 #[cfg(test)]
 mod handles;

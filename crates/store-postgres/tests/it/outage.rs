@@ -8,8 +8,9 @@ use std::time::Duration;
 use oncebox_core::{
     Accepted, Error, Key, Kind, NewMessage, Payload, Store, StoreExt, Topic, TransactionalStore,
 };
-use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_store_postgres::{Options, PgTransaction, PostgresStore};
 use oncebox_testkit::servers::{PgBouncer, Postgres};
+use sqlx::postgres::PgPoolOptions;
 use tokio::time::{Instant, sleep, timeout};
 
 use proxy::Proxy;
@@ -153,6 +154,67 @@ async fn connections_from_before_an_outage_are_not_used_again() {
         }
     }
     store.close().await.unwrap();
+}
+
+/// Opens as many transactions as handlers may have, however often that takes.
+async fn all_transactions(store: &PostgresStore) -> Vec<PgTransaction> {
+    let opened = async {
+        let mut open = Vec::new();
+        while open.len() < store.transactions_max() {
+            match store.begin_transaction().await {
+                Ok(transaction) => open.push(transaction),
+                Err(error) => {
+                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+        open
+    };
+    timeout(PATIENCE, opened).await.expect("every connection is free again")
+}
+
+/// Transactions that an outage cut off, open or about to be committed, keep no connection: neither one of the store's own pool nor one
+/// of the application's. The store can be closed after that.
+/// Holds: RULE-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_that_an_outage_cut_off_free_their_connections() {
+    let database = Postgres::shared().unwrap().lend_database().unwrap();
+    let proxy = Proxy::start(Postgres::shared().unwrap().port()).await;
+    let url = proxy.through(database.url());
+    let own = open(&format!("{url}?connections=5")).await;
+    let pool = PgPoolOptions::new().max_connections(3).connect(&url).await.unwrap();
+    let passed_in = Arc::new(PostgresStore::new(pool, &Options::default()));
+    for store in [own, passed_in] {
+        assert_eq!(store.transactions_max(), 2);
+        for dropped_while_down in [true, false] {
+            let mut open = all_transactions(&store).await;
+            let mut ended = open.pop().unwrap();
+            store.accept_in(&mut ended, &[message("ended")]).await.unwrap();
+            proxy.lose();
+            fails(&store).await;
+            let committed = timeout(SOON, store.commit(ended)).await.expect("an answer");
+            assert_eq!(committed.err().map(|error| error.kind()), Some(Kind::Unavailable));
+            if dropped_while_down {
+                open.clear();
+            }
+            proxy.serve();
+            works_again(&store, "after").await;
+            drop(open);
+            drop(all_transactions(&store).await);
+        }
+        timeout(PATIENCE, store.close()).await.expect("it is closed").unwrap();
+    }
+}
+
+/// A transaction that is open while the store is closed does not keep the store from being closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_never_ends_does_not_keep_a_store_open() {
+    let database = Postgres::shared().unwrap().lend_database().unwrap();
+    let store = open(database.url()).await;
+    let transaction = store.begin_transaction().await.unwrap();
+    timeout(PATIENCE, store.close()).await.expect("it is closed").unwrap();
+    drop(transaction);
 }
 
 /// The pooler answers, and its server does not.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Claim, Delivery, Extended, Hold, Interest, Keep, Key, Namespace, NewMessage, Owner,
-    Payload, Recorded, Settled, Span, State, Store, StoreExt, Topic, Topics, TransactionalStore,
+    Accepted, Batch, Claim, Delivery, Extended, Hold, Interest, Keep, Key, Kind, Namespace, NewMessage,
+    Owner, Payload, Recorded, Settled, Span, State, Store, StoreExt, Topic, Topics, TransactionalStore,
 };
 use oncebox_store_postgres::PostgresStore;
 use sqlx::{Executor, PgPool, Row};
@@ -294,4 +294,21 @@ async fn a_hasty_call_that_has_taken_something_in_goes_on_to_its_end() {
 
 fn sighting(id: &str) -> oncebox_core::Sighting {
     oncebox_core::Sighting { key: key(id), hash: None, hold: HOLD }
+}
+
+/// On a connection without a transaction, half of a call could be committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_without_a_transaction_is_rejected() {
+    let pool = pool().await;
+    let store = PostgresStore::new(pool.clone(), &fresh(&pool).await);
+    let mut connection = pool.acquire().await.unwrap();
+    let refused = [
+        store.accept_in(&mut connection, &[message("1")]).await.map(drop),
+        store.settle_in(&mut connection, &[]).await.map(drop),
+        store.record_in(&mut connection, &key("1"), HOLD).await.map(drop),
+    ];
+    for refused in refused {
+        assert_eq!(refused.err().map(|error| error.kind()), Some(Kind::Invalid));
+    }
+    assert_eq!(store.get(&[key("1").into()]).await.unwrap(), [None]);
 }
