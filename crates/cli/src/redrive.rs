@@ -109,8 +109,7 @@ impl Job<'_> {
 
     async fn pieces(&self, course: &mut Course) -> Result<(), Trouble> {
         if let Some(canary) = self.pace.canary {
-            self.piece(course, canary).await?;
-            canary::wait(self.client, &course.done.ids, self.pace.canary_wait).await?;
+            self.canary(course, canary).await?;
             if course.is_over() {
                 return Ok(());
             }
@@ -137,6 +136,26 @@ impl Job<'_> {
             }
             due = (due + pause).max(Instant::now());
             sleep_until(due).await;
+        }
+    }
+
+    /// Redrives the first ones, as many as there are for a canary, and waits until they are handled.
+    async fn canary(&self, course: &mut Course, canary: u32) -> Result<(), Trouble> {
+        let mut moved = Instant::now();
+        loop {
+            let before = course.done.changed;
+            let missing = u64::from(canary).saturating_sub(before);
+            self.piece(course, u32::try_from(missing).unwrap_or(canary)).await?;
+            if course.done.changed >= u64::from(canary) || course.is_over() {
+                return canary::wait(self.client, &course.done.ids, self.pace.canary_wait).await;
+            }
+            if course.done.changed > before || course.done.stopped.is_none() {
+                moved = Instant::now();
+            } else if moved.elapsed() >= self.pace.full_wait {
+                return Err(full(course));
+            } else {
+                sleep(FULL_PAUSE).await;
+            }
         }
     }
 

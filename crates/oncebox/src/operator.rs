@@ -98,18 +98,18 @@ impl Operator {
 
     /// A Dead message comes back: its attempts count anew, and it takes the newest place of its topic.
     pub async fn redrive(&self, target: impl Into<Ref>) -> Result<Operated, Error> {
-        self.order_one(target.into(), redriven()).await
+        self.order_one(target.into(), self.redriven(None)).await
     }
 
     /// The same for many, one outcome each, in order.
     pub async fn redrive_all(&self, targets: &[Ref]) -> Result<Vec<Operated>, Error> {
-        self.order_named(targets, &redriven()).await
+        self.order_named(targets, &self.redriven(None)).await
     }
 
-    /// The same for all that match: those that were there when it began, up to the filter's limit. It ends early where a shard is full
-    /// ([`Sweep::stopped`]), and continues with [`Filter::after`].
+    /// The same for all that match: those that were there when it began, up to the filter's limit. Those of a full shard are skipped
+    /// ([`Sweep::stopped`]): [`Filter::after`] with [`Sweep::next`] comes back to them at the end.
     pub async fn redrive_where(&self, filter: &Filter) -> Result<Sweep, Error> {
-        let redrive = Action::Redrive { attempts: AttemptCount::Reset, times_max: filter.times_max() };
+        let redrive = self.redriven(filter.times_max());
         self.sweep(filter, Some(&redrive)).await
     }
 
@@ -138,6 +138,10 @@ impl Operator {
         self.sweep(filter, None).await
     }
 
+    fn redriven(&self, times_max: Option<u32>) -> Action {
+        Action::Redrive { attempts: AttemptCount::Reset, times_max, lane_max: self.lane_max }
+    }
+
     async fn order_one(&self, target: Ref, action: Action) -> Result<Operated, Error> {
         match self.order_named(&[target], &action).await?.pop() {
             Some(Operated::Saturated { retry_after, bound }) => Err(Error::saturated(retry_after, bound)),
@@ -157,8 +161,4 @@ impl Operator {
         }
         Ok(operated)
     }
-}
-
-fn redriven() -> Action {
-    Action::Redrive { attempts: AttemptCount::Reset, times_max: None }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncebox::{Error, Filter, Kind, Namespace, Sweep, SweepCursor, Timestamp};
+use oncebox::{Bound, Error, Filter, Kind, Namespace, Sweep, SweepCursor, Timestamp};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -30,18 +30,26 @@ const FAILURES_MAX: u32 = 3;
 /// What a message costs: at a rate of one per minute, a millisecond earns one unit.
 const MESSAGE: u64 = 60_000;
 
-/// The rules that keep failing, by their place.
+/// What an operator should know about rules: those that keep failing, and those that skip dead letters of full shards.
 #[derive(Default)]
-pub(crate) struct Failing(Mutex<BTreeMap<usize, String>>);
+pub(crate) struct RuleFindings(Mutex<BTreeMap<usize, String>>);
 
-impl Failing {
+impl RuleFindings {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, String>> {
         // No update can panic halfway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an operator should know.
-    pub(crate) fn findings(&self) -> Vec<String> {
+    fn set(&self, place: usize, text: Option<String>) {
+        let mut texts = self.lock();
+        match text {
+            Some(text) => drop(texts.insert(place, text)),
+            None => drop(texts.remove(&place)),
+        }
+    }
+
+    /// One text for each rule that has one.
+    pub(crate) fn texts(&self) -> Vec<String> {
         self.lock().values().cloned().collect()
     }
 }
@@ -56,19 +64,26 @@ struct Course {
     due: Instant,
     next: Option<SweepCursor>,
     failures: u32,
+    /// Dead letters that were skipped in this pass, and the bound that is reached.
+    skipped: u64,
+    full: Option<Bound>,
+    /// Whether the last pass skipped some.
+    skips: bool,
 }
 
 impl Course {
     fn new(rule: RedriveRule, now: Instant) -> Self {
-        Self { rule, allowance: MESSAGE, earned: now, due: now, next: None, failures: 0 }
+        let (allowance, earned, due) = (MESSAGE, now, now);
+        let (next, failures, skipped, full, skips) = (None, 0, 0, None, false);
+        Self { rule, allowance, earned, due, next, failures, skipped, full, skips }
     }
 
-    /// How many may be redriven now. What is not used up is kept for ten seconds, or for one message.
+    /// How many may be redriven now. What is not used is kept for one second, or for one message.
     fn earn(&mut self, now: Instant) -> u32 {
         let (rate, elapsed) = (u64::from(self.rule.per_minute), now.saturating_duration_since(self.earned));
         let earned = millis(elapsed).saturating_mul(rate);
         self.earned = now;
-        self.allowance = self.allowance.saturating_add(earned).min((rate * 10_000).max(MESSAGE));
+        self.allowance = self.allowance.saturating_add(earned).min((rate * 1_000).max(MESSAGE));
         u32::try_from(self.allowance / MESSAGE).unwrap_or(u32::MAX).min(STEP_MESSAGES_MAX)
     }
 }
@@ -85,17 +100,20 @@ pub(crate) async fn run(app: App, stopping: CancellationToken) {
             if now < course.due || allowed == 0 {
                 continue;
             }
-            let step = timeout(STEP_TIMEOUT, step(&app, place, course, allowed));
-            let Some(swept) = stopping.run_until_cancelled(step).await else { return };
-            let swept = swept.unwrap_or_else(|_| {
-                Err(Error::new(
-                    Kind::Unavailable,
-                    format!("the store did not answer within {STEP_TIMEOUT:?}"),
-                ))
-            });
+            // A step is not abandoned when the server stops: what the store has changed is to be logged and counted.
+            let swept =
+                timeout(STEP_TIMEOUT, step(&app, place, course, allowed)).await.unwrap_or_else(|_| {
+                    Err(Error::new(
+                        Kind::Unavailable,
+                        format!("the store did not answer within {STEP_TIMEOUT:?}"),
+                    ))
+                });
             match swept {
                 Ok(swept) => passed(&app, place, course, &swept),
                 Err(error) => failed(&app, place, course, &error),
+            }
+            if stopping.is_cancelled() {
+                return;
             }
         }
     }
@@ -112,7 +130,8 @@ fn adopt(courses: &mut Vec<Course>, rules: &[RedriveRule], app: &App) {
         let place = known.iter().position(|course| course.rule == *rule);
         place.map_or_else(|| Course::new(rule.clone(), now), |place| known.swap_remove(place))
     }));
-    app.failing_rules.lock().clear();
+    app.rule_findings.lock().clear();
+    courses.iter_mut().for_each(|course| course.skips = false);
 }
 
 /// Redrives what a rule allows now.
@@ -154,17 +173,45 @@ fn described(rule: &RedriveRule) -> String {
 fn passed(app: &App, place: usize, course: &mut Course, swept: &Sweep) {
     let now = Instant::now();
     course.allowance = course.allowance.saturating_sub(swept.changed.saturating_mul(MESSAGE));
-    course.next = swept.next;
-    // At the end, or where a shard is full, there is nothing to do for a while.
-    let idle = swept.next.is_none() || swept.stopped.is_some();
-    course.due = if idle { now + ROUND_PAUSE } else { now };
     app.meters.redriven(swept.changed);
     app.meters.redriven_by_rule(swept.changed);
-    app.failing_rules.lock().remove(&place);
     if course.failures >= FAILURES_MAX {
         info!(rule = name(place), "the rule redrives again");
+        app.rule_findings.set(place, None);
     }
     course.failures = 0;
+    course.skipped += swept.skipped;
+    course.full = swept.stopped.or(course.full);
+    if swept.pass_ended {
+        end_pass(app, place, course);
+        (course.next, course.due) = (None, now + ROUND_PAUSE);
+    } else {
+        (course.next, course.due) = (swept.next, now);
+    }
+}
+
+/// Reports whether dead letters were skipped in the pass that has ended: one line of the log per change.
+fn end_pass(app: &App, place: usize, course: &mut Course) {
+    let skipped = std::mem::take(&mut course.skipped);
+    let full = course.full.take();
+    let text = full.map(|bound| {
+        format!(
+            "the rule {} ({}) skipped {skipped} dead letters in its last pass: {} ({} of {}); {}",
+            name(place),
+            described(&course.rule),
+            bound.problem(),
+            bound.used,
+            bound.limit,
+            bound.remedy()
+        )
+    });
+    match (course.skips, &text) {
+        (false, Some(text)) => warn!(rule = name(place), "{text}"),
+        (true, None) => info!(rule = name(place), "the rule skips no dead letters any more"),
+        _ => {}
+    }
+    course.skips = text.is_some();
+    app.rule_findings.set(place, text);
 }
 
 fn failed(app: &App, place: usize, course: &mut Course, error: &Error) {
@@ -180,7 +227,7 @@ fn failed(app: &App, place: usize, course: &mut Course, error: &Error) {
         described(&course.rule),
         course.failures
     );
-    app.failing_rules.lock().insert(place, text);
+    app.rule_findings.set(place, Some(text));
     if course.failures == FAILURES_MAX {
         warn!(rule, %error, "a rule that redrives dead letters keeps failing: it is tried again every few seconds");
     }
@@ -208,6 +255,6 @@ mod tests {
         course.allowance = 0;
         assert_eq!(course.earn(at(499)), 0);
         assert_eq!(course.earn(at(1_000)), 2, "two in a second");
-        assert_eq!(course.earn(at(3_600_000)), 20, "those of ten seconds, at most");
+        assert_eq!(course.earn(at(3_600_000)), 2, "those of one second, at most");
     }
 }

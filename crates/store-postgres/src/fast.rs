@@ -9,4 +9,5 @@ mod replay;
 mod search;
 mod settle;
 
+pub(crate) use capacity::count_lanes;
 pub(crate) use look::columns;

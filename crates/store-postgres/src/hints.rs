@@ -21,7 +21,7 @@ use oncebox_core::{Bell, Topic};
 pub(crate) use cursor::Cursor;
 pub(crate) use effects::Effects;
 use ended::Ended;
-pub(crate) use fullness::{Demand, Fullness, LaneOf, lane_of};
+pub(crate) use fullness::{Demand, Fullness, LaneOf, lane_of, lane_of_snapshot};
 pub(crate) use interest::{Interest, SCAN_LANES};
 pub(crate) use lanes::{Lanes, Plan};
 use letters::Letters;

@@ -2,17 +2,20 @@
 //!
 //! Locks are taken in one order, messages by uid and then their leases, here and in every statement.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 
 use oncebox_core::machine::{Machine, Turn};
-use oncebox_core::{Error, Key, Kind, Ref, Uid};
+use oncebox_core::{Action, Error, Key, Kind, Order, Ref, Snapshot, State, Uid};
 use oncebox_system::SystemRng;
 use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
 use crate::codes::{counted, key_hash, moment};
+use crate::fast::count_lanes;
 use crate::fault;
+use crate::hints::{LaneOf, lane_of_snapshot};
 use crate::rows::{Cells, LeaseArrays, LeaseRow, Message, MessageArrays, Row, lease_row, push_message};
 use crate::slow::{self, Body, Decision, Events, Loaded, Rewrite, Room, Write};
 use crate::sql::Sql;
@@ -25,11 +28,13 @@ pub(crate) const TRIES: u32 = 8;
 pub(crate) struct Targets {
     pub(crate) uids: Vec<Uuid>,
     pub(crate) hashes: Vec<Uuid>,
+    /// The highest bound on the lanes that Dead ones come back to.
+    pub(crate) lane_max: Option<NonZeroU32>,
 }
 
 impl Targets {
     pub(crate) fn of_keys<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
-        Self { uids: Vec::new(), hashes: keys.into_iter().map(key_hash).collect() }
+        Self { hashes: keys.into_iter().map(key_hash).collect(), ..Self::default() }
     }
 
     pub(crate) fn add_key(&mut self, key: &Key) {
@@ -38,6 +43,13 @@ impl Targets {
 
     pub(crate) fn add_uid(&mut self, uid: Uid) {
         self.uids.push(Uuid::from_u128(uid.as_u128()));
+    }
+
+    pub(crate) fn add_order(&mut self, order: &Order) {
+        self.add(&order.target);
+        if let Action::Redrive { lane_max, .. } = order.action {
+            self.lane_max = self.lane_max.max(lane_max);
+        }
     }
 
     pub(crate) fn add(&mut self, target: &Ref) {
@@ -146,7 +158,10 @@ impl SlowPath<'_> {
             LockWait::Patient => &self.sql.lock_patiently,
         };
         let rows = lock.query().bind(&targets.uids).bind(&targets.hashes).fetch_all(&mut transaction).await?;
-        let loaded = self.load(&mut transaction, rows).await?;
+        let mut loaded = self.load(&mut transaction, rows).await?;
+        if let Some(most) = targets.lane_max {
+            loaded.elsewhere = self.count_elsewhere(&mut transaction, &loaded.messages, most).await?;
+        }
         let decision = slow::decide(&loaded, Rewrite::Changed, &mut SystemRng::default(), decide)?;
         self.write(&mut transaction, &loaded, &decision).await?;
         transaction.commit().await?;
@@ -194,7 +209,28 @@ impl SlowPath<'_> {
         let row = self.sql.clock.query().bind(self.now).fetch_one(connection).await?;
         let mut cells = Cells::new(&row);
         let (now, ticket) = (moment(cells.next()?), cells.next()?);
-        Ok(Loaded { messages, now, floor: counted(ticket)?, room: self.room })
+        Ok(Loaded { messages, now, floor: counted(ticket)?, room: self.room, elsewhere: Vec::new() })
+    }
+
+    /// How many unfinished messages the lanes of Dead ones have, beside those that were loaded; counted up to `most`.
+    async fn count_elsewhere(
+        &self,
+        connection: &mut PgConnection,
+        messages: &[Snapshot<Body>],
+        most: NonZeroU32,
+    ) -> Result<Vec<(LaneOf, u64)>, Failure> {
+        let mut lanes: BTreeMap<LaneOf, u64> = BTreeMap::new();
+        let in_state = |state| messages.iter().filter(move |message| message.state == state);
+        lanes.extend(in_state(State::Dead).filter_map(lane_of_snapshot).map(|lane| (lane, 0)));
+        for lane in in_state(State::Processing).filter_map(lane_of_snapshot) {
+            lanes.entry(lane).and_modify(|loaded| *loaded += 1);
+        }
+        let demands: Vec<_> =
+            lanes.into_iter().map(|(lane, loaded)| (lane, u64::from(most.get()) + loaded, loaded)).collect();
+        let counted =
+            count_lanes(self.sql, connection, demands.iter().map(|(lane, most, _)| (lane, *most))).await?;
+        let beside = demands.into_iter().zip(counted);
+        Ok(beside.map(|((lane, _, loaded), counted)| (lane, counted.saturating_sub(loaded))).collect())
     }
 
     /// Writes what was decided.

@@ -156,6 +156,10 @@ impl PostgresStore {
             for item in step {
                 target(&mut targets, item);
             }
+            if targets.lane_max.is_some() {
+                // What has expired takes no space in a lane.
+                self.catch_up(connection).await?;
+            }
             // Once something of the call has happened, it has to go on to its end.
             let wait = if outcomes.is_empty() { self.wait } else { LockWait::Patient };
             let decide = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>| {
@@ -337,8 +341,7 @@ impl Store for PostgresStore {
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
         self.check_items(orders.len())?;
         self.hints.fullness.forget();
-        let target = |targets: &mut Targets, order: &Order| targets.add(&order.target);
-        self.decide(orders, target, |machine, turn, item| match machine.operate(turn, item) {
+        self.decide(orders, Targets::add_order, |machine, turn, item| match machine.operate(turn, item) {
             Operated::Saturated { retry_after, bound } => {
                 Operated::Saturated { retry_after, bound: self.named(bound) }
             }

@@ -27,7 +27,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Requirements, Vec<String>>
             match current {
                 None => fault(format!("`{heading}` is no id of this page")),
                 Some(id) if requirements.contains_key(&id) => {
-                    fault(format!("{id} has two entries: join them"))
+                    fault(format!("{id} has two entries: join them"));
                 }
                 Some(id) => drop(requirements.insert(id, Requirement::default())),
             }

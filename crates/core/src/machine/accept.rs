@@ -1,5 +1,6 @@
 //! Taking in messages: each key once while it is held, and what happens when it comes again.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::arena::Slot;
@@ -9,7 +10,7 @@ use super::{Effect, Machine, Turn};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::message::{Divergence, NewMessage, State};
 use crate::payload::PayloadHandle;
-use crate::port::{Accepted, Bound, Counts, Receipt};
+use crate::port::{Accepted, Bound, Receipt};
 
 /// When to come again while a lane is full: workers empty it, nobody knows how fast.
 const LANE_RETRY: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ impl<P: PayloadHandle> Machine<P> {
         if let Some(other) = new.uid.and_then(|uid| self.find_uid(uid)) {
             return Accepted::UidTaken(self.receipt(other));
         }
-        if let Some((retry_after, bound)) = self.full(cost_of(new)).or_else(|| self.full_lane(new)) {
+        if let Some((retry_after, bound)) = self.full(cost_of(new)).or_else(|| self.full_for(new)) {
             return Accepted::Saturated { retry_after, bound };
         }
         let uid = new.uid.unwrap_or_else(|| self.draw_uid(turn));
@@ -38,12 +39,16 @@ impl<P: PayloadHandle> Machine<P> {
         Accepted::New { receipt: self.receipt(slot), diverged: false }
     }
 
-    /// When to come again and why, if the lane has as many unfinished messages as the new one allows.
-    fn full_lane(&mut self, new: &NewMessage<P>) -> Option<(Duration, Bound)> {
+    fn full_for(&self, new: &NewMessage<P>) -> Option<(Duration, Bound)> {
         let (limit, content) = (new.lane_max?, &new.content);
         let lane = self.lanes.find(new.key.namespace, &content.topic, content.shard)?;
-        let Counts { ready, waiting, leased, .. } = self.lanes.census(lane).counts();
-        let bound = Bound::new(Bound::LANE_MESSAGES, ready + waiting + leased, u64::from(limit.get()));
+        self.full_lane(lane, limit)
+    }
+
+    /// When to come again and why, if a lane has as many unfinished messages as it may.
+    pub(super) fn full_lane(&self, lane: Slot, limit: NonZeroU32) -> Option<(Duration, Bound)> {
+        let lane = lane.some()?;
+        let bound = Bound::new(Bound::LANE_MESSAGES, self.lanes.unfinished(lane), u64::from(limit.get()));
         (bound.used >= bound.limit).then_some((LANE_RETRY, bound))
     }
 

@@ -36,6 +36,8 @@ struct Lane {
     census: Census,
     ready: Sorted<Number>,
     messages: u32,
+    /// Unfinished messages of this lane that are not in memory.
+    elsewhere: u64,
     inherited: Option<Box<Inherited>>,
 }
 
@@ -86,7 +88,8 @@ impl Lanes {
             topic
         });
         let (census, ready) = (Census::default(), Sorted::default());
-        let lane = self.rows.insert(Lane { topic, shard, census, ready, messages: 0, inherited: None });
+        let (messages, elsewhere, inherited) = (0, 0, None);
+        let lane = self.rows.insert(Lane { topic, shard, census, ready, messages, elsewhere, inherited });
         self.topics[topic].lanes.insert(shard, lane);
         lane
     }

@@ -16,6 +16,11 @@ impl<P: PayloadHandle> Machine<P> {
         let Some(effect) = self.effect_of(slot, &order.action) else {
             return Operated::Unchanged(self.receipt(slot));
         };
+        if let Action::Redrive { lane_max: Some(limit), .. } = order.action
+            && let Some((retry_after, bound)) = self.full_lane(self.messages[slot].lane, limit)
+        {
+            return Operated::Saturated { retry_after, bound };
+        }
         if matches!(effect, Effect::Dropped) {
             let receipt = self.receipt(slot);
             self.commit(turn.journal, slot, effect);
@@ -47,7 +52,7 @@ impl<P: PayloadHandle> Machine<P> {
             (Action::MarkProcessing, State::Processing) if !leased => None,
             (Action::MarkProcessing, _) => Some(Effect::Marked { state: State::Processing }),
             (Action::MarkProcessed { .. }, _) => Some(Effect::Marked { state: State::Done }),
-            (Action::Redrive { attempts, times_max }, State::Dead)
+            (Action::Redrive { attempts, times_max, .. }, State::Dead)
                 if times_max.is_none_or(|most| message.redrives() < most) =>
             {
                 Some(Effect::Redriven { number: self.next_number(), attempts: *attempts })

@@ -3,6 +3,7 @@
 use std::ops::Bound::{Included, Unbounded};
 
 use super::{Machine, Turn};
+use crate::id::Shard;
 use crate::key::Namespace;
 use crate::limits::TOPIC_WORKERS_MAX;
 use crate::payload::PayloadHandle;
@@ -27,6 +28,13 @@ impl<P: PayloadHandle> Machine<P> {
             page.topics.extend(self.topic(query.namespace, name));
         }
         page
+    }
+
+    /// Says how many unfinished messages a lane has that are not in memory: they count against a sender's or a redrive's `lane_max`.
+    /// Only of lanes that have a message in memory.
+    pub fn lane_elsewhere(&mut self, namespace: Namespace, topic: &Topic, shard: Shard, unfinished: u64) {
+        let lane = self.lanes.find(namespace, topic, shard);
+        self.lanes.set_elsewhere(lane, unfinished);
     }
 
     /// How a topic stands; none if all of its messages are Done.

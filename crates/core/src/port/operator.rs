@@ -47,6 +47,8 @@ pub enum Action {
         attempts: AttemptCount,
         /// Only if it was redriven less often than this; it stays as it is otherwise.
         times_max: Option<u32>,
+        /// Only if its lane has fewer unfinished messages than this; `Saturated` otherwise.
+        lane_max: Option<NonZeroU32>,
     },
     /// Seen or Processing becomes Dead with reason `cancelled`.
     Cancel,
@@ -73,13 +75,19 @@ pub enum Operated {
     Unchanged(Receipt),
     /// There is no such message.
     Unknown,
-    /// The store is full; nothing was recorded.
+    /// The store is full, or the lane that a message would be redriven to; nothing was changed.
     Saturated {
         /// When to try again.
         retry_after: Duration,
-        /// The bound that left no room.
+        /// The bound that is reached.
         bound: Bound,
     },
+}
+
+impl Action {
+    /// Dead becomes Processing, with its attempts counted from zero, however often it was redriven and however full its lane is.
+    pub const REDRIVE: Self =
+        Self::Redrive { attempts: AttemptCount::Reset, times_max: None, lane_max: None };
 }
 
 /// How many messages or names a page has at most: 1 to [`PAGE_ITEMS_MAX`].

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use oncebox_core::{
-    Action, Bound, Cursor, DeadReason, Direction, Error, Invalid, Kind, LastError, Namespace, Number,
-    Omitted, Operated, PageSize, Query, Snapshot, Source, State, Timestamp, Topic, Uid,
+    Action, Bound, Cursor, DeadReason, Direction, Error, Invalid, LastError, Namespace, Number, Omitted,
+    Operated, PageSize, Query, Snapshot, Source, State, Timestamp, Topic, Uid,
 };
 
 use super::Operator;
@@ -131,18 +131,12 @@ impl Filter {
         self.redriven_below
     }
 
-    /// Those of a page that are meant, up to `most` of them and up to the number `last`; and whether there are more.
-    fn choose(
-        &self,
-        page: &[Snapshot<Omitted>],
-        last: Number,
-        most: u64,
-    ) -> (Vec<Number>, Vec<Target>, bool) {
+    /// Those of a page that are meant, up to `most` of them and up to the number `last`; and whether the page has more.
+    fn choose(&self, page: &[Snapshot<Omitted>], last: Number, most: u64) -> (Vec<(Number, Target)>, bool) {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut meant = page.iter().filter(|message| message.number <= last && self.matches(message));
         let chosen = meant.by_ref().take(most).map(|message| (message.number, Target::of(message)));
-        let (numbers, targets) = chosen.unzip();
-        (numbers, targets, meant.next().is_some())
+        (chosen.collect(), meant.next().is_some())
     }
 
     /// Whether a message of the listing is meant.
@@ -156,18 +150,24 @@ impl Filter {
     }
 }
 
-/// Where a sweep continues: behind the last message that it dealt with, up to the newest that was there when it began.
+/// Where a sweep continues: behind the last message that it visited, up to the newest that was there when it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepCursor {
     after: Option<Number>,
     last: Number,
+    /// The first message that did not fit: the next pass begins with it.
+    skipped: Option<Number>,
 }
 
 impl fmt::Display for SweepCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.after {
-            Some(after) => write!(f, "{:x}-{:x}", after.0, self.last.0),
-            None => write!(f, "-{:x}", self.last.0),
+        if let Some(after) = self.after {
+            write!(f, "{:x}", after.0)?;
+        }
+        write!(f, "-{:x}", self.last.0)?;
+        match self.skipped {
+            Some(skipped) => write!(f, "-{:x}", skipped.0),
+            None => Ok(()),
         }
     }
 }
@@ -180,9 +180,13 @@ impl FromStr for SweepCursor {
             let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
             u64::from_str_radix(text, 16).ok().filter(|_| digits).map(Number)
         };
-        let cursor = text.split_once('-').and_then(|(after, last)| {
+        let cursor = text.split_once('-').and_then(|(after, rest)| {
             let after = if after.is_empty() { None } else { Some(number(after)?) };
-            Some(Self { after, last: number(last)? })
+            let (last, skipped) = match rest.split_once('-') {
+                Some((last, skipped)) => (last, Some(number(skipped)?)),
+                None => (rest, None),
+            };
+            Some(Self { after, last: number(last)?, skipped })
         });
         cursor.ok_or(Invalid::new("cursor", "is not one of ours"))
     }
@@ -192,18 +196,22 @@ impl FromStr for SweepCursor {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Sweep {
-    /// Messages that matched.
+    /// Messages that matched, without those that were skipped.
     pub matched: u64,
     /// Messages that were changed; others had changed by themselves in between.
     pub changed: u64,
+    /// Messages that matched and stay as they are, because a bound is reached: those of a full shard.
+    pub skipped: u64,
     /// There may be more that match: [`Sweep::next`] says where.
     pub more: bool,
     /// Where to continue; none at the end.
     pub next: Option<SweepCursor>,
     /// Those that were changed, in order.
     pub uids: Vec<Uid>,
-    /// The bound that ended it before its limit. Nothing is lost: what did not fit stands as it stood.
+    /// The bound that messages were skipped for.
     pub stopped: Option<Bound>,
+    /// All that match were visited. If some were skipped, [`Sweep::next`] begins a new pass with them.
+    pub pass_ended: bool,
 }
 
 impl Operator {
@@ -212,11 +220,11 @@ impl Operator {
         if let Some(invalid) = &filter.problem {
             return Err(invalid.clone().into());
         }
-        let (mut after, last) = match filter.after {
-            Some(cursor) => (cursor.after, cursor.last),
+        let mut cursor = match filter.after {
+            Some(cursor) => cursor,
             None => match self.newest(filter).await? {
-                Some(last) => (None, last),
-                None => return Ok(Sweep::default()),
+                Some(last) => SweepCursor { after: None, last, skipped: None },
+                None => return Ok(Sweep { pass_ended: true, ..Sweep::default() }),
             },
         };
         let mut sweep = Sweep::default();
@@ -225,75 +233,84 @@ impl Operator {
             query.size = PageSize::new(PIECE)?;
         }
         for pages in 1.. {
-            query.after = after.map(Cursor);
+            query.after = cursor.after.map(Cursor);
             let page = self.page(&query).await?;
-            let past = page.messages.last().is_some_and(|message| message.number > last);
+            let past = page.messages.last().is_some_and(|message| message.number > cursor.last);
             let most = filter.limit.saturating_sub(sweep.matched);
-            let (numbers, targets, cut) = filter.choose(&page.messages, last, most);
-            let taken = match action {
-                Some(action) => self.change(&mut sweep, targets, action).await?,
-                None => targets.len(),
-            };
-            sweep.matched += taken as u64;
-            sweep.more = cut || taken < numbers.len();
-            if sweep.more {
-                // Behind the last one that was dealt with, or where the page began.
-                after = taken.checked_sub(1).and_then(|last| numbers.get(last).copied()).or(after);
+            let (chosen, more) = filter.choose(&page.messages, cursor.last, most);
+            let last_chosen = chosen.last().map(|(number, _)| *number);
+            match action {
+                Some(action) => match self.change(&mut sweep, &mut cursor, chosen, action).await {
+                    // What was changed before has to be reported. The next call meets the error, if it lasts.
+                    Err(_) if sweep.changed > 0 => {
+                        sweep.more = true;
+                        break;
+                    }
+                    changed => changed?,
+                },
+                None => sweep.matched += chosen.len() as u64,
+            }
+            if more {
+                cursor.after = last_chosen.or(cursor.after);
+            } else if let Some(Cursor(next)) = page.next.filter(|_| !past) {
+                cursor.after = Some(next);
+            } else {
+                sweep.pass_ended = true;
                 break;
             }
-            let Some(Cursor(next)) = page.next.filter(|_| !past) else { break };
-            after = Some(next);
-            if action.is_some() && pages >= filter.pages {
+            let full = more && sweep.matched >= filter.limit;
+            if full || action.is_some() && pages >= filter.pages {
                 sweep.more = true;
                 break;
             }
         }
-        sweep.next = sweep.more.then_some(SweepCursor { after, last });
+        if let (true, Some(Number(skipped))) = (sweep.pass_ended, cursor.skipped.take()) {
+            cursor.after = skipped.checked_sub(1).map(Number);
+            sweep.more = true;
+        }
+        sweep.next = sweep.more.then_some(cursor);
         Ok(sweep)
     }
 
     /// What is redriven comes back at the newest end, and may match again: only what was there at the beginning counts.
     async fn newest(&self, filter: &Filter) -> Result<Option<Number>, Error> {
-        let mut query = Query { direction: Direction::NewestFirst, ..filter.query.clone() };
+        // Of any topic, source and reason, which one page answers: it is only an upper end.
+        let mut query = Query { direction: Direction::NewestFirst, ..Query::all(self.namespace) };
+        query.state = filter.query.state;
         query.size = PageSize::new(1)?;
-        loop {
-            let page = self.page(&query).await?;
-            match (page.messages.first(), page.next) {
-                (Some(message), _) => return Ok(Some(message.number)),
-                (None, None) => return Ok(None),
-                (None, next) => query.after = next,
-            }
-        }
+        let page = self.page(&query).await?;
+        Ok(page.messages.first().map(|message| message.number))
     }
 
-    /// Changes those of a piece that fit; answers how many these are.
+    /// Changes those of a piece that fit.
     async fn change(
         &self,
         sweep: &mut Sweep,
-        mut targets: Vec<Target>,
+        cursor: &mut SweepCursor,
+        chosen: Vec<(Number, Target)>,
         action: &Action,
-    ) -> Result<usize, Error> {
-        let (fitting, bound) = self.fitting(&targets, action).await?;
-        sweep.stopped = bound;
-        targets.truncate(fitting);
-        if targets.is_empty() {
-            return Ok(0);
+    ) -> Result<(), Error> {
+        if chosen.is_empty() {
+            return Ok(());
         }
-        let operated = match self.order(targets, action).await {
-            // What was changed before must be answered.
-            Err(error) if error.kind() == Kind::Saturated && sweep.changed > 0 => {
-                sweep.stopped = error.bound();
-                return Ok(0);
+        let (numbers, targets): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
+        for (number, operated) in numbers.into_iter().zip(self.order(targets, action).await?) {
+            match operated {
+                Operated::Saturated { bound, .. } => {
+                    sweep.skipped += 1;
+                    sweep.stopped = Some(bound);
+                    cursor.skipped.get_or_insert(number);
+                    continue;
+                }
+                Operated::Changed(receipt) => {
+                    sweep.changed += 1;
+                    sweep.uids.push(receipt.uid);
+                }
+                _ => {}
             }
-            operated => operated?,
-        };
-        for operated in operated {
-            if let Operated::Changed(receipt) = operated {
-                sweep.changed += 1;
-                sweep.uids.push(receipt.uid);
-            }
+            sweep.matched += 1;
         }
-        Ok(fitting)
+        Ok(())
     }
 }
 
@@ -306,10 +323,12 @@ mod tests {
     #[test]
     fn a_cursor_survives_its_text_and_nonsense_is_refused() {
         for after in [None, Some(Number(0)), Some(Number(u64::MAX))] {
-            let cursor = SweepCursor { after, last: Number(77) };
-            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+            for skipped in [None, Some(Number(1)), Some(Number(u64::MAX))] {
+                let cursor = SweepCursor { after, last: Number(77), skipped };
+                assert_eq!(cursor.to_string().parse(), Ok(cursor));
+            }
         }
-        for text in ["", "-", "1", "1-", "x-1", "1-2-3", "+1-2"] {
+        for text in ["", "-", "1", "1-", "x-1", "1-2-", "1-2-3-4", "+1-2"] {
             assert!(text.parse::<SweepCursor>().is_err(), "{text}");
         }
     }

@@ -1,10 +1,13 @@
 //! Operating.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox::{
-    Clock, DeadReason, Filter, Kind, MessageState, Operated, Outcome, PageSize, Query, Ref, Topic,
+    Clock, DeadReason, Filter, Kind, MessageState, Oncebox, Operated, Outcome, PageSize, Query, Ref, Topic,
 };
+use oncebox_core::{Action, Order};
+use oncebox_testkit::faulty::{Fault, FaultPlan, FaultyStore, Operation};
 use tracing::Level;
 
 use super::capture::Capture;
@@ -116,6 +119,28 @@ fn a_redrive_stops_where_a_shard_is_full() {
         operator.cancel(key("1")).await.unwrap();
         let next = Filter::dead().after(swept.next.unwrap());
         assert_eq!(operator.redrive_where(&next).await.unwrap().changed, 1);
+    });
+}
+
+/// A sweep that the store fails in the middle reports what it has changed, and where to continue.
+#[test]
+fn a_sweep_that_fails_midway_reports_what_it_did() {
+    on_every_store(async |fixture| {
+        for id in 0..250 {
+            fixture.enqueue("t", &id.to_string()).await;
+        }
+        let cancel = |id: u32| Order { target: key(&id.to_string()).into(), action: Action::Cancel };
+        fixture.store.operate(&(0..250).map(cancel).collect::<Vec<_>>()).await.unwrap();
+        // The calls are pieces of 200: the second is not made.
+        let plan = FaultPlan::default();
+        plan.next_of(Operation::Operate, Fault::Pass);
+        plan.next_of(Operation::Operate, Fault::FailBefore);
+        let faulty = Arc::new(FaultyStore::new(fixture.store.clone(), plan));
+        let operator = Oncebox::builder().on(faulty).unwrap().operator("ann");
+        let swept = operator.redrive_where(&Filter::dead()).await.unwrap();
+        assert_eq!((swept.changed, swept.uids.len(), swept.more), (200, 200, true));
+        let rest = operator.redrive_where(&Filter::dead().after(swept.next.unwrap())).await.unwrap();
+        assert_eq!((rest.changed, rest.more, rest.pass_ended), (50, false, true));
     });
 }
 

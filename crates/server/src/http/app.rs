@@ -19,7 +19,7 @@ use crate::dead_letters::DeadLetters;
 use crate::live::{Current, Live};
 use crate::meters::Meters;
 use crate::net::Capacity;
-use crate::redriver::Failing;
+use crate::redriver::RuleFindings;
 use crate::saturation::Saturation;
 
 /// Cheap to clone.
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) admin_connections: Arc<Capacity>,
     pub(crate) saturation: Saturation,
     pub(crate) dead_letters: DeadLetters,
-    pub(crate) failing_rules: Failing,
+    pub(crate) rule_findings: RuleFindings,
     pub(crate) meters: Meters,
     pub(crate) metrics: PrometheusHandle,
     /// Set when the server is about to stop: long waits end, nothing more is taken in.
@@ -77,7 +77,7 @@ impl App {
             admin_connections,
             saturation: Saturation::default(),
             dead_letters: DeadLetters::new(Instant::now()),
-            failing_rules: Failing::default(),
+            rule_findings: RuleFindings::default(),
             meters,
             metrics,
             stopping,

@@ -162,7 +162,7 @@ fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
         subject: "dead_letters".to_owned(),
         text: rising.text(),
     });
-    let rules = app.failing_rules.findings().into_iter().map(|text| Finding {
+    let rules = app.rule_findings.texts().into_iter().map(|text| Finding {
         level: "warning".to_owned(),
         subject: "redrive".to_owned(),
         text,

@@ -34,17 +34,16 @@ pub(super) async fn by(app: &App, operator: &Operator, sweep: &Sweep) -> Result<
     Ok(swept)
 }
 
-/// A topic that nothing is stored of is misspelt, unless the settings or this server know it.
+/// A topic that has nothing to process and nothing dead is misspelt, unless the settings or this server know it.
 async fn check_topic(app: &App, operator: &Operator, sweep: &Sweep) -> Result<(), Refusal> {
     let Some(topic) = &sweep.topic else { return Ok(()) };
-    let counts = operator.counts(Some(topic)).await?;
-    let stored = counts.seen + counts.ready + counts.waiting + counts.leased + counts.done + counts.dead;
     let mailbox = view::namespace(sweep.namespace) == Namespace::Mailbox;
-    if stored > 0 || mailbox && app.meters.knows(topic) {
+    if mailbox && app.meters.knows(topic) || operator.topic(topic).await?.is_some() {
         return Ok(());
     }
     let text = format!(
-        "nothing is stored of the topic `{topic}`: is it spelt like this? See `/v1/dlq` for dead letters of all topics"
+        "the topic `{topic}` has neither unfinished nor dead messages: is it spelt like this? \
+         See `/v1/dlq` for dead letters of all topics"
     );
     Err(Refusal::new(Code::NotFound, text))
 }
@@ -105,6 +104,7 @@ pub(super) fn of(swept: oncebox::Sweep, sweep: &Sweep) -> Swept {
     Swept {
         matched: swept.matched,
         changed: swept.changed,
+        skipped: swept.skipped,
         dry_run: sweep.dry_run,
         more: swept.more,
         next: swept.next.map(|next| next.to_string()),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Action, AttemptCount, Batch, Claim, Error, Key, Kind, Namespace, NewMessage, Operated, Order,
-    Owner, Payload, Ref, Settled, Settlement, Snapshot, Span, State, Store, StoreExt, Topic, Verdict,
+    Accepted, Action, Batch, Claim, Error, Key, Kind, Namespace, NewMessage, Operated, Order, Owner, Payload,
+    Ref, Settled, Settlement, Snapshot, Span, State, Store, StoreExt, Topic, Verdict,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::block_on;
@@ -158,10 +158,7 @@ impl Ledger {
             self.places.iter().rfind(|(_, place)| wanted(place)).map(|(id, _)| *id)
         };
         let chosen = [
-            (
-                find(|place| *place == Place::Dead),
-                Action::Redrive { attempts: AttemptCount::Reset, times_max: None },
-            ),
+            (find(|place| *place == Place::Dead), Action::REDRIVE),
             (find(|place| matches!(place, Place::Processing { .. })), Action::Cancel),
             (find(|place| *place == Place::Done), Action::Erase),
         ];

@@ -12,6 +12,7 @@ use crate::codes::namespace;
 use crate::fault;
 use crate::hints::{Demand, LaneOf, lane_of};
 use crate::rows::Cells;
+use crate::sql::Sql;
 use crate::store::PostgresStore;
 
 /// Keys are counted up to this, and estimated beyond.
@@ -49,11 +50,12 @@ impl PostgresStore {
             }
         }
         if !doubtful.is_empty() {
-            let mut counts = self.count_lanes(connection, &doubtful).await?;
+            let lanes = || doubtful.iter().map(|(lane, demand)| (lane, demand.max));
+            let mut counts = count_lanes(&self.sql, connection, lanes()).await?;
             if counts.iter().zip(&doubtful).any(|(count, (_, demand))| count + demand.items > demand.max) {
                 // What has expired takes no room.
                 self.catch_up(connection).await?;
-                counts = self.count_lanes(connection, &doubtful).await?;
+                counts = count_lanes(&self.sql, connection, lanes()).await?;
             }
             for ((lane, _), count) in doubtful.into_iter().zip(counts) {
                 self.hints.fullness.counted(lane.clone(), count, now);
@@ -67,23 +69,6 @@ impl PostgresStore {
             is_full
         });
         Ok(full.collect())
-    }
-
-    /// How many unfinished messages lanes have, each counted up to its bound.
-    async fn count_lanes(
-        &self,
-        connection: &mut PgConnection,
-        lanes: &[(LaneOf, Demand)],
-    ) -> Result<Vec<u64>, Error> {
-        let namespaces: Vec<i16> = lanes.iter().map(|(lane, _)| namespace(lane.0)).collect();
-        let topics: Vec<&str> = lanes.iter().map(|(lane, _)| lane.1.as_str()).collect();
-        let shards: Vec<i32> = lanes.iter().map(|(lane, _)| lane.2).collect();
-        let most: Vec<i64> =
-            lanes.iter().map(|(_, demand)| i64::try_from(demand.max).unwrap_or(i64::MAX)).collect();
-        let rows = self.sql.lane_counts.query().bind(&namespaces).bind(&topics).bind(&shards).bind(&most);
-        let rows = rows.fetch_all(&mut *connection).await.map_err(fault::told)?;
-        let count = |row| Ok(u64::try_from(Cells::new(row).next::<i64>()?).unwrap_or_default());
-        rows.iter().map(count).collect()
     }
 
     /// Asks once a second whether the store has as many keys as it may.
@@ -134,4 +119,23 @@ impl PostgresStore {
         usage.reorder_depths = self.restart.depths();
         Ok(usage)
     }
+}
+
+/// How many unfinished messages lanes have, each counted up to its bound.
+pub(crate) async fn count_lanes<'a>(
+    sql: &Sql,
+    connection: &mut PgConnection,
+    lanes: impl Iterator<Item = (&'a LaneOf, u64)>,
+) -> Result<Vec<u64>, Error> {
+    let (mut namespaces, mut topics, mut shards, mut most) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for ((space, topic, shard), bound) in lanes {
+        namespaces.push(namespace(*space));
+        topics.push(topic.as_str());
+        shards.push(i32::from(shard.0));
+        most.push(i64::try_from(bound).unwrap_or(i64::MAX));
+    }
+    let rows = sql.lane_counts.query().bind(&namespaces).bind(&topics).bind(&shards).bind(&most);
+    let rows = rows.fetch_all(&mut *connection).await.map_err(fault::told)?;
+    let count = |row| Ok(u64::try_from(Cells::new(row).next::<i64>()?).unwrap_or_default());
+    rows.iter().map(count).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncebox_core::{Namespace, NewMessage, Topic};
+use oncebox_core::{Namespace, NewMessage, Shard, Snapshot, Topic};
 
 /// A count is good for this long.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -15,11 +15,17 @@ const SHARE_UNCOUNTED: u64 = 128;
 const LANES_MAX: usize = 4_096;
 
 /// A lane, whatever its namespace.
-pub(crate) type LaneOf = (Namespace, Topic, i32);
+pub(crate) type LaneOf = (Namespace, Topic, Shard);
 
 pub(crate) fn lane_of(message: &NewMessage) -> LaneOf {
     let content = &message.content;
-    (message.key.namespace, content.topic.clone(), i32::from(content.shard.0))
+    (message.key.namespace, content.topic.clone(), content.shard)
+}
+
+/// The lane of a message that has content.
+pub(crate) fn lane_of_snapshot<P>(message: &Snapshot<P>) -> Option<LaneOf> {
+    let content = message.content.as_ref()?;
+    Some((message.key.namespace, content.topic.clone(), content.shard))
 }
 
 /// What a call wants to put into a lane.
@@ -85,7 +91,7 @@ impl Fullness {
 mod tests {
     use std::time::Duration;
 
-    use oncebox_core::{Key, Namespace, NewMessage, Payload, Topic};
+    use oncebox_core::{Key, Namespace, NewMessage, Payload, Shard, Topic};
 
     use super::{Demand, Fullness, GOOD_FOR, LANES_MAX, LaneOf, lane_of};
 
@@ -124,8 +130,8 @@ mod tests {
     #[test]
     fn the_counts_are_bounded() {
         let fullness = Fullness::default();
-        for shard in 0..i32::try_from(LANES_MAX).unwrap() + 10 {
-            let lane: LaneOf = (Namespace::Inbox, Topic::new("t").unwrap(), shard);
+        for shard in 0..u16::try_from(LANES_MAX).unwrap() + 10 {
+            let lane: LaneOf = (Namespace::Inbox, Topic::new("t").unwrap(), Shard(shard));
             fullness.counted(lane, 1, NOW);
         }
         assert_eq!(fullness.lock().len(), LANES_MAX);

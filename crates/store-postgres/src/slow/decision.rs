@@ -9,6 +9,7 @@ use oncebox_core::{
 };
 
 use super::Body;
+use crate::hints::LaneOf;
 
 /// Whether a message or key can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) struct Loaded {
     /// No number or fence below this is given out.
     pub(crate) floor: u64,
     pub(crate) room: Room,
+    /// How many unfinished messages lanes have beside those that were loaded.
+    pub(crate) elsewhere: Vec<(LaneOf, u64)>,
 }
 
 /// A message to be written as it stands now.
@@ -113,8 +116,11 @@ pub(crate) fn decide<T>(
     ids: &mut dyn IdSource,
     decide: impl FnOnce(&mut Machine<Body>, &mut Turn<'_, Body>) -> T,
 ) -> Result<Decision<T>, Error> {
-    let Loaded { messages, now, floor, room } = loaded;
+    let Loaded { messages, now, floor, room, elsewhere } = loaded;
     let mut machine = machine(messages, *now, *floor, *room)?;
+    for ((namespace, topic, shard), unfinished) in elsewhere {
+        machine.lane_elsewhere(*namespace, topic, *shard, *unfinished);
+    }
     let mut changes = Changes::default();
     let mut turn = Turn { now: *now, ids, journal: &mut changes };
     let answer = decide(&mut machine, &mut turn);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Action, AttemptCount, Batch, Begin, Budget, Claim, Delivery, Extended, Extension, Id, Key,
-    Kind, Namespace, NewMessage, Operated, Order, Owner, Payload, Policy, Query, ReadyTopics, Ref, Scope,
-    Settled, Settlement, Sighting, Source, Span, State, Store, StoreExt, Topic, Verdict,
+    Accepted, Action, Batch, Begin, Budget, Claim, Delivery, Extended, Extension, Id, Key, Kind, Namespace,
+    NewMessage, Operated, Order, Owner, Payload, Policy, Query, ReadyTopics, Ref, Scope, Settled, Settlement,
+    Sighting, Source, Span, State, Store, StoreExt, Topic, Verdict,
 };
 use oncebox_store_postgres::{Options, PostgresStore, Schema};
 use oncebox_testkit::TestResult;
@@ -90,7 +90,7 @@ async fn live(store: &PostgresStore) -> TestResult {
     settle(store, fail, Verdict::Fail { reason: oncebox_core::DeadReason::Failed, error: None }).await?;
     settle(store, erase, Verdict::Release).await?;
     assert!(matches!(order(store, "erase", Action::Erase).await?, Operated::Changed(_)));
-    let redrive = Action::Redrive { attempts: AttemptCount::Reset, times_max: None };
+    let redrive = Action::REDRIVE;
     assert!(matches!(order(store, "fail", redrive).await?, Operated::Changed(_)));
     let found = store.get_one(&Ref::Key(messages[0].key.clone())).await?.ok_or("it is kept")?;
     assert_eq!(found.state, State::Done);

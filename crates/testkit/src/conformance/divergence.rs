@@ -1,8 +1,6 @@
 //! The same key with other content: replace, keep the first, or refuse.
 
-use oncebox_core::{
-    Accepted, Action, AttemptCount, Attributes, DeadReason, Divergence, Settled, Sighting, State, Verdict,
-};
+use oncebox_core::{Accepted, Action, Attributes, DeadReason, Divergence, Settled, Sighting, State, Verdict};
 
 use super::kit::{
     Draft, claim, claim_of, command, days, error, hash, key, mail, message, seconds, sighting, span,
@@ -87,7 +85,7 @@ pub async fn a_replaced_dead_message_stays_dead(fixture: Fixture) -> TestResult 
     let again = fixture.again(&message("1").payload("second")).await?;
     assert!(matches!(again, Accepted::Replaced(receipt) if receipt.state == State::Dead));
     assert_eq!(fixture.claim(&claim(10)).await?, []);
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
+    fixture.change(delivery.uid, Action::REDRIVE).await?;
     assert_eq!(fixture.take().await?.content.payload.as_bytes(), b"second");
     Ok(())
 }

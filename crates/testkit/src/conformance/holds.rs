@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use oncebox_core::{
-    Accepted, Action, AttemptCount, Begun, Claim, Hold, Keep, Namespace, Observed, Operated, PageSize,
-    Policy, Settled, State, StoreExt,
+    Accepted, Action, Begun, Claim, Hold, Keep, Namespace, Observed, Operated, PageSize, Policy, Settled,
+    State, StoreExt,
 };
 
 use super::kit::{
@@ -253,7 +253,7 @@ pub async fn a_key_finds_all_that_came_under_it(fixture: Fixture) -> TestResult 
     }
     // A redrive gives it the newest number, and it stays the oldest that came.
     fixture.change(sent[0], Action::Cancel).await?;
-    fixture.change(sent[0], Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
+    fixture.change(sent[0], Action::REDRIVE).await?;
     sent.reverse();
     let find = async |limit: u32| {
         let found = fixture.store.with_key(&mail("1").key, PageSize::new(limit)?).await?;
@@ -346,7 +346,7 @@ pub async fn a_redrive_does_not_take_a_key_back(fixture: Fixture) -> TestResult 
     let first = fixture.accept(&sent).await?;
     fixture.change(first.uid, Action::Cancel).await?;
     fixture.pass(seconds(300)).await;
-    fixture.change(first.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
+    fixture.change(first.uid, Action::REDRIVE).await?;
     let read = fixture.read(first.uid).await?;
     assert_eq!((read.state, read.keyed), (State::Processing, false));
     let second = fixture.accept(&sent).await?;

@@ -4,8 +4,8 @@ use std::error::Error;
 
 use oncebox_core::limits::{MAILBOX_EXTEND_FACTOR, WORKER_BYTES_MAX};
 use oncebox_core::{
-    Action, AttemptCount, Claim, Extended, Extension, Fence, GrantEnd, Invalid, Namespace, Query, RequestId,
-    Settled, Uid, WorkerName,
+    Action, Claim, Extended, Extension, Fence, GrantEnd, Invalid, Namespace, Query, RequestId, Settled, Uid,
+    WorkerName,
 };
 
 use super::kit::{Draft, LEASE, TICK, claim, claim_in, key, mail, message, owner, seconds, span};
@@ -197,7 +197,7 @@ pub async fn a_lease_says_who_holds_it_and_the_newest_who_held_it(fixture: Fixtu
     assert_eq!(shown(delivery.uid).await?, (Some(longest.clone()), false), "a heartbeat changes nothing");
     fixture.settle(delivery.fail(None)).await?;
     assert_eq!(shown(delivery.uid).await?, (Some(longest.clone()), true));
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
+    fixture.change(delivery.uid, Action::REDRIVE).await?;
     assert_eq!(shown(delivery.uid).await?, (Some(longest), true), "nobody has had it since");
     fixture.pass(LEASE).await;
     assert_eq!(shown(other.uid).await?, (Some("host-2:17".to_owned()), true), "it lapsed");

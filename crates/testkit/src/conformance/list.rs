@@ -210,6 +210,7 @@ macro_rules! conformance {
                 redrive_resets_the_attempts
                 redrives_are_counted
                 a_redrive_may_have_a_limit
+                a_redrive_may_have_a_bound_on_the_lane
                 redrive_keeps_the_attempts_if_asked
                 redrive_forgets_due_time_and_expiry
                 only_a_dead_message_is_redriven

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oncebox_core::{Action, AttemptCount, Shard, Topic};
+use oncebox_core::{Action, Shard, Topic};
 
 use super::kit::{Draft, LEASE, claim, claim_of, ids, message, seconds, span};
 use crate::fixture::{Fixture, TestResult};
@@ -148,7 +148,7 @@ pub async fn a_redriven_message_goes_to_the_end(fixture: Fixture) -> TestResult 
     let delivery = fixture.take().await?;
     fixture.settle(delivery.fail(None)).await?;
     fixture.accept(&message("3")).await?;
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
+    fixture.change(delivery.uid, Action::REDRIVE).await?;
     assert!(fixture.read(delivery.uid).await?.number > delivery.number);
     fixture.expect_claimable(&["2", "3", "1"]).await
 }

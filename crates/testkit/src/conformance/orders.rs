@@ -1,14 +1,19 @@
 //! Orders: marks, redrive, cancel and erase; none of them needs a lease.
 
+use std::num::NonZeroU32;
+
 use oncebox_core::{
-    Action, AttemptCount, DeadReason, GrantEnd, Namespace, Operated, Policy, Settled, State, Uid,
+    Action, AttemptCount, Bound, Claim, DeadReason, GrantEnd, Namespace, Operated, Order, Policy, Ref,
+    Settled, State, Uid,
 };
 
-use super::kit::{Draft, LEASE, TICK, claim, claim_in, error, key, mail, message, seconds, sighting, span};
+use super::kit::{
+    Draft, LEASE, TICK, claim, claim_in, claim_of, error, key, key_in, mail, message, seconds, sighting, span,
+};
 use crate::fixture::{Fixture, TestResult};
 
 const PROCESSED: Action = Action::MarkProcessed { hold: Policy::INBOX.hold };
-const REDRIVE: Action = Action::Redrive { attempts: AttemptCount::Reset, times_max: None };
+const REDRIVE: Action = Action::REDRIVE;
 const DEAD: Action = Action::MarkDead { error: None };
 
 /// A sighted key that is marked Processing is Processing, and still has nothing to deliver.
@@ -179,7 +184,12 @@ pub async fn redrives_are_counted(fixture: Fixture) -> TestResult {
     fixture.change(receipt.uid, Action::MarkProcessing).await?;
     assert_eq!(fixture.read(receipt.uid).await?.redrives, 3, "a mark is no redrive");
     fixture.change(receipt.uid, Action::Cancel).await?;
-    fixture.change(receipt.uid, Action::Redrive { attempts: AttemptCount::Keep, times_max: None }).await?;
+    fixture
+        .change(
+            receipt.uid,
+            Action::Redrive { attempts: AttemptCount::Keep, times_max: None, lane_max: None },
+        )
+        .await?;
     let delivery = fixture.take().await?;
     fixture.settle(delivery.ack()).await?;
     let done = fixture.read(receipt.uid).await?;
@@ -191,7 +201,8 @@ pub async fn redrives_are_counted(fixture: Fixture) -> TestResult {
 /// Holds: RULE-11.
 pub async fn a_redrive_may_have_a_limit(fixture: Fixture) -> TestResult {
     let receipt = fixture.accept(&message("1")).await?;
-    let limited = |times| Action::Redrive { attempts: AttemptCount::Reset, times_max: Some(times) };
+    let limited =
+        |times| Action::Redrive { attempts: AttemptCount::Reset, times_max: Some(times), lane_max: None };
     for redrives in 0..2 {
         let delivery = fixture.take().await?;
         fixture.settle(delivery.fail(error("boom"))).await?;
@@ -207,13 +218,61 @@ pub async fn a_redrive_may_have_a_limit(fixture: Fixture) -> TestResult {
     Ok(())
 }
 
+/// A redrive with a bound on the lane brings no more messages back than fit, each by itself and whatever stands before it in the
+/// call: the others stay Dead and are `Saturated`. Other lanes have a bound of their own.
+/// Holds: RULE-11, MBX-I-5.
+pub async fn a_redrive_may_have_a_bound_on_the_lane(fixture: Fixture) -> TestResult {
+    let names = ["1", "2", "3", "4"].map(|name| mail(name).topic("full"));
+    let others = ["5", "6"].map(|name| mail(name).topic("empty"));
+    for draft in names.iter().chain(&others) {
+        let receipt = fixture.accept(draft).await?;
+        fixture.change(receipt.uid, Action::Cancel).await?;
+    }
+    let alive = fixture.accept(&mail("alive").topic("full")).await?;
+    let bounded = |target: Ref| {
+        let (attempts, times_max, lane_max) = (AttemptCount::Reset, None, NonZeroU32::new(3));
+        Order { target, action: Action::Redrive { attempts, times_max, lane_max } }
+    };
+    let by_key = |name: &str| Ref::Key(key_in(Namespace::Mailbox, "orders", name));
+    let orders: Vec<_> = ["1", "5", "2", "3", "4", "6", "1"].map(|name| bounded(by_key(name))).into();
+    let operated = fixture.store.operate(&orders).await?;
+    let outcomes: Vec<_> = operated
+        .iter()
+        .map(|operated| match operated {
+            Operated::Changed(_) => "changed",
+            Operated::Unchanged(_) => "unchanged",
+            Operated::Saturated { bound, .. } if bound.name == Bound::LANE_MESSAGES && bound.limit == 3 => {
+                "full"
+            }
+            _ => "?",
+        })
+        .collect();
+    // One is in the lane already; what is not Dead is not redriven, however full its lane is.
+    assert_eq!(outcomes, ["changed", "changed", "changed", "full", "full", "changed", "unchanged"]);
+    // In one call, what leaves the lane makes space for what comes behind it.
+    let cancel = Order { target: alive.uid.into(), action: Action::Cancel };
+    let operated = fixture.store.operate(&[cancel, bounded(by_key("3")), bounded(by_key("4"))]).await?;
+    assert!(
+        matches!(operated[..], [Operated::Changed(_), Operated::Changed(_), Operated::Saturated { .. }]),
+        "{operated:?}"
+    );
+    let delivery =
+        fixture.take_by(&Claim { namespace: Namespace::Mailbox, ..claim_of(&["full"], 1) }).await?;
+    fixture.settle(delivery.ack()).await?;
+    let operated = fixture.store.operate(&[bounded(by_key("4"))]).await?;
+    assert!(matches!(operated[..], [Operated::Changed(_)]), "there is space again: {operated:?}");
+    Ok(())
+}
+
 /// A redriven message goes on counting its attempts if that is asked for.
 /// Holds: RULE-11.
 pub async fn redrive_keeps_the_attempts_if_asked(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1").attempts_max(1)).await?;
     let dead = fixture.take().await?;
     fixture.settle(dead.abandon(span(TICK), None)).await?;
-    fixture.change(dead.uid, Action::Redrive { attempts: AttemptCount::Keep, times_max: None }).await?;
+    fixture
+        .change(dead.uid, Action::Redrive { attempts: AttemptCount::Keep, times_max: None, lane_max: None })
+        .await?;
     assert_eq!(fixture.take().await?.attempts, 1);
     Ok(())
 }

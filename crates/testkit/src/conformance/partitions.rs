@@ -1,6 +1,6 @@
 //! Partitions: one message in flight at a time, in order.
 
-use oncebox_core::{Action, AttemptCount, Claim, Namespace, Settled};
+use oncebox_core::{Action, Claim, Namespace, Settled};
 
 use super::kit::{
     Draft, LEASE, TICK, claim, claim_in, claim_of, days, key, key_in, message, message_for, owner, seconds,
@@ -134,7 +134,7 @@ pub async fn a_redriven_message_goes_last_in_its_partition(fixture: Fixture) -> 
     fixture.accept_all(&[message("1").partition("p"), message("2").partition("p")]).await?;
     let delivery = fixture.take().await?;
     fixture.settle(delivery.fail(None)).await?;
-    fixture.change(delivery.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
+    fixture.change(delivery.uid, Action::REDRIVE).await?;
     let second = fixture.take_by(&claim(10)).await?;
     assert_eq!(second.key.id.as_str(), "2");
     fixture.settle(second.ack()).await?;

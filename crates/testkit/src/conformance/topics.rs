@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use oncebox_core::limits::TOPIC_WORKERS_MAX;
 use oncebox_core::{
-    Action, AttemptCount, Budget, Claim, Namespace, NewMessage, PageSize, TopicCounts, TopicQuery, WorkerName,
+    Action, Budget, Claim, Namespace, NewMessage, PageSize, TopicCounts, TopicQuery, WorkerName,
 };
 
 use super::kit::{
@@ -114,7 +114,7 @@ pub async fn the_oldest_is_the_first_that_can_be_claimed(fixture: Fixture) -> Te
     is_oldest("t", None).await?;
     fixture.pass(days(1)).await;
     is_oldest("t", Some(1)).await?;
-    fixture.change(first.uid, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }).await?;
+    fixture.change(first.uid, Action::REDRIVE).await?;
     is_oldest("t", Some(1)).await
 }
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Action, AttemptCount, Begun, Budget, Claim, DeadReason, Error, Extended, Kind, Observed,
-    Operated, Order, PageSize, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt,
-    TopicQuery,
+    Accepted, Action, Begun, Budget, Claim, DeadReason, Error, Extended, Kind, Observed, Operated, Order,
+    PageSize, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt, TopicQuery,
 };
 
 use super::{Fault, FaultPlan, FaultyStore, Operation};
@@ -167,7 +166,7 @@ pub async fn a_lost_call_of_work_is_repeated_whole(fixture: Fixture) -> TestResu
 pub async fn a_lost_order_is_unchanged_on_repeat(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept(&message("1")).await?;
-    for action in [Action::Cancel, Action::Redrive { attempts: AttemptCount::Reset, times_max: None }] {
+    for action in [Action::Cancel, Action::REDRIVE] {
         plan.next_of(Operation::Operate, Fault::FailAfterCommit);
         lost(fixture.order(key("1"), action.clone()).await)?;
         let before = fixture.read(key("1")).await?;

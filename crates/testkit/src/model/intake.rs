@@ -1,10 +1,11 @@
 //! Taking in: `observe`, `accept`, `begin`.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Begin, Begun, Bound, CallerHash, Divergence, Fingerprint, NewMessage, Observed, Policy,
-    Sighting, Snapshot, State,
+    Accepted, Begin, Begun, Bound, CallerHash, Content, Divergence, Fingerprint, Namespace, NewMessage,
+    Observed, Policy, Sighting, Snapshot, State,
 };
 
 use super::leases::Wish;
@@ -80,7 +81,8 @@ impl Model {
         if let Some(other) = self.find_uid(uid) {
             return Ok(Accepted::UidTaken(self.receipt(other)));
         }
-        if self.is_lane_full(message) {
+        let lane_max = message.lane_max;
+        if self.is_lane_full(message.key.namespace, &message.content, lane_max) {
             // When to come again, and how it counts, is up to the store.
             return Ok(match told {
                 Accepted::Saturated { bound, .. } if bound.name == Bound::LANE_MESSAGES => told.clone(),
@@ -92,17 +94,23 @@ impl Model {
         Ok(Accepted::New { receipt: self.receipt(index), diverged: false })
     }
 
-    /// Whether the lane has as many unfinished messages as the new one allows.
-    fn is_lane_full(&self, new: &NewMessage) -> bool {
+    /// Whether the lane of a content has as many unfinished messages as it may.
+    pub(super) fn is_lane_full<P>(
+        &self,
+        namespace: Namespace,
+        new: &Content<P>,
+        lane_max: Option<NonZeroU32>,
+    ) -> bool {
         let same_lane = |held: &Snapshot| {
-            held.key.namespace == new.key.namespace
+            held.key.namespace == namespace
                 && held.state == State::Processing
-                && held.content.as_ref().is_some_and(|content| {
-                    (&content.topic, content.shard) == (&new.content.topic, new.content.shard)
-                })
+                && held
+                    .content
+                    .as_ref()
+                    .is_some_and(|content| (&content.topic, content.shard) == (&new.topic, new.shard))
         };
         let count = self.rows.iter().filter(|row| same_lane(&row.message)).count();
-        new.lane_max.is_some_and(|limit| count >= limit.get() as usize)
+        lane_max.is_some_and(|limit| count >= limit.get() as usize)
     }
 
     /// The first content comes.

@@ -1,7 +1,10 @@
 //! Operating: orders that need no lease.
 
-use oncebox_core::{Action, AttemptCount, DeadReason, GrantEnd, Operated, Order, Policy, Ref, State};
+use std::time::Duration;
 
+use oncebox_core::{Action, AttemptCount, Bound, DeadReason, GrantEnd, Operated, Order, Policy, Ref, State};
+
+use super::intake::NO_BOUND;
 use super::{Facts, Illegal, Model};
 
 impl Model {
@@ -18,6 +21,16 @@ impl Model {
         }
         if !self.applies(index, &order.action) {
             return Ok(Operated::Unchanged(self.receipt(index)));
+        }
+        let message = &self.rows[index].message;
+        if let (Action::Redrive { lane_max, .. }, Some(content)) = (&order.action, &message.content)
+            && self.is_lane_full(message.key.namespace, content, *lane_max)
+        {
+            // When to come again, and how it counts, is up to the store.
+            return Ok(match told {
+                Operated::Saturated { bound, .. } if bound.name == Bound::LANE_MESSAGES => told.clone(),
+                _ => Operated::Saturated { retry_after: Duration::ZERO, bound: NO_BOUND },
+            });
         }
         self.end_grant(index, GrantEnd::Lost);
         // A key that was free once does not come back.

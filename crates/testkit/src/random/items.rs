@@ -171,6 +171,7 @@ impl Universe {
             50..75 => Action::Redrive {
                 attempts: self.pick(&[AttemptCount::Reset, AttemptCount::Keep]),
                 times_max: self.pick(&[None, None, Some(1), Some(2)]),
+                lane_max: self.pick(&[None, None, NonZeroU32::new(1), NonZeroU32::new(2)]),
             },
             75..90 => Action::Cancel,
             _ => Action::Erase,

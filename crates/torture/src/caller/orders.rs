@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncebox_core::{Action, AttemptCount, Hold, Keep, Operated, Order, Ref, Store};
+use oncebox_core::{Action, Hold, Keep, Operated, Order, Ref, Store};
 
 use super::{Caller, KEPT_MAX};
 use crate::Failure;
@@ -77,7 +77,7 @@ impl Caller<'_> {
         let by_key = !known.is_loose() && self.keys.is_multiple_of(2);
         let target = if by_key { Ref::Key(known.key.clone()) } else { Ref::Uid(known.uid) };
         let action = match name {
-            "redrive" => Action::Redrive { attempts: AttemptCount::Reset, times_max: None },
+            "redrive" => Action::REDRIVE,
             "processing" => Action::MarkProcessing,
             "processed" => Action::MarkProcessed {
                 hold: Hold { window: Duration::ZERO, keep: Keep::After(Duration::ZERO) },

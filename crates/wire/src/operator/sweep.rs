@@ -48,7 +48,10 @@ pub struct Redrive {
     pub limit: Option<u32>,
     /// Continues where an earlier call with the same filter ended: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}$"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}(-[0-9A-Fa-f]{1,16})?$")
+    )]
     pub after: Option<String>,
     /// Lists the messages that were changed, in `ids`.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -108,7 +111,10 @@ pub struct Sweep {
     pub limit: Option<u32>,
     /// Continues where an earlier call with the same filter ended: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}$"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}(-[0-9A-Fa-f]{1,16})?$")
+    )]
     pub after: Option<String>,
     /// Lists the messages that were changed, in `ids`.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -129,13 +135,16 @@ pub struct Sweep {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Swept {
-    /// Messages that matched, or were named and are there.
+    /// Messages that matched, without those that were skipped; or that were named and are there.
     pub matched: u64,
     /// Messages that were changed.
     pub changed: u64,
+    /// Messages that matched and stay Dead, because their shard is full.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
     /// Whether it only counted.
     pub dry_run: bool,
-    /// Whether there may be more: its limit or a bound was reached.
+    /// Whether there may be more: its limit was reached, or some were skipped.
     pub more: bool,
     /// Where the next call continues, with `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,7 +155,7 @@ pub struct Swept {
     /// The messages that were named and not changed, each with why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedMessage>,
-    /// The bound that ended it early. Nothing is lost: what did not fit stays Dead, and `next` continues with it.
+    /// The bound that messages were skipped for, or refused. Nothing is lost: `next` comes back to them after all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Bound>,
 }
@@ -161,4 +170,8 @@ pub struct RefusedMessage {
     pub code: Code,
     /// The same for people.
     pub message: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

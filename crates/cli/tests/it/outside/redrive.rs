@@ -215,6 +215,56 @@ fn a_redrive_waits_for_receivers_that_make_space() {
     });
 }
 
+/// Dead letters of a full shard keep nothing back: neither those of other topics, nor those that are named beside them.
+/// Holds: MBX-I-5, MBX-C-5.
+#[test]
+fn a_full_shard_keeps_no_other_dead_letters_back() {
+    on_every_store(&SMALL, |server| {
+        bury(&server, "full", 0..3, |_| "no".to_owned());
+        bury(&server, "free", 3..6, |_| "no".to_owned());
+        for key in 100..110 {
+            server.sent("full", &key.to_string());
+        }
+        let letters = |topic: &str| {
+            let listed = server.get(&format!("/v1/dlq?topic={topic}")).ok();
+            listed["messages"].as_array().expect("a list").clone()
+        };
+        let (full, free) = (letters("full"), letters("free"));
+        for pair in [[&full[0], &free[0]], [&free[1], &full[1]]] {
+            let named = server.post("/v1/dlq/redrive", &json!({"ids": pair.map(|one| &one["msg_id"])})).ok();
+            assert_eq!(named["changed"], 1, "in any order: {named}");
+            assert_eq!(named["refused"][0]["code"], "E_SATURATED");
+        }
+        let swept = server.post("/v1/dlq/redrive", &json!({"list": true})).ok();
+        assert_eq!((&swept["ids"], &swept["skipped"]), (&json!([free[2]["msg_id"]]), &json!(3)), "{swept}");
+        assert_eq!((&swept["more"], &swept["stopped"]["name"]), (&json!(true), &json!("lane_messages")));
+        for message in server.recv("full").iter().take(2) {
+            server.ack(text(message, "receipt")).ok();
+        }
+        let swept = server.post("/v1/dlq/redrive", &json!({"after": swept["next"], "list": true})).ok();
+        assert_eq!(swept["ids"], json!([full[0]["msg_id"], full[1]["msg_id"]]), "the next pass: {swept}");
+    });
+}
+
+/// While a shard is full there is no canary, and without it nothing else is redriven.
+#[test]
+fn a_canary_waits_for_space_in_its_shard() {
+    on_every_store(&SMALL, |server| {
+        bury(&server, "t", 0..9, |_| "no".to_owned());
+        for key in 100..110 {
+            server.sent("t", &key.to_string());
+        }
+        let full = redrive(&server, &["--topic", "t", "--canary", "3", "--full-wait", "0s"]);
+        assert_eq!((full.code, &full.json["changed"]), (Some(4), &json!(0)), "{}", full.stderr);
+        assert!(full.stderr.contains("shard_capacity"), "{}", full.stderr);
+        let arguments = ["--topic", "t", "--canary", "3", "--full-wait", "90s", "--canary-wait", "90s"];
+        let ran = redrive_beside(&server, "t", "nack", &arguments);
+        assert_eq!((ran.code, &ran.json["changed"]), (Some(1), &json!(3)), "{}", ran.stderr);
+        assert!(ran.stderr.contains("failed again"), "{}", ran.stderr);
+        assert_eq!(server.counts("t")["dead"], 6, "the others stay");
+    });
+}
+
 #[test]
 fn a_canary_that_fails_again_ends_the_redrive() {
     on_every_store(&["mailbox.shards=1", "mailbox.topic.dlq_alert_per_minute=0"], |server| {
@@ -259,7 +309,7 @@ fn pieces_continue_behind_each_other() {
         let again =
             server.post("/v1/dlq/redrive", &json!({"topic": "t", "error": "again", "dry_run": true})).ok();
         assert_eq!(again["matched"], 5);
-        for after in ["", "7", "x-1", "1-2-3"] {
+        for after in ["", "7", "x-1", "1-2-3-4"] {
             let reply = server.post("/v1/dlq/redrive", &json!({"after": after})).refused(400, "E_SCHEMA");
             assert!(reply.starts_with("after is not one of ours"), "{reply}");
         }

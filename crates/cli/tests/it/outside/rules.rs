@@ -91,6 +91,37 @@ fn a_rule_redrives_what_it_is_for_so_often_and_no_more() {
     });
 }
 
+/// A topic that nobody receives from keeps the rule from nothing else, and the server reports that its dead letters wait.
+/// Holds: MBX-I-4, MBX-I-5.
+#[test]
+fn a_full_shard_does_not_stop_a_rule() {
+    on_every_store(|home, store| {
+        let capacity = "[mailbox]\nshard_capacity = 5\n";
+        let server = start(home, store, capacity);
+        for topic in ["full", "free"] {
+            server.sent(topic, "1");
+            bury(&server, topic, 1);
+        }
+        for key in ["2", "3", "4", "5", "6"] {
+            server.sent("full", key);
+        }
+        write(home, &format!("{capacity}{}", rule("*", "times_max = 1")));
+        server.signal(Signal::HUP);
+        server.recv_one("free");
+        let finding = server.eventually(|| {
+            let findings = server.get("/v1/stats").ok()["findings"].as_array().expect("a list").clone();
+            findings.into_iter().find(|finding| text(finding, "text").contains("skipped 1 dead letters"))
+        });
+        assert!(text(&finding, "text").contains("`mailbox.shard_capacity`"), "{finding}");
+        assert_eq!(server.counts("full")["dead"], 1);
+        let message = server.recv_one("full");
+        server.ack(text(&message, "receipt")).ok();
+        server.wait_for_line("skips no dead letters any more");
+        assert_eq!(server.counts("full")["dead"], 0, "there was space");
+        assert_eq!(server.log().matches("dead letters in its last pass").count(), 1);
+    });
+}
+
 /// What the rule did, beside what an operator did.
 fn acts_of_rule(server: &Server) -> BTreeMap<String, u32> {
     let mut acts = BTreeMap::new();

@@ -1,12 +1,26 @@
 //! What a topic has over all of its lanes: counts, first messages, and workers that hold leases.
 
-use super::{Census, Counts, Lanes, Shard, Slot, WorkerName};
+use super::{Census, Counts, Lane, Lanes, Shard, Slot, WorkerName};
 
 impl Lanes {
     /// Of one slice of a topic, or of all.
     pub(in crate::machine) fn topic_counts(&self, topic: Slot, shard: Option<Shard>) -> Counts {
         let lanes = self.topics[topic].lanes.iter().filter(|(of, _)| shard.is_none_or(|shard| shard == **of));
         lanes.fold(Census::default(), |sum, (_, lane)| sum.plus(self.rows[*lane].census)).counts()
+    }
+
+    /// How many messages of a lane are unfinished.
+    pub(in crate::machine) fn unfinished(&self, lane: Slot) -> u64 {
+        let Lane { census, elsewhere, .. } = &self.rows[lane];
+        let Counts { ready, waiting, leased, .. } = census.counts();
+        ready + waiting + leased + elsewhere
+    }
+
+    /// Says how many more unfinished messages a lane has, if it is known here.
+    pub(in crate::machine) fn set_elsewhere(&mut self, lane: Option<Slot>, unfinished: u64) {
+        if let Some(lane) = lane {
+            self.rows[lane].elsewhere = unfinished;
+        }
     }
 
     /// A worker got one more lease in this lane.

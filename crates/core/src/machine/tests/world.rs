@@ -283,8 +283,8 @@ fn action(dice: &mut Dice) -> Action {
         0 => Action::MarkProcessing,
         1 => Action::MarkProcessed { hold: hold(dice) },
         2 => Action::MarkDead { error: LastError::new("marked") },
-        3 => Action::Redrive { attempts: AttemptCount::Keep, times_max: None },
-        4 => Action::Redrive { attempts: AttemptCount::Reset, times_max: None },
+        3 => Action::Redrive { attempts: AttemptCount::Keep, times_max: None, lane_max: None },
+        4 => Action::REDRIVE,
         5 => Action::Cancel,
         _ => Action::Erase,
     }

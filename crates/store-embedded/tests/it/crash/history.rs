@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, AttemptCount, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Error, Hold, Id, Keep, Key,
-    LastError, Lease, Namespace, NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting,
-    Snapshot, Source, Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
+    Action, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Error, Hold, Id, Keep, Key, LastError,
+    Lease, Namespace, NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting, Snapshot, Source,
+    Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
 };
 use oncebox_store_embedded::{EmbeddedStore, Options};
 use oncebox_testkit::{ManualClock, SplitMix, block_on};
@@ -222,7 +222,7 @@ impl Caller {
             2 => Action::Cancel,
             3 => Action::Erase,
             4 => Action::MarkDead { error: None },
-            _ => Action::Redrive { attempts: AttemptCount::Reset, times_max: None },
+            _ => Action::REDRIVE,
         };
         Order { target: Ref::Key(self.inbox_key()), action }
     }
