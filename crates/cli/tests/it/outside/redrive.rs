@@ -258,7 +258,15 @@ fn a_canary_waits_for_space_in_its_shard() {
         assert_eq!((full.code, &full.json["changed"]), (Some(4), &json!(0)), "{}", full.stderr);
         assert!(full.stderr.contains("shard_capacity"), "{}", full.stderr);
         let arguments = ["--topic", "t", "--canary", "3", "--full-wait", "90s", "--canary-wait", "90s"];
-        let ran = redrive_beside(&server, "t", "nack", &arguments);
+        let ran = std::thread::scope(|scope| {
+            let ran = scope.spawn(|| redrive(&server, &arguments));
+            for _ in 0..10 {
+                server.ack(text(&server.recv_one("t"), "receipt")).ok();
+            }
+            // The first of the canary.
+            server.nack(text(&server.recv_one("t"), "receipt"), "no").ok();
+            ran.join().expect("it ends")
+        });
         assert_eq!((ran.code, &ran.json["changed"]), (Some(1), &json!(3)), "{}", ran.stderr);
         assert!(ran.stderr.contains("failed again"), "{}", ran.stderr);
         assert_eq!(server.counts("t")["dead"], 6, "the others stay");
