@@ -1,11 +1,10 @@
 //! What is counted when somebody asks: depths, fill, bounds.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use metrics::gauge;
 use oncebox::mailbox::{Mailbox, MailboxSettings};
-use oncebox::{Error, Kind, Namespace};
+use oncebox::{Counts, Error, Kind, Namespace, TopicCounts};
 use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
 use oncebox_core::{Shard, Usage};
 
@@ -32,20 +31,20 @@ pub(crate) async fn render(app: &App) -> Result<String, Error> {
     }
     retention(settings);
     for topic in app.meters.topics() {
-        depths(&live.mailbox, &topic).await?;
-        let oldest = known(oldest(app, &topic).await)?.map_or(f64::NAN, |oldest| oldest.as_secs_f64());
-        gauge!(names::OLDEST_SECONDS, "topic" => topic.to_string()).set(oldest);
+        let counts = known(app.operator(Namespace::Mailbox, "").topic(&topic).await)?;
+        gauge!(names::OLDEST_SECONDS, "topic" => topic.to_string()).set(oldest(app, counts.as_ref()));
+        depths(&live.mailbox, &topic, counts.as_ref()).await?;
     }
     let all = known(app.operator(Namespace::Mailbox, "").counts(None).await)?;
     gauge!(names::DLQ_DEPTH, "topic" => "").set(all.map_or(f64::NAN, |all| number(all.dead)));
     Ok(app.metrics.render())
 }
 
-/// For how long the first message that can be delivered now has been there; nothing if there is none.
-async fn oldest(app: &App, topic: &str) -> Result<Duration, Error> {
-    let operator = app.operator(Namespace::Mailbox, "");
-    let accepted = operator.topic(topic).await?.and_then(|counts| counts.oldest_ready);
-    Ok(accepted.map(|accepted| app.now().since(accepted)).unwrap_or_default())
+/// For how many seconds the first message that can be delivered now has been there; 0 if there is none.
+fn oldest(app: &App, counts: Option<&Option<TopicCounts>>) -> f64 {
+    let Some(counts) = counts else { return f64::NAN };
+    let accepted = counts.as_ref().and_then(|counts| counts.oldest_ready);
+    accepted.map(|accepted| app.now().since(accepted)).unwrap_or_default().as_secs_f64()
 }
 
 /// What was read; none where the store does not answer.
@@ -56,13 +55,15 @@ fn known<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// How many messages of a topic wait, are held, and are dead.
-async fn depths(mailbox: &Mailbox, topic: &str) -> Result<(), Error> {
+/// How many messages of a topic wait, are held, and are dead. What it has in all is known: where that is nothing, no shard is asked for.
+async fn depths(mailbox: &Mailbox, topic: &str, all: Option<&Option<TopicCounts>>) -> Result<(), Error> {
     let settings = mailbox.settings();
-    let mut dead = Some(0);
     for shard in 0..settings.shards {
-        let counts = known(mailbox.counts(topic, Some(shard)).await)?;
-        dead = dead.zip(counts).map(|(dead, counts)| dead + counts.dead);
+        let counts = match all {
+            None => None,
+            Some(None) => Some(Counts::default()),
+            Some(Some(_)) => known(mailbox.counts(topic, Some(shard)).await)?,
+        };
         let labels = [("topic", topic.to_owned()), ("shard", shard.to_string())];
         let depth = counts.map_or(f64::NAN, |counts| number(counts.ready + counts.waiting));
         let held = counts.map_or(f64::NAN, |counts| number(counts.leased));
@@ -72,7 +73,8 @@ async fn depths(mailbox: &Mailbox, topic: &str) -> Result<(), Error> {
         gauge!(names::IN_FLIGHT, &labels).set(held);
         gauge!(names::SATURATION, &labels).set(if share > 1.0 { 1.0 } else { share });
     }
-    gauge!(names::DLQ_DEPTH, "topic" => topic.to_owned()).set(dead.map_or(f64::NAN, number));
+    let dead = all.map_or(f64::NAN, |all| number(all.as_ref().map_or(0, |all| all.dead)));
+    gauge!(names::DLQ_DEPTH, "topic" => topic.to_owned()).set(dead);
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use oncebox_core::machine::Turn;
 use oncebox_core::{
-    Counts, Cursor, Direction, Error, Key, Number, Omitted, Page, PageSize, Query, Ref, Scope, Snapshot,
-    State, Timestamp,
+    Counts, Cursor, Direction, Error, Key, Number, Omitted, Page, PageSize, Query, Ref, Scope, Shard,
+    Snapshot, State, Timestamp,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection, Postgres, Transaction};
@@ -169,17 +169,17 @@ impl PostgresStore {
     async fn count_on(&self, connection: &mut PgConnection, scope: &Scope) -> Result<Counts, Error> {
         self.catch_up(connection).await?;
         let mut transaction = self.steady(connection).await?;
-        let row = self
-            .sql
-            .counts
-            .query()
-            .bind(self.time())
-            .bind(namespace(scope.namespace))
-            .bind(scope.topic.as_ref().map(|topic| topic.as_str().to_owned()))
-            .bind(scope.topic.as_ref().and(scope.shard).map(|shard| i32::from(shard.0)))
-            .bind(COUNT_MAX + 1)
-            .fetch_one(&mut transaction);
-        let row = row.await.map_err(fault::told)?;
+        let (now, space) = (self.time(), namespace(scope.namespace));
+        let query = match &scope.topic {
+            None => self.sql.counts.query().bind(now).bind(space),
+            Some(topic) => {
+                let all = (0, i32::from(u16::MAX));
+                let (first, last) = scope.shard.map_or(all, |Shard(shard)| (shard.into(), shard.into()));
+                let query = self.sql.counts_topic.query().bind(now).bind(space);
+                query.bind(topic.as_str().to_owned()).bind(first).bind(last)
+            }
+        };
+        let row = query.bind(COUNT_MAX + 1).fetch_one(&mut transaction).await.map_err(fault::told)?;
         let mut cells = Cells::new(&row);
         let mut estimated = false;
         let mut next = || {

@@ -77,6 +77,7 @@ statements!(
     page_up,
     page_down,
     counts,
+    counts_topic,
     steady,
     ready_topics,
     topic_counts,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oncebox_core::{
     Action, Batch, Budget, Claim, DeadLetters, Key, Namespace, NewMessage, Order, Owner, PageSize, Payload,
-    Query, ReadyTopics, Retention, Scope, Settled, Span, Store, StoreExt, Topic, TopicQuery, Topics,
+    Query, ReadyTopics, Retention, Scope, Settled, Shard, Span, Store, StoreExt, Topic, TopicQuery, Topics,
 };
 use oncebox_store_postgres::{Options, PostgresStore, Schema};
 use oncebox_testkit::servers::Postgres;
@@ -203,6 +203,14 @@ async fn ask_everything(store: &PostgresStore, explained: &mut Explained, round:
     }
     store.counts(&Scope::all(Namespace::Inbox)).await.unwrap();
     explained.check("counts", &["message_number", "message_lane"]);
+    for shard in [None, Some(Shard(0))] {
+        store
+            .counts(&Scope { shard, ..Scope::topic(Namespace::Inbox, Topic::new("topic3").unwrap()) })
+            .await
+            .unwrap();
+        let indices = ["message_lane", "message_waiting", "message_done", "message_dead"];
+        explained.check("counts of a topic", &indices);
+    }
     store.get(&[taken[3].uid.into(), Key::inbox("shop", id("a")).unwrap().into()]).await.unwrap();
     explained.check("get", &["message_key", "message_pkey"]);
     store.with_key(&message(&id("a")).key, PageSize::MAX).await.unwrap();
