@@ -28,7 +28,7 @@ pub struct Receive {
     visibility: Option<Duration>,
     messages: Option<u32>,
     bytes: Option<u64>,
-    wait: Duration,
+    pub(super) wait: Duration,
     request: Option<NonZeroU128>,
     worker: Option<Arc<str>>,
 }
@@ -125,20 +125,21 @@ impl Mailbox {
     /// Takes what is ready, hidden from others until it is acknowledged or its visibility ends. If too much is in flight
     /// already, over all topics, it is [`oncebox_core::Kind::Saturated`].
     pub async fn receive(&self, wish: Receive) -> Result<Received, Error> {
-        Ok(self.settle_and_receive(&[], wish).await?.1)
+        let claim = self.claim(&wish)?;
+        Ok(self.settle_and_receive(&[], &claim, wish.wait).await?.1)
     }
 
     pub(super) async fn settle_and_receive(
         &self,
         settlements: &[Settlement],
-        wish: Receive,
+        claim: &Claim,
+        wait: Duration,
     ) -> Result<(Vec<Settled>, Received), Error> {
-        let claim = self.claim(&wish)?;
-        let (settled, received) = self.take(settlements, &claim).await?;
-        if !received.is_nothing() || wish.wait.is_zero() && !settlements.is_empty() {
+        let (settled, received) = self.take(settlements, claim).await?;
+        if !received.is_nothing() || wait.is_zero() && !settlements.is_empty() {
             return Ok((settled, received));
         }
-        match self.wait_for(&claim, wish.wait.min(DURATION_MAX)).await {
+        match self.wait_for(claim, wait.min(DURATION_MAX)).await {
             // What was settled must be answered: the next wish tells that too much is in flight.
             Err(error) if !settlements.is_empty() && error.kind() == Kind::Saturated => {
                 Ok((settled, Received::default()))
@@ -183,7 +184,8 @@ impl Mailbox {
         Ok(self.take(&[], claim).await?.1)
     }
 
-    fn claim(&self, wish: &Receive) -> Result<Claim, Error> {
+    /// What the store is asked for; [`Kind::Invalid`] if it cannot be.
+    pub(super) fn claim(&self, wish: &Receive) -> Result<Claim, Error> {
         let settings = self.settings();
         let messages = wish.messages.unwrap_or(settings.messages_default);
         if !(1..=MESSAGES_MAX).contains(&messages) {

@@ -139,13 +139,17 @@ impl Mailbox {
     }
 
     /// One round of a worker that is elsewhere: settles what it is done with, then gives what is next, in one step of the
-    /// store. Waits for the first message as [`Mailbox::receive`] does.
+    /// store. Waits for the first message as [`Mailbox::receive`] does. What is [`Kind::Invalid`], in a settlement or in what is to
+    /// be received, changes nothing.
     ///
     /// *Repeat:* with [`Receive::request`] it answers the same while the deliveries are held.
     pub async fn work(&self, settles: Vec<Settle>, wish: Receive) -> Result<(Vec<Outcome>, Received), Error> {
+        // What cannot be received is refused before anything changes.
+        let claim = self.claim(&wish)?;
         let steps = self.steps(settles).await?;
         let extended = self.extend_first(&steps).await?;
-        let (settled, received) = match self.settle_and_receive(&settlements(&steps), wish).await {
+        let (settled, received) = match self.settle_and_receive(&settlements(&steps), &claim, wish.wait).await
+        {
             // What was extended must be answered: the next wish tells that too much is in flight.
             Err(error) if !extended.is_empty() && error.kind() == Kind::Saturated => {
                 (Vec::new(), Received::default())

@@ -139,3 +139,51 @@ fn a_settlement_that_is_none_does_not_keep_the_others_out() {
         }
     });
 }
+
+/// A round of work whose `recv` is refused carries nothing out: no lease is extended, nothing is settled.
+/// Holds: RULE-13.
+#[test]
+fn a_round_that_is_refused_changes_nothing() {
+    on_every_store(&[], |server| {
+        server.sent("t", "extended");
+        server.sent("t", "settled");
+        let held = server.recv_as(&json!({"topic": "t", "visibility_ms": 30_000, "worker": "me"}));
+        let receipts: Vec<_> = held.iter().map(|message| text(message, "receipt")).collect();
+        let leases = || {
+            let ids = held.iter().map(|message| text(message, "msg_id"));
+            ids.map(|id| server.get(&format!("/v1/messages/{id}")).ok()["lease"].clone()).collect::<Vec<_>>()
+        };
+        let before = leases();
+        for (lease, message) in before.iter().zip(&held) {
+            assert_eq!(lease["until"], message["visible_until"], "{lease}");
+        }
+        let settle = json!([
+            {"op": "extend", "delivery": receipts[0], "visibility_ms": 250_000},
+            {"op": "ack", "delivery": receipts[1]},
+        ]);
+        for (field, value) in [
+            ("worker", json!("\u{e4}")),
+            ("worker", json!("")),
+            ("worker", json!("x".repeat(129))),
+            ("max_messages", json!(0)),
+            ("max_messages", json!(257)),
+            ("visibility_ms", json!(1)),
+            ("visibility_ms", json!(43_200_001)),
+            ("wait_ms", json!(60_001)),
+            ("request_id", json!("none")),
+            ("topic", json!("")),
+            ("topic", json!("x".repeat(1_025))),
+        ] {
+            let mut recv = json!({"topic": "nothing-is-here"});
+            recv[field] = value;
+            let said =
+                server.post("/v1/work", &json!({"settle": settle, "recv": recv})).refused(400, "E_SCHEMA");
+            assert!(said.contains(field), "{field}: {said}");
+            assert_eq!(leases(), before, "{field}: {said}");
+        }
+        let recv = json!({"topic": "nothing-is-here", "worker": "me"});
+        let answer = server.post("/v1/work", &json!({"settle": settle, "recv": recv})).ok();
+        assert_eq!(answer["results"][1], json!({"ok": true}), "{answer}");
+        assert_ne!(leases(), before, "now it counts");
+    });
+}
