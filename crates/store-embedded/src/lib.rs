@@ -33,6 +33,7 @@ pub mod fuzzing;
 mod call;
 mod codec;
 mod engine;
+mod format;
 mod frame;
 mod gathering;
 mod identity;

@@ -12,7 +12,7 @@ use crate::private;
 use crate::recovery::failed;
 
 /// Where the holder leaves its process id.
-const HOLDER: &str = "lock";
+pub(crate) const HOLDER: &str = "lock";
 
 /// The lock on a directory; released when it is dropped, and when the process ends in any way.
 pub(crate) struct DirectoryLock {
@@ -20,15 +20,8 @@ pub(crate) struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Takes the lock, and leaves this process's id for whoever comes second.
-    pub(crate) fn take(path: &Path) -> Result<Self, Error> {
-        let lock = Self::take_quietly(path)?;
-        Self::sign(path);
-        Ok(lock)
-    }
-
     /// Takes the lock without changing a byte in the directory.
-    pub(crate) fn take_quietly(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn take(path: &Path) -> Result<Self, Error> {
         let directory = File::open(path).map_err(|error| failed("opening the directory", error))?;
         match directory.try_lock() {
             Ok(()) => Ok(Self { _directory: directory }),

@@ -12,7 +12,7 @@ use oncebox_system::{SystemClock, SystemRng, uptime};
 use crate::disk::{Disk, RealDisk};
 use crate::engine::{Engine, Group, Opening, Recovering};
 use crate::gathering::Gathering;
-use crate::identity::{boot_id, store_id};
+use crate::identity::{self, boot_id, store_id};
 use crate::journal::Journal;
 use crate::lock::DirectoryLock;
 use crate::manifest::Manifest;
@@ -29,12 +29,19 @@ use crate::trouble::{Trouble, log_trouble};
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it is missing. Only one opener at a time.
     ///
-    /// Only the owner of the directory can enter it and read its files, whatever the umask is: where others could, that is changed and
-    /// logged. One that others can write is [`Kind::Invalid`], and stays as it is.
+    /// A directory that is neither a store nor empty is [`Kind::Invalid`], and stays as it is; `lost+found` and names that begin with
+    /// a dot do not count. Files beside those of a store are left alone.
+    ///
+    /// Only the owner of the directory can enter it and read the store's files, whatever the umask is: where others could, that is
+    /// changed and logged. One that others can write is [`Kind::Invalid`], and stays as it is. A store of another format version is
+    /// [`Kind::Unsupported`].
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
         let failing = |error| failed(&format!("opening {}", path.display()), error);
         let disk = RealDisk::open(path).map_err(failing)?;
+        let lock = DirectoryLock::take(path)?;
+        identity::check(&disk)?;
         private::refuse_shared(path)?;
+        // From here on it is a store's: before, nothing in it may change.
         if private::tighten(path).map_err(failing)? {
             let place = disk.place();
             tracing::warn!(
@@ -42,7 +49,7 @@ impl EmbeddedStore {
                 "others could read the store in {place}: now only its owner can"
             );
         }
-        let lock = DirectoryLock::take(path)?;
+        DirectoryLock::sign(path);
         Self::open_locked(Arc::new(disk), options, Some(lock))
     }
 

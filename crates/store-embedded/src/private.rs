@@ -7,6 +7,7 @@ use std::path::Path;
 
 use oncebox_core::{Error, Kind};
 
+use crate::identity;
 use crate::recovery::failed;
 
 /// Of directories: the owner alone enters them.
@@ -53,20 +54,17 @@ pub(crate) fn refuse_shared(path: &Path) -> Result<(), Error> {
     Err(Error::new(Kind::Invalid, text))
 }
 
-/// Takes from others what they can do with a directory and the files in it. Answers whether there was anything.
+/// Takes from others what they can do with the directory of a store and the store's files in it. Answers whether there was
+/// anything. Other files stay as they are: they may be of another program.
 pub(crate) fn tighten(path: &Path) -> io::Result<bool> {
     let mut tightened = take_from_others(path, mode(path)?)?;
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        match entry
-            .metadata()
-            .and_then(|found| Ok(found.is_file() && take_from_others(&entry.path(), found.mode() & 0o7777)?))
-        {
-            Ok(taken) => tightened |= taken,
-            // Another process has the store open, and says so next.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if !entry.file_name().to_str().is_some_and(identity::is_own) {
+            continue;
         }
+        let found = entry.metadata()?;
+        tightened |= found.is_file() && take_from_others(&entry.path(), found.mode() & 0o7777)?;
     }
     Ok(tightened)
 }

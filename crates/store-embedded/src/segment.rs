@@ -3,17 +3,18 @@
 use std::io;
 use std::sync::Arc;
 
-use oncebox_core::Uid;
+use oncebox_core::{Error, Uid};
 
 use crate::codec::{Reader, Writer};
-use crate::disk::DiskFile;
+use crate::disk::{Disk, DiskFile};
+use crate::format::{self, MAGIC};
 use crate::frame::{self, ALIGNMENT, Header, StoreId};
 use crate::journal::Blank;
+use crate::recovery::failed;
 
 /// Frames begin here.
 pub(crate) const DATA_OFFSET: u64 = 128;
 
-const MAGIC: &[u8; 8] = b"ONCEBOX\x03";
 const CHECKSUM_BYTES: usize = 16;
 
 /// The first bytes of a segment.
@@ -139,7 +140,30 @@ pub(crate) fn segment_name(number: u64) -> String {
 
 /// The number in the name of a segment's file; none if it is another file.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
-    name.strip_suffix(".seg")?.parse().ok().filter(|number| *number < u64::MAX)
+    let number = name.strip_suffix(".seg")?.parse().ok()?;
+    (number < u64::MAX && segment_name(number) == name).then_some(number)
+}
+
+/// The first bytes of a segment's file, as many as a header may have.
+pub(crate) fn read_header(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; usize::try_from(DATA_OFFSET).unwrap_or_default()];
+    let read = disk.open(name).and_then(|file| file.read_at(0, &mut bytes));
+    bytes.truncate(read.map_err(|error| failed("reading a segment", error))?);
+    Ok(bytes)
+}
+
+/// The format version of the segments among these files if another version of Oncebox wrote them; none if any is of ours.
+pub(crate) fn other_version(disk: &dyn Disk, names: &[String]) -> Result<Option<u8>, Error> {
+    let is_whole = |bytes: &[u8]| SegmentHeader::decode(bytes).is_some();
+    let mut other = None;
+    for name in names.iter().filter(|name| segment_number(name).is_some()) {
+        let header = read_header(disk, name)?;
+        if is_whole(&header) {
+            return Ok(None);
+        }
+        other = other.or(format::other_version(&header, is_whole));
+    }
+    Ok(other)
 }
 
 pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {

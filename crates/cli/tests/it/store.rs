@@ -90,3 +90,30 @@ fn what_is_no_store_is_refused() {
         }
     }
 }
+
+/// A store of another format version is not damaged: restoring it from a copy would not help.
+#[test]
+fn a_store_of_another_version_is_not_called_damaged() {
+    let home = TempDir::new().unwrap();
+    let path = store(&home);
+    let file = path.join("store");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[7] = 4;
+    bytes[8..].fill(7);
+    fs::write(&file, &bytes).unwrap();
+    let place = format!("embedded:{}", path.display());
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--set", "admin.listen=off", "--store", &place];
+    let mut tried = vec![("serve", run(&serve))];
+    for command in ["verify", "repair", "stats"] {
+        tried.push((command, tool(&[command], &path)));
+    }
+    for (command, ran) in tried {
+        assert_eq!(ran.code, Some(1), "{command}: {}", ran.stderr);
+        for says in ["format version 4", "version 3", "the version of Oncebox that wrote it"] {
+            assert!(ran.stderr.contains(says), "{command}: {}", ran.stderr);
+        }
+        assert!(!ran.stderr.contains("damaged"), "{command}: {}", ran.stderr);
+    }
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    assert!(!home.path().join("data-before-repair").exists());
+}

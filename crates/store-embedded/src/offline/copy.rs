@@ -6,11 +6,12 @@ use std::path::Path;
 
 use oncebox_core::{Error, Invalid};
 
+use crate::identity;
 use crate::private;
 use crate::recovery::failed;
 
-/// Copies all files of `from` into `to`, which must not be there yet. Directories inside are not the store's and are left
-/// out. If it fails, what was made of the copy is removed.
+/// Copies all files of the store in `from` into `to`, which must not be there yet. Other files in `from` are left out: nothing
+/// changes them. If it fails, what was made of the copy is removed.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let real = |path: &Path| path.canonicalize().map_err(|error| failed("finding the copy's place", error));
@@ -34,7 +35,8 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
 fn fill(from: &Path, to: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        if !entry.file_type()?.is_file() {
+        let is_own = entry.file_name().to_str().is_some_and(identity::is_own);
+        if !is_own || !entry.file_type()?.is_file() {
             continue;
         }
         let (source, target) = (entry.path(), to.join(entry.file_name()));

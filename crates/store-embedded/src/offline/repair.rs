@@ -19,7 +19,7 @@ use crate::private;
 use crate::recovery::failed;
 use crate::segment::SegmentHeader;
 
-/// Makes a damaged store open again. First copies the whole directory to `copy_to`, which must not exist. A store that is
+/// Makes a damaged store open again. First copies all files of the store to `copy_to`, which must not exist. A store that is
 /// sound, or whose torn end the next opening cuts, is left alone.
 ///
 /// Every group of effects that can be read counts, before and behind the damage, in its order; a group that cannot be read
@@ -37,11 +37,12 @@ use crate::segment::SegmentHeader;
 ///
 /// # Errors
 /// `Unavailable` if the store is open somewhere, cannot be read or written, or there is no room, `Invalid` if there is no
-/// store, others can write its directory, or `copy_to` exists or lies inside the store, `Corrupt` if nothing tells the store's id.
+/// store, others can write its directory, or `copy_to` exists or lies inside the store, `Corrupt` if nothing tells the store's id,
+/// `Unsupported` if it has another format version.
 pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
     let read_only = ReadOnly::open(path)?;
     private::refuse_shared(path)?;
-    let _lock = DirectoryLock::take_quietly(path)?;
+    let _lock = DirectoryLock::take(path)?;
     let reading = verify::read(&read_only)?;
     if reading.damage.is_empty() {
         return Ok(Repaired::Nothing(verify::verdict(reading)));

@@ -61,7 +61,7 @@ pub struct Stats {
 /// As `verify`; `Corrupt` also if the store is damaged, for then nobody can tell what is in it.
 pub fn stats(path: &Path) -> Result<Stats, Error> {
     let disk = ReadOnly::open(path)?;
-    let _lock = DirectoryLock::take_quietly(path)?;
+    let _lock = DirectoryLock::take(path)?;
     let mut reading = Reading::of(&disk)?;
     // What is damaged may not fit together; it is not replayed.
     refuse_damage(&reading)?;

@@ -3,11 +3,12 @@
 use oncebox_core::{Error, Kind};
 
 use crate::disk::Disk;
+use crate::format::unsupported;
 use crate::frame::{self, ALIGNMENT, Header, StoreId};
 use crate::identity;
 use crate::manifest::Newest;
 use crate::recovery::failed;
-use crate::segment::{DATA_OFFSET, SegmentHeader, read_all, segment_number};
+use crate::segment::{DATA_OFFSET, SegmentHeader, other_version, read_all, read_header, segment_number};
 
 /// A whole frame, and where it is.
 #[derive(Debug, Clone, Copy)]
@@ -62,12 +63,17 @@ impl Survey {
         let mut names = disk.names().map_err(|error| failed("listing the directory", error))?;
         names.sort();
         let recorded = identity::recorded(disk, &names)?;
-        let there = names.iter().any(|name| name == identity::NAME);
+        let there = identity::is_there(disk, &names)?;
         names.retain(|name| segment_number(name).is_some());
         if names.is_empty() && !there {
             return Err(Error::new(Kind::Invalid, "there is no embedded store in this directory"));
         }
         let heads = names.iter().map(|name| head(disk, name)).collect::<Result<Vec<_>, _>>()?;
+        if recorded.is_none()
+            && let Some(version) = other_version(disk, &names)?
+        {
+            return Err(unsupported(version));
+        }
         let (store, identified) = identify(recorded, &heads, names.is_empty())?;
         let newest = if there { identity::newest(disk, &[identity::NAME.to_owned()])? } else { None };
         // It names a segment since the second one was begun, at the latest.
@@ -98,10 +104,7 @@ pub(super) fn read(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
 
 /// The header of a segment, whichever store it belongs to.
 fn head(disk: &dyn Disk, name: &str) -> Result<Option<(StoreId, SegmentHeader)>, Error> {
-    let mut bytes = [0; 128];
-    let read = disk.open(name).and_then(|file| file.read_at(0, &mut bytes));
-    let count = read.map_err(|error| failed("reading a segment", error))?;
-    Ok(SegmentHeader::decode(&bytes[..count]))
+    Ok(SegmentHeader::decode(&read_header(disk, name)?))
 }
 
 /// Who the store is, and whether its file `store` says so. If that does not, the segments' headers do.

@@ -43,10 +43,11 @@ impl fmt::Display for Verified {
 ///
 /// # Errors
 /// `Unavailable` if the store is open somewhere (the text names the process) or cannot be read, `Invalid` if there is no
-/// store, `Corrupt` if nothing tells the store's id, without which no frame can be read.
+/// store, `Corrupt` if nothing tells the store's id, without which no frame can be read, `Unsupported` if it has another
+/// format version.
 pub fn verify(path: &Path) -> Result<Verified, Error> {
     let disk = ReadOnly::open(path)?;
-    let _lock = DirectoryLock::take_quietly(path)?;
+    let _lock = DirectoryLock::take(path)?;
     let reading = read(&disk)?;
     Ok(verdict(reading))
 }

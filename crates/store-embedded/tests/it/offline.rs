@@ -3,6 +3,7 @@
 mod damage;
 mod repair;
 mod sound;
+mod version;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

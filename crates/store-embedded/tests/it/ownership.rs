@@ -100,3 +100,68 @@ fn nothing_is_answered_into_a_deleted_segment() -> TestResult {
         }
     })
 }
+
+/// Every name in a directory, with the bytes of files.
+fn listed(path: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+    let mut listed: Vec<_> = entries
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).ok()))
+        .collect();
+    listed.sort();
+    listed
+}
+
+/// Holds: RULE-13.
+#[test]
+fn a_directory_that_is_neither_empty_nor_a_store_is_refused() -> TestResult {
+    let files: &[&[(&str, &[u8])]] = &[
+        &[("index.html", b"")],
+        &[("store", b"of something else")],
+        &[("store", &[0; 4_096])],
+        &[("store", b""), ("README", b"")],
+        &[("1.seg", b"of something else")],
+        &[("+0000001.seg", b"of something else")],
+        &[(".keep", b""), ("lock", b""), ("lost", b"")],
+    ];
+    for (number, files) in files.iter().enumerate() {
+        let root = Root::new(&format!("foreign-{number}"));
+        std::fs::create_dir(root.data())?;
+        for (name, bytes) in *files {
+            std::fs::write(root.data().join(name), bytes)?;
+        }
+        let before = listed(&root.data());
+        let error = open(&root.data(), Durability::Sync).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert!(error.to_string().contains("neither empty nor an embedded store"), "{error}");
+        assert_eq!(listed(&root.data()), before, "{error}");
+    }
+    Ok(())
+}
+
+/// What an opening that failed or a crash may leave, and what a volume may contain from the beginning.
+/// Holds: RULE-13.
+#[test]
+fn what_is_as_good_as_empty_becomes_a_store() -> TestResult {
+    let files: &[&[(&str, &[u8])]] = &[
+        &[("lock", b"1\n")],
+        &[("store", b"")],
+        &[("store", &[0; 1_536])],
+        &[("store", b"ONC")],
+        &[("store", b"ONCEBOX\x03 and an id that ends here"), ("README", b"")],
+        &[(".keep", b""), (".gitkeep", b""), ("lost+found", b"")],
+    ];
+    for (number, files) in files.iter().enumerate() {
+        let root = Root::new(&format!("as-empty-{number}"));
+        std::fs::create_dir(root.data())?;
+        for (name, bytes) in *files {
+            std::fs::write(root.data().join(name), bytes)?;
+        }
+        let store = open(&root.data(), Durability::Sync)?;
+        assert!(matches!(send(&store, 1)?, Accepted::New { .. }));
+        drop(store);
+        std::fs::write(root.data().join("README"), "not ours")?;
+        assert!(matches!(send(&open(&root.data(), Durability::Sync)?, 1)?, Accepted::Duplicate { .. }));
+        assert_eq!(std::fs::read(root.data().join("README"))?, b"not ours");
+    }
+    Ok(())
+}

@@ -168,3 +168,93 @@ fn a_repair_leaves_nothing_for_others() {
     is_private(&copy, 3);
     is_private(&directory, 3);
 }
+
+/// A file of another service.
+#[track_caller]
+fn put(path: &Path, text: &str) {
+    fs::write(path, text).expect("it is written");
+    change(path, 0o644);
+}
+
+/// Whoever names `/var/lib` and means `/var/lib/oncebox` must not lock other services out of it.
+/// Holds: RULE-13.
+#[test]
+fn a_directory_of_other_files_is_refused_and_left_alone() {
+    let home = home();
+    for (number, name) in
+        ["index.html", "store", "subdirectory/", "store/", "1.seg.bak"].into_iter().enumerate()
+    {
+        let directory = home.path().join(format!("other-{number}"));
+        fs::create_dir(&directory).expect("a directory");
+        let file = directory.join(name.trim_end_matches('/'));
+        if name.ends_with('/') {
+            fs::create_dir(&file).expect("a directory");
+            change(&file, 0o755);
+        } else {
+            put(&file, "not ours");
+        }
+        put(&directory.join(".profile"), "not ours");
+        change(&directory, 0o755);
+        let (before, kept) = (files(&directory), mode(&file));
+        let (code, stderr) = try_to_serve(&directory);
+        assert!(code.is_some_and(|code| code > 0), "{code:?} {stderr}");
+        for says in [
+            &directory.display().to_string(),
+            "neither empty nor an embedded store",
+            "new or an empty directory",
+        ] {
+            assert!(stderr.contains(says), "{name}: {stderr}");
+        }
+        assert_eq!((mode(&directory), mode(&file)), (0o755, kept), "{name}");
+        assert_eq!(mode(&directory.join(".profile")), 0o644, "{name}");
+        assert_eq!(files(&directory), before, "{name}");
+        if !name.ends_with('/') {
+            assert_eq!(fs::read_to_string(&file).expect("a file"), "not ours", "{name}");
+        }
+    }
+}
+
+/// A volume may come with files of its own, before the store is made in it or after.
+/// Holds: RULE-13.
+#[test]
+fn files_beside_a_store_are_left_alone() {
+    let home = home();
+    let directory = data(&home);
+    fs::create_dir(&directory).expect("a directory");
+    let lost = directory.join("lost+found");
+    fs::create_dir(&lost).expect("a directory");
+    change(&lost, 0o755);
+    put(&directory.join(".keep"), "");
+    change(&directory, 0o755);
+    let server = Server::start_in(home.clone(), Store::Embedded, &[]);
+    server.sent("t", "1");
+    server.stop();
+    let beside = ["README", "notes.seg", "store.bak", ".keep"].map(|name| directory.join(name));
+    beside.iter().for_each(|path| put(path, "not ours"));
+    change(&directory, 0o755);
+    change(&directory.join("store"), 0o644);
+    let server = Server::start_in(home, Store::Embedded, &[]);
+    server.wait_for_line("now only its owner can");
+    assert_eq!((mode(&directory), mode(&directory.join("store")), mode(&lost)), (0o700, 0o600, 0o755));
+    for path in &beside {
+        assert_eq!(mode(path), 0o644, "{}", path.display());
+        assert_eq!(fs::read_to_string(path).expect("a file"), "not ours");
+    }
+    assert_eq!(texts(&server.recv("t"), "idem_key"), ["1"]);
+}
+
+/// Holds: RULE-13.
+#[test]
+fn a_store_that_another_process_has_open_is_not_changed() {
+    let server = Server::start(Store::Embedded, &[]);
+    server.sent("t", "1");
+    let directory = server.path().join("data");
+    loosen(&directory);
+    let (code, stderr) = try_to_serve(&directory);
+    assert_eq!(code, Some(4), "{stderr}");
+    assert!(stderr.contains("is in use by process"), "{stderr}");
+    assert_eq!(mode(&directory), 0o755);
+    for file in files(&directory) {
+        assert_eq!(mode(&file), 0o644, "{}", file.display());
+    }
+}

@@ -175,6 +175,22 @@ fn a_missing_segment_is_reported_as_lost() -> TestResult {
     Ok(())
 }
 
+/// Files beside the store's are neither changed nor copied, and need not be readable.
+#[test]
+fn a_repair_leaves_other_files_alone() -> TestResult {
+    let directory = filled()?;
+    directory.flip("store", 12);
+    let before = files(&directory.store());
+    std::fs::write(directory.path("README"), "not ours")?;
+    std::os::unix::fs::symlink("nowhere", directory.path("dangling"))?;
+    let Repaired::Done(_) = repair(&directory.store(), &directory.copy())? else { panic!("it was damaged") };
+    assert_eq!(files(&directory.copy()), before);
+    assert_eq!(std::fs::read(directory.path("README"))?, b"not ours");
+    assert!(directory.path("dangling").is_symlink());
+    drop(directory.open()?);
+    Ok(())
+}
+
 #[test]
 fn a_copy_never_overwrites_and_never_lies_inside() -> TestResult {
     let directory = filled()?;
