@@ -63,18 +63,7 @@ pub struct RealDisk {
 impl RealDisk {
     /// The directory at `path`, made if it is missing: then only its owner can enter it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        if let Some(parent) = parent {
-            std::fs::create_dir_all(parent)?;
-        }
-        match private::make_directory(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-            made => made?,
-        }
-        // The directory's own name must survive a power cut too.
-        if let Some(parent) = parent {
-            File::open(parent)?.sync_all()?;
-        }
+        private::make_path(path, &mut |directory| File::open(directory)?.sync_all())?;
         Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 }

@@ -169,6 +169,17 @@ fn a_repair_leaves_nothing_for_others() {
     is_private(&directory, 3);
 }
 
+/// Relative to where the process runs, and several levels deep.
+#[test]
+fn a_relative_directory_is_made() {
+    for relative in ["data", "./data", "a/b/c", "./a/b/../c"] {
+        let home = home();
+        let server = Server::start_with(home.clone(), &["--store", &format!("embedded:{relative}")], &[]);
+        server.sent("t", "1");
+        is_private(&home.path().join("work").join(relative), 3);
+    }
+}
+
 /// A file of another service.
 #[track_caller]
 fn put(path: &Path, text: &str) {
