@@ -163,7 +163,7 @@ mod tests {
     }
 
     /// A power cut after the first answers must not take the directory away, however many levels of it are new.
-    /// Whoever made the last level that is there may have ended before its name was durable.
+    /// The process that made the last level may have ended before that name was durable.
     #[test]
     fn every_new_level_is_durable_before_the_next_is_made() {
         let root = Root::new("levels");

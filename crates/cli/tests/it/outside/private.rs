@@ -187,7 +187,7 @@ fn put(path: &Path, text: &str) {
     change(path, 0o644);
 }
 
-/// Whoever names `/var/lib` and means `/var/lib/oncebox` must not lock other services out of it.
+/// An operator who names `/var/lib` and means `/var/lib/oncebox` must not lock other services out of it.
 /// Holds: RULE-13.
 #[test]
 fn a_directory_of_other_files_is_refused_and_left_alone() {
@@ -241,7 +241,9 @@ fn files_beside_a_store_are_left_alone() {
     server.sent("t", "1");
     server.stop();
     let beside = ["README", "notes.seg", "store.bak", ".keep"].map(|name| directory.join(name));
-    beside.iter().for_each(|path| put(path, "not ours"));
+    for path in &beside {
+        put(path, "not ours");
+    }
     change(&directory, 0o755);
     change(&directory.join("store"), 0o644);
     let server = Server::start_in(home, Store::Embedded, &[]);
