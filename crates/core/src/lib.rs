@@ -36,8 +36,8 @@ pub use port::{
     Accepted, Action, AttemptCount, Batch, Begin, Begun, Bound, Budget, Capabilities, Claim, Counts, Cursor,
     DeadLetters, Deaths, Delivery, Direction, Extended, Extension, Interest, Observed, Operated, Order, Page,
     PageSize, Query, ReadyTopics, Receipt, Recorded, Retention, Scope, Settled, Settlement, Sighting, Store,
-    StoreExt, TopicCounts, TopicPage, TopicQuery, Topics, TransactionalStore, Upkept, Usage, Verdict,
-    VerdictKind, Wake, Wakeups, Worked,
+    StoreExt, TopicCounts, TopicPage, TopicQuery, TopicRange, Topics, TransactionalStore, Upkept, Usage,
+    Verdict, VerdictKind, Wake, Wakeups, Worked,
 };
 pub use retry::{Backoff, Growth, Jitter};
 pub use text::{Id, Partition, Source, Topic};

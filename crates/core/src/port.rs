@@ -23,7 +23,7 @@ pub use operator::{
 };
 pub use transaction::{Recorded, TransactionalStore, Wake};
 pub use upkeep::{Budget, DeadLetters, Deaths, Retention, Upkept};
-pub use watch::{Bound, ReadyTopics, TopicCounts, TopicPage, TopicQuery, Usage};
+pub use watch::{Bound, ReadyTopics, TopicCounts, TopicPage, TopicQuery, TopicRange, Usage};
 pub use work::{
     Batch, Claim, Delivery, Extended, Extension, Settled, Settlement, Topics, Verdict, VerdictKind, Worked,
 };

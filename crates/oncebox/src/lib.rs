@@ -96,7 +96,8 @@ pub use oncebox_core::{
     Invalid, Jitter, Keep, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated,
     Owner, Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Recorded, Ref, RequestId,
     Rng, Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, TopicCounts,
-    TopicPage, TopicQuery, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake, WorkerName,
+    TopicPage, TopicQuery, TopicRange, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake,
+    WorkerName,
 };
 pub use operator::{Filter, Operator, Sweep, SweepCursor};
 pub use queue::WorkQueue;

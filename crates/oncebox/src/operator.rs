@@ -78,11 +78,9 @@ impl Operator {
 
     /// How one topic stands; none if it has no message that is not Done.
     pub async fn topic(&self, name: &str) -> Result<Option<TopicCounts>, Error> {
-        let name = Topic::new(name)?;
-        let query =
-            TopicQuery { namespace: self.namespace, from: Some(name.clone()), limit: PageSize::new(1)? };
+        let query = TopicQuery::only(self.namespace, Topic::new(name)?);
         let page = self.shared.store.topic_counts(&query).await?;
-        Ok(page.topics.into_iter().find(|counts| counts.topic == name))
+        Ok(page.topics.into_iter().next())
     }
 
     /// The stored messages that came under a key, also those whose key is not held any more: the newest first, so many at most, without

@@ -131,7 +131,9 @@ fn adopt(courses: &mut Vec<Course>, rules: &[RedriveRule], app: &App) {
         place.map_or_else(|| Course::new(rule.clone(), now), |place| known.swap_remove(place))
     }));
     app.rule_findings.lock().clear();
-    courses.iter_mut().for_each(|course| course.skips = false);
+    for course in courses.iter_mut() {
+        course.skips = false;
+    }
 }
 
 /// Redrives what a rule allows now.

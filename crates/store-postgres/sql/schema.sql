@@ -81,7 +81,7 @@ create index message_number on {schema}.message (namespace, state, number);
 create index message_lane on {schema}.message (namespace, topic, shard, number) where ready;
 -- The rest of a lane: not due yet, or to be retried.
 create index message_waiting on {schema}.message (namespace, topic, shard) where state = 1 and not ready;
--- Dead messages by topic. What is taken in is not in it. `+ 0`: what asks for a topic cannot go by message_number, which has all topics together.
+-- Dead messages by topic. `+ 0`: what asks for a topic cannot go by message_number, which has all topics together.
 create index message_dead on {schema}.message (namespace, topic) where state + 0 = 3;
 -- Done messages whose content is kept, by topic; likewise.
 create index message_done on {schema}.message (namespace, topic) where state + 0 = 2 and topic is not null;

@@ -1,53 +1,52 @@
--- How the topics of namespace $2 from $3 on stand, in byte order, $4 at most; each cell is counted up to $5, and $6 workers are named. $1 the time. A row for each: whether the server
--- only reads (one row at least says so), the name, then claimable, in their lanes (ready, leased or held back by a partition), waiting for time, leased and
--- Dead messages, when the first claimable one was accepted, the names of workers with leases, by name, and how many leases and recent deaths were counted for all topics together.
--- Plan: one probe of message_lane, message_waiting and message_letter per topic finds the names; a range of each counts. A topic that has nothing but Dead
--- messages of the mailbox is found by message_letter, or, for the first minutes, among the recent deaths (message_shelf); Dead messages of other namespaces
--- have no index by topic: the newest of them are counted (message_number).
+-- How the topics of namespace $2 from $3 on stand, in byte order, $4 at most; only $3, listed or not, if $7. Each cell is counted up to $5, and $6 workers are
+-- named. $1 the time. A row for each: whether the server only reads (one row at least says so), the name, then claimable, in their lanes (ready, leased or held
+-- back by a partition), waiting for time, leased and Dead messages, when the first claimable one was accepted, the names of workers with leases, by name, and
+-- how many leases were counted for all topics together.
+-- Plan: one probe of message_lane, message_waiting and message_dead per topic finds the names; a range of each counts. Leases have no topic: the messages of
+-- some are read, but not for a single topic without unfinished messages.
 with recursive clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 ), lane_topic as (
-  (select m.topic as name from {schema}.message m where m.namespace = $2 and m.topic >= $3 and m.ready order by m.topic limit 1)
+  (select m.topic as name from {schema}.message m where not $7 and m.namespace = $2 and m.topic >= $3 and m.ready order by m.topic limit 1)
   union all
   select next.topic
     from lane_topic
    cross join lateral (
      select m.topic from {schema}.message m where m.namespace = $2 and m.topic > lane_topic.name and m.ready order by m.topic limit 1) next
 ), waiting_topic as (
-  (select m.topic as name from {schema}.message m where m.namespace = $2 and m.topic >= $3 and m.state = 1 and not m.ready order by m.topic limit 1)
+  (select m.topic as name from {schema}.message m
+    where not $7 and m.namespace = $2 and m.topic >= $3 and m.state = 1 and not m.ready order by m.topic limit 1)
   union all
   select next.topic
     from waiting_topic
    cross join lateral (
      select m.topic from {schema}.message m
       where m.namespace = $2 and m.topic > waiting_topic.name and m.state = 1 and not m.ready order by m.topic limit 1) next
-), letter_topic as (
-  (select coalesce(m.topic, '') as name from {schema}.message m
-    where $2 = 3 and m.shelf + 0 = 14 and coalesce(m.topic, '') >= $3 and coalesce(m.topic, '') > '' order by coalesce(m.topic, '') limit 1)
+), dead_topic as (
+  (select m.topic as name from {schema}.message m where not $7 and m.namespace = $2 and m.topic >= $3 and m.state + 0 = 3 order by m.topic limit 1)
   union all
-  select next.name
-    from letter_topic
+  select next.topic
+    from dead_topic
    cross join lateral (
-     select coalesce(m.topic, '') as name from {schema}.message m
-      where m.shelf + 0 = 14 and coalesce(m.topic, '') > letter_topic.name order by coalesce(m.topic, '') limit 1) next
-), dead as materialized (
-  select found.topic as name, count(*) as number
-    from ((select m.topic from {schema}.message m where $2 = 3 and m.shelf = 4 limit $5)
-          union all
-          (select m.topic from {schema}.message m where $2 <> 3 and m.namespace = $2 and m.state = 3 order by m.number desc limit $5)) found
-   group by found.topic
+     select m.topic from {schema}.message m where m.namespace = $2 and m.topic > dead_topic.name and m.state + 0 = 3 order by m.topic limit 1) next
 ), leased as materialized (
   select m.topic as name, count(*) as number,
          (array_agg(distinct l.worker) filter (where l.worker is not null))[:$6] as workers
-    from (select l.uid, l.worker from {schema}.lease l where l.namespace = $2 and l.in_flight limit $5) l
+    from (select l.uid, l.worker
+            from {schema}.lease l
+           where (not $7
+                  or exists (select from {schema}.message m where m.namespace = $2 and m.topic = $3 and m.ready)
+                  or exists (select from {schema}.message m where m.namespace = $2 and m.topic = $3 and m.state = 1 and not m.ready))
+             and l.namespace = $2 and l.in_flight
+           limit $5) l
     join {schema}.message m on m.uid = any(array[l.uid])
    group by m.topic
 ), found as (
   select named.name
     from ((select name from lane_topic limit $4)
           union (select name from waiting_topic limit $4)
-          union (select name from letter_topic limit $4)
-          union (select name from dead where name >= $3)) named
+          union (select name from dead_topic limit $4)
+          union (select $3 where $7)) named
    order by named.name
    limit $4
 )
@@ -59,10 +58,10 @@ select current_setting('transaction_read_only')::boolean as read_only, found.nam
        (select count(*) from (
           select from {schema}.message m where m.namespace = $2 and m.topic = found.name and m.state = 1 and not m.ready limit $5) counted),
        coalesce((select leased.number from leased where leased.name = found.name), 0),
-       coalesce((select dead.number from dead where dead.name = found.name), 0) + (select count(*) from (
-          select from {schema}.message m where $2 = 3 and m.shelf + 0 = 14 and coalesce(m.topic, '') = found.name limit $5) counted),
+       (select count(*) from (
+          select from {schema}.message m where m.namespace = $2 and m.topic = found.name and m.state + 0 = 3 limit $5) counted),
        oldest.accepted_at, coalesce((select leased.workers from leased where leased.name = found.name), '{}'),
-       coalesce((select sum(leased.number) from leased), 0)::bigint, coalesce((select sum(dead.number) from dead), 0)::bigint
+       coalesce((select sum(leased.number) from leased), 0)::bigint
   from clock
   left join found on true
   left join lateral (

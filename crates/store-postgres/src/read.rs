@@ -16,9 +16,9 @@ use crate::slow::{Room, machine};
 use crate::store::PostgresStore;
 
 /// Messages of one state that one page looks at, at most: a listing with a rare filter must not take for ever.
-const PAGE_LOOKS_MAX: i64 = 10_000;
+const PAGE_SCAN_MAX: i64 = 10_000;
 /// And at least, if not all of them can be on it.
-const PAGE_LOOKS_MIN: i64 = 1_000;
+const PAGE_SCAN_MIN: i64 = 1_000;
 /// A cell is counted up to this, and estimated beyond.
 pub(crate) const COUNT_MAX: i64 = 10_000;
 
@@ -119,7 +119,7 @@ impl PostgresStore {
             .bind(query.dead.map(|dead| code(&REASONS, dead)))
             .bind(query.topic.as_ref().map(|topic| topic.as_str().to_owned()))
             .bind(query.source.as_ref().map(|source| source.as_str().to_owned()))
-            .bind(looks(query))
+            .bind(scan_max(query))
             .fetch_all(&mut transaction);
         let rows = rows.await.map_err(fault::told)?;
         let mut page = Page::default();
@@ -198,11 +198,11 @@ impl PostgresStore {
     }
 }
 
-/// How many messages a page looks at: those that it shows, or five times as many if only some of them are meant.
-fn looks(query: &Query) -> i64 {
+/// How many messages a page scans: those that it shows, or five times as many if only some of them are meant.
+fn scan_max(query: &Query) -> i64 {
     let size = i64::from(query.size.get());
     let filters = query.topic.is_some() || query.source.is_some() || query.dead.is_some();
-    if filters { (size * 5).clamp(PAGE_LOOKS_MIN, PAGE_LOOKS_MAX) } else { size }
+    if filters { (size * 5).clamp(PAGE_SCAN_MIN, PAGE_SCAN_MAX) } else { size }
 }
 
 /// Rows of `get.sql` and `with_key.sql`: whether the server only reads, the time, and messages with their leases.

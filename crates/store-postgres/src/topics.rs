@@ -1,7 +1,7 @@
 //! How topics stand: which have work, and how many messages each has.
 
 use oncebox_core::limits::TOPIC_WORKERS_MAX;
-use oncebox_core::{Error, ReadyTopics, Topic, TopicCounts, TopicPage, TopicQuery, WorkerName};
+use oncebox_core::{Error, ReadyTopics, Topic, TopicCounts, TopicPage, TopicQuery, TopicRange, WorkerName};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
@@ -58,6 +58,10 @@ impl PostgresStore {
     ) -> Result<TopicPage, Error> {
         self.catch_up(connection).await?;
         let limit = query.limit.get().min(PAGE_MAX);
+        let from = match &query.range {
+            TopicRange::From(topic) | TopicRange::Only(topic) => topic.as_str(),
+            _ => "",
+        };
         let mut transaction = self.steady(connection).await?;
         let rows = self
             .sql
@@ -65,11 +69,12 @@ impl PostgresStore {
             .query()
             .bind(self.time())
             .bind(namespace(query.namespace))
-            .bind(query.from.as_ref().map_or("", |topic| topic.as_str()).to_owned())
+            .bind(from.to_owned())
             // One more tells where the next page begins.
             .bind(i64::from(limit) + 1)
             .bind(COUNT_MAX + 1)
             .bind(i32::try_from(TOPIC_WORKERS_MAX).unwrap_or(i32::MAX))
+            .bind(matches!(query.range, TopicRange::Only(_)))
             .fetch_all(&mut transaction);
         let mut page = TopicPage::default();
         for row in rows.await.map_err(fault::told)? {
@@ -84,7 +89,7 @@ impl PostgresStore {
     }
 }
 
-/// A row of `topic_counts.sql`; none if it names no topic.
+/// A row of `topic_counts.sql`; none if it names no topic, or one that has nothing.
 fn counted(row: &PgRow) -> Result<Option<TopicCounts>, Error> {
     let mut cells = Cells::new(row);
     cells.check_writable()?;
@@ -97,10 +102,12 @@ fn counted(row: &PgRow) -> Result<Option<TopicCounts>, Error> {
     };
     let (ready, in_lanes, later) = (next()?, next()?, next()?);
     let (leased, dead) = (next()?, next()?);
+    if in_lanes + later + dead == 0 {
+        return Ok(None);
+    }
     let oldest: Option<i64> = cells.next()?;
     let workers: Vec<String> = cells.next()?;
-    let (all_leased, all_dead): (i64, i64) = (cells.next()?, cells.next()?);
-    counts.estimated |= all_leased > COUNT_MAX || all_dead > COUNT_MAX;
+    counts.estimated |= cells.next::<i64>()? > COUNT_MAX;
     (counts.ready, counts.leased, counts.dead) = (ready, leased, dead);
     counts.waiting = (in_lanes + later).saturating_sub(ready + leased);
     counts.oldest_ready = oldest.map(moment);

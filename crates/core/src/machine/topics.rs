@@ -7,7 +7,7 @@ use crate::id::Shard;
 use crate::key::Namespace;
 use crate::limits::TOPIC_WORKERS_MAX;
 use crate::payload::PayloadHandle;
-use crate::port::{TopicCounts, TopicPage, TopicQuery};
+use crate::port::{TopicCounts, TopicPage, TopicQuery, TopicRange};
 use crate::text::Topic;
 
 /// Topics that one page looks at, at most: many may have nothing but Done messages.
@@ -18,9 +18,13 @@ impl<P: PayloadHandle> Machine<P> {
     pub fn topic_counts(&mut self, turn: &mut Turn<'_, P>, query: &TopicQuery) -> TopicPage {
         self.advance(turn);
         let names = &self.lanes.names[query.namespace as usize];
-        let from = query.from.as_ref().map_or(Unbounded, Included);
+        let range = match &query.range {
+            TopicRange::All => (Unbounded, Unbounded),
+            TopicRange::From(from) => (Included(from), Unbounded),
+            TopicRange::Only(only) => (Included(only), Included(only)),
+        };
         let mut page = TopicPage::default();
-        for (looks, name) in names.range::<Topic, _>((from, Unbounded)).enumerate() {
+        for (looks, name) in names.range::<Topic, _>(range).enumerate() {
             if looks == PAGE_LOOKS_MAX || page.topics.len() == query.limit.get() as usize {
                 page.next = Some(name.clone());
                 break;

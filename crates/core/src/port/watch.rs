@@ -34,16 +34,45 @@ impl ReadyTopics {
 pub struct TopicQuery {
     /// Of this namespace.
     pub namespace: Namespace,
-    /// From this one on, byte by byte; there need not be such a topic.
-    pub from: Option<Topic>,
+    /// Those in this range.
+    pub range: TopicRange,
     /// This many at most.
     pub limit: PageSize,
+}
+
+/// A range of topics, byte by byte; there need not be a topic of a name that it is given by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum TopicRange {
+    /// Every topic.
+    #[default]
+    All,
+    /// This one and those after it.
+    From(Topic),
+    /// This one. A store reads nothing to count others.
+    Only(Topic),
+}
+
+impl TopicRange {
+    /// Whether a topic is in it.
+    pub fn contains(&self, topic: &Topic) -> bool {
+        match self {
+            Self::All => true,
+            Self::From(from) => topic >= from,
+            Self::Only(only) => topic == only,
+        }
+    }
 }
 
 impl TopicQuery {
     /// The first of a namespace, as many as a page may have.
     pub fn first(namespace: Namespace) -> Self {
-        Self { namespace, from: None, limit: PageSize::MAX }
+        Self { namespace, range: TopicRange::All, limit: PageSize::MAX }
+    }
+
+    /// One topic of a namespace.
+    pub fn only(namespace: Namespace, topic: Topic) -> Self {
+        Self { namespace, range: TopicRange::Only(topic), limit: PageSize::MAX }
     }
 }
 

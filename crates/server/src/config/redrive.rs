@@ -33,7 +33,7 @@ const FIELDS: [(&str, Option<Kind>, &str); 5] = [
     ("topic", None, "The topic whose dead letters are redriven; `*` is every topic"),
     ("reason", Some(REASON), "Only what died for this reason; every reason if not given"),
     ("age", Some(AGE), "Only what has been dead for at least this long"),
-    ("per_minute", Some(PER_MINUTE), "How many each server redrives in a minute by this rule, at most"),
+    ("per_minute", Some(PER_MINUTE), "The rate of each server, in messages per minute"),
     (
         "times_max",
         Some(TIMES_MAX),

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use oncebox::{PageSize, Topic, TopicCounts, TopicQuery};
+use oncebox::{PageSize, Topic, TopicCounts, TopicQuery, TopicRange};
 use oncebox_wire as wire;
 use oncebox_wire::operator::{ListTopics, TopicPage};
 use utoipa_axum::router::OpenApiRouter;
@@ -36,13 +36,14 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     let (size, most) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());
     let size = PageSize::new(size).map_err(|_| Refusal::schema(format!("limit must be from 1 to {most}")))?;
     let after = after.map(Topic::new).transpose();
-    let from = after.map_err(|_| Refusal::schema("after is not the `next` of a page of topics"))?;
+    let after = after.map_err(|_| Refusal::schema("after is not the `next` of a page of topics"))?;
     if let Some(topic) = topic {
         let found = reader.topic(&topic).await?;
         let topics = found.iter().map(|counts| describe(&app, counts)).collect();
         return body::answer(&TopicPage { topics, next: None });
     }
-    let query = TopicQuery { from, limit: size, ..TopicQuery::first(view::namespace(namespace)) };
+    let range = after.map_or(TopicRange::All, TopicRange::From);
+    let query = TopicQuery { range, limit: size, ..TopicQuery::first(view::namespace(namespace)) };
     let page = reader.topics(&query).await?;
     let topics = page.topics.iter().map(|counts| describe(&app, counts)).collect();
     body::answer(&TopicPage { topics, next: page.next.map(|next| next.to_string()) })

@@ -5,6 +5,8 @@ mod bounds;
 #[cfg(test)]
 mod cancelled;
 #[cfg(test)]
+mod deaths;
+#[cfg(test)]
 mod demoted;
 #[cfg(test)]
 mod handles;

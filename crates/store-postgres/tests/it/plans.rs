@@ -84,11 +84,17 @@ impl Explained {
 
 /// A server that explains everything, with empty tables.
 async fn explaining() -> (Postgres, PgPool) {
+    explaining_with(&[]).await
+}
+
+/// The same, with more settings.
+async fn explaining_with(more: &[(&str, &str)]) -> (Postgres, PgPool) {
     let settings = [
         ("session_preload_libraries", "auto_explain"),
         ("auto_explain.log_min_duration", "0"),
         ("auto_explain.log_nested_statements", "on"),
     ];
+    let settings: Vec<_> = settings.iter().chain(more).copied().collect();
     let server = Postgres::with(&settings).expect("a private PostgreSQL starts");
     let pool = PgPoolOptions::new().max_connections(2).connect(&server.url()).await.unwrap();
     Schema::default().ensure(&pool).await.unwrap();
@@ -197,9 +203,13 @@ async fn ask_everything(store: &PostgresStore, explained: &mut Explained, round:
     explained.check("page", &["message_number"]);
     store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.unwrap();
     explained.check("ready topics", &["message_lane"]);
-    for (namespace, dead) in [(Namespace::Inbox, "message_number"), (Namespace::Mailbox, "message_letter")] {
-        store.topic_counts(&TopicQuery::first(namespace)).await.unwrap();
-        explained.check("counts of topics", &["message_lane", "message_waiting", "message_shelf", dead]);
+    for namespace in [Namespace::Inbox, Namespace::Mailbox] {
+        for query in
+            [TopicQuery::first(namespace), TopicQuery::only(namespace, Topic::new("topic3").unwrap())]
+        {
+            store.topic_counts(&query).await.unwrap();
+            explained.check("counts of topics", &["message_lane", "message_waiting", "message_dead"]);
+        }
     }
     store.counts(&Scope::all(Namespace::Inbox)).await.unwrap();
     explained.check("counts", &["message_number", "message_lane"]);
@@ -248,5 +258,37 @@ async fn dead_letters_beyond_their_number_are_found_by_index() {
     for _ in 0..2 {
         assert_eq!(store.upkeep(trimming()).await.unwrap().dead_letters_forgotten, 0);
         explained.check("upkeep that finds no dead letter to forget", &["message_letter"]);
+    }
+}
+
+/// To count one topic, no message of another is read: for one that has nothing, nothing is read at all.
+/// Holds: RULE-20.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_topic_is_counted_without_its_neighbours() {
+    let (server, pool) = explaining_with(&[("auto_explain.log_analyze", "on")]).await;
+    pool.execute(sqlx::raw_sql(FILL)).await.unwrap();
+    pool.execute(sqlx::raw_sql(DEAD)).await.unwrap();
+    pool.execute("analyze oncebox.message").await.unwrap();
+    let store = PostgresStore::open(&server.url(), Options::default()).await.unwrap();
+    store.claim(&claim(Topics::ALL)).await.unwrap();
+    let mut explained = Explained { server, read: 0, strict: true };
+    for namespace in [Namespace::Inbox, Namespace::Mailbox] {
+        // Once something is counted, nothing is left to be read but the counts.
+        store.topic_counts(&TopicQuery::first(namespace)).await.unwrap();
+        let _ = explained.since();
+        for name in ["topic", "topic30", "z"] {
+            let query = TopicQuery::only(namespace, Topic::new(name).unwrap());
+            assert_eq!(store.topic_counts(&query).await.unwrap().topics, []);
+            let plans = explained.since();
+            let counting = plans.split("Query Text").find(|plan| plan.contains("lane_topic")).expect(&plans);
+            for line in counting.lines().filter(|line| line.contains(" on message m")) {
+                let read_nothing = ["(never executed)", " rows=0 loops", " rows=0.00 loops"];
+                assert!(
+                    read_nothing.iter().any(|end| line.contains(end)),
+                    "{name} reads others:\n{counting}"
+                );
+            }
+            assert!(!counting.contains("Rows Removed"), "{name} reads others:\n{counting}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use oncebox_core::limits::TOPIC_WORKERS_MAX;
 use oncebox_core::{
-    Action, Budget, Claim, Namespace, NewMessage, PageSize, TopicCounts, TopicQuery, WorkerName,
+    Action, Budget, Claim, Namespace, NewMessage, PageSize, TopicCounts, TopicQuery, TopicRange, WorkerName,
 };
 
 use super::kit::{
@@ -32,7 +32,7 @@ impl Fixture {
             assert!(page.topics.len() <= limit.get() as usize, "{} on a page", page.topics.len());
             topics.extend(page.topics);
             match page.next {
-                Some(next) => query.from = Some(next),
+                Some(next) => query.range = TopicRange::From(next),
                 None => return Ok(topics),
             }
         }
@@ -168,15 +168,39 @@ pub async fn thousands_of_topics_are_counted_in_pages(fixture: Fixture) -> TestR
         assert!(found.iter().all(|counts| numbers(counts) == [1, 0, 0, 0]), "in pages of {size}");
     }
     let query = TopicQuery {
-        from: Some(topic("t1005x")),
+        range: TopicRange::From(topic("t1005x")),
         limit: PageSize::new(1)?,
         ..TopicQuery::first(Namespace::Inbox)
     };
     let page = fixture.store.topic_counts(&query).await?;
     assert_eq!(page.topics.first().map(|counts| counts.topic.as_str()), Some("t1006"));
-    let named = TopicQuery { from: Some(topic("t1005")), ..query };
+    let named = TopicQuery { range: TopicRange::From(topic("t1005")), ..query };
     let page = fixture.store.topic_counts(&named).await?;
     assert_eq!(page.topics.first().map(|counts| counts.topic.as_str()), Some("t1005"));
+    Ok(())
+}
+
+/// A single topic is counted as it is among all, whatever it has; one that has nothing is no topic, and none of its neighbours.
+/// Holds: RULE-04.
+pub async fn a_single_topic_is_counted_alone(fixture: Fixture) -> TestResult {
+    let later = fixture.now().await.after(days(1));
+    fixture.finish(&mail("done").topic("done")).await?;
+    fixture.accept_all(&[mail("1").topic("leased"), mail("2").topic("dead")]).await?;
+    fixture.take_by(&Claim { worker: Some(WorkerName::new("w")?), ..claim_mail("leased") }).await?;
+    fixture.change(key_in(Namespace::Mailbox, "orders", "2"), Action::Cancel).await?;
+    fixture.accept_all(&[mail("3").topic("ready"), mail("4").topic("scheduled").due(later)]).await?;
+    fixture.accept(&message("5").topic("elsewhere")).await?;
+    let topics = fixture.topics(Namespace::Mailbox).await?;
+    let names: Vec<_> = topics.keys().map(String::as_str).collect();
+    assert_eq!(names, ["dead", "leased", "ready", "scheduled"]);
+    for (name, counts) in &topics {
+        let page = fixture.store.topic_counts(&TopicQuery::only(Namespace::Mailbox, topic(name))).await?;
+        assert_eq!((page.topics, page.next), (vec![counts.clone()], None), "{name}");
+    }
+    for name in ["done", "elsewhere", "a", "lease", "leased0", "z"] {
+        let page = fixture.store.topic_counts(&TopicQuery::only(Namespace::Mailbox, topic(name))).await?;
+        assert_eq!((page.topics, page.next), (vec![], None), "{name}");
+    }
     Ok(())
 }
 

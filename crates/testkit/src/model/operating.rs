@@ -9,10 +9,10 @@ use super::{Facts, Illegal, Model};
 
 impl Model {
     /// What `operate` has to answer.
-    pub fn operate(&mut self, order: &Order, told: &Operated) -> Result<Operated, Illegal> {
+    pub fn operate(&mut self, order: &Order, answer: &Operated) -> Result<Operated, Illegal> {
         self.catch_up();
         let Some(index) = self.find(&order.target) else {
-            return self.operate_unknown(order, told);
+            return self.operate_unknown(order, answer);
         };
         if order.action == Action::Erase {
             let receipt = self.receipt(index);
@@ -27,8 +27,8 @@ impl Model {
             && self.is_lane_full(message.key.namespace, content, *lane_max)
         {
             // When to come again, and how it counts, is up to the store.
-            return Ok(match told {
-                Operated::Saturated { bound, .. } if bound.name == Bound::LANE_MESSAGES => told.clone(),
+            return Ok(match answer {
+                Operated::Saturated { bound, .. } if bound.name == Bound::LANE_MESSAGES => answer.clone(),
                 _ => Operated::Saturated { retry_after: Duration::ZERO, bound: NO_BOUND },
             });
         }
@@ -41,11 +41,11 @@ impl Model {
     }
 
     /// Nothing is found: only a mark as processed, by key, makes something of it.
-    fn operate_unknown(&mut self, order: &Order, told: &Operated) -> Result<Operated, Illegal> {
+    fn operate_unknown(&mut self, order: &Order, answer: &Operated) -> Result<Operated, Illegal> {
         let (Ref::Key(key), Action::MarkProcessed { hold }) = (&order.target, &order.action) else {
             return Ok(Operated::Unknown);
         };
-        let drawn = match told {
+        let drawn = match answer {
             Operated::Changed(receipt) => Some(receipt.uid),
             _ => None,
         };

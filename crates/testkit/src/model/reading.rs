@@ -114,7 +114,7 @@ impl Model {
             unfinished.filter_map(|message| Some(message.content.as_ref()?.topic.clone())).collect();
         topics.sort();
         topics.dedup();
-        topics.retain(|topic| query.from.as_ref().is_none_or(|from| topic >= from));
+        topics.retain(|topic| query.range.contains(topic));
         let next = topics.get(query.limit.get() as usize).cloned();
         topics.truncate(query.limit.get() as usize);
         let topics = topics.into_iter().map(|topic| self.topic_counted(query.namespace, &topic)).collect();

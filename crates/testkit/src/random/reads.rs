@@ -1,7 +1,10 @@
 //! Everything that can be read, compared.
 
+use std::collections::BTreeSet;
+
 use oncebox_core::{
     Direction, Key, Namespace, Omitted, Page, PageSize, Query, ReadyTopics, Ref, Snapshot, TopicQuery,
+    TopicRange,
 };
 
 use super::compare::{Case, Difference, same};
@@ -111,10 +114,8 @@ impl Case {
                     self.report.outcome("counted a full page of topics");
                 }
                 listed.extend(page.topics);
-                query.from = page.next;
-                if query.from.is_none() {
-                    break;
-                }
+                let Some(next) = page.next else { break };
+                query.range = TopicRange::From(next);
             }
             let all = self.model.topic_counts(&TopicQuery::first(namespace)).topics;
             same(&format!("topics of {namespace}"), &all.len(), &listed.len())?;
@@ -123,6 +124,28 @@ impl Case {
                 if !actual.estimated {
                     same("topic", expected, actual)?;
                 }
+            }
+            self.check_single_topics(namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares how single topics stand: each of a namespace, and each of the others, which the namespace need not have.
+    async fn check_single_topics(&mut self, namespace: Namespace) -> Result<(), Difference> {
+        let everywhere =
+            Namespace::ALL.map(|other| self.model.topic_counts(&TopicQuery::first(other)).topics);
+        let names: BTreeSet<_> = everywhere.into_iter().flatten().map(|counts| counts.topic).collect();
+        for name in names {
+            self.report.operation("topic_counts");
+            let query = TopicQuery::only(namespace, name);
+            let (expected, actual) =
+                (self.model.topic_counts(&query), self.fixture.store.topic_counts(&query).await?);
+            if actual.topics.is_empty() {
+                self.report.outcome("counted a topic without messages");
+            }
+            let estimated = actual.topics.iter().any(|counts| counts.estimated);
+            if !estimated {
+                same(&format!("{query:?}"), &expected, &actual)?;
             }
         }
         Ok(())

@@ -172,6 +172,7 @@ pub struct RefusedMessage {
     pub message: String,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
