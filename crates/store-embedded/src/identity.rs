@@ -133,13 +133,18 @@ fn find(disk: &dyn Disk, names: &[String]) -> Result<Found, Error> {
         return Err(unsupported(version));
     }
     let blank = bytes.iter().zip(MAGIC).all(|(byte, ours)| byte == ours || *byte == 0);
-    if begins_ours(&bytes) {
+    if begins_ours(&bytes) || decode(&with_magic(&bytes)).is_some() {
         Ok(Found::Damaged)
     } else if blank && size <= FILE_BYTES as u64 {
         Ok(Found::Blank)
     } else {
         Ok(Found::Foreign)
     }
+}
+
+/// The bytes with those first that ours have: if they are whole then, only their beginning was damaged.
+fn with_magic(bytes: &[u8]) -> Vec<u8> {
+    [MAGIC.as_slice(), bytes.get(MAGIC.len()..).unwrap_or_default()].concat()
 }
 
 /// What can be ours of the file `store`, and how many bytes it has.

@@ -142,11 +142,15 @@ fn a_directory_that_is_neither_empty_nor_a_store_is_refused() -> TestResult {
 /// Holds: RULE-13.
 #[test]
 fn what_is_as_good_as_empty_becomes_a_store() -> TestResult {
+    let mut damaged = b"ONCEBOX\x03 0123456789abcde".to_vec();
+    damaged.extend_from_slice(&blake3::hash(&damaged).as_bytes()[..16]);
+    damaged[6] ^= 1;
     let files: &[&[(&str, &[u8])]] = &[
         &[("lock", b"1\n")],
         &[("store", b"")],
         &[("store", &[0; 1_536])],
         &[("store", b"ONC")],
+        &[("store", &damaged)],
         &[("store", b"ONCEBOX\x03 and an id that ends here"), ("README", b"")],
         &[(".keep", b""), (".gitkeep", b""), ("lost+found", b"")],
     ];
