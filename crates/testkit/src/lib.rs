@@ -2,7 +2,7 @@
 //! real servers, and deadlines.
 //!
 //! Whoever writes a store implements [`oncebox_core::Store`], tells in a function how a fresh one is opened, and names
-//! that function in two macros; see [`Fixture`].
+//! that function in three macros; see [`Fixture`].
 
 mod fixture;
 

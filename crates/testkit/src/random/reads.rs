@@ -125,18 +125,20 @@ impl Case {
                     same("topic", expected, actual)?;
                 }
             }
-            self.check_single_topics(namespace).await?;
+            self.check_single_topic(namespace).await?;
         }
         Ok(())
     }
 
-    /// Compares how single topics stand: each of a namespace, and each of the others, which the namespace need not have.
-    async fn check_single_topics(&mut self, namespace: Namespace) -> Result<(), Difference> {
+    /// Compares how a single topic stands: by turns each of any namespace, which this one need not have.
+    async fn check_single_topic(&mut self, namespace: Namespace) -> Result<(), Difference> {
         let everywhere =
             Namespace::ALL.map(|other| self.model.topic_counts(&TopicQuery::first(other)).topics);
         let names: BTreeSet<_> = everywhere.into_iter().flatten().map(|counts| counts.topic).collect();
-        for name in names {
-            self.report.operation("topic_counts");
+        self.report.operation("topic_counts");
+        let asked = self.report.operations.get("topic_counts").copied().unwrap_or_default();
+        let turn = usize::try_from(asked).unwrap_or_default() % names.len().max(1);
+        if let Some(name) = names.into_iter().nth(turn) {
             let query = TopicQuery::only(namespace, name);
             let (expected, actual) =
                 (self.model.topic_counts(&query), self.fixture.store.topic_counts(&query).await?);
