@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use oncebox_core::machine::{Capacity, Machine, Resume, Turn};
 use oncebox_core::{
-    Accepted, Batch, Claim, Delivery, Error, Fence, Key, Kind, Namespace, NewMessage, Owner, Payload,
-    Snapshot, Span, State, Store, StoreExt, Timestamp, Topic, Uid,
+    Accepted, Batch, Claim, Delivery, Error, Fence, Key, Kind, Namespace, NewMessage, Number, Owner, Payload,
+    Ref, Snapshot, Span, State, Store, StoreExt, Timestamp, Topic, Uid,
 };
 use oncebox_store_embedded::EmbeddedStore;
-use oncebox_testkit::{ManualClock, block_on};
+use oncebox_testkit::{ManualClock, SplitMix, block_on};
 
 use super::history::{History, Step, keys, options};
 use super::tape::{Playback, Tape};
@@ -61,8 +62,14 @@ fn compare(store: &EmbeddedStore, history: &History, bounds: &[Bounds]) -> Resul
     let mut standing = Vec::new();
     for (number, (steps, bounds)) in (0..).zip(history.callers.iter().zip(bounds)) {
         let view = block_on(store.get(&keys(number))).map_err(|error| error.to_string())?;
+        // A step begins with the time that has passed, and that may have been written before what the step did.
+        let is_between = |step: usize| {
+            let next = steps[..=bounds.ceiling].get(step + 1);
+            next.is_some_and(|next| difference(&after(&steps[step], next.time), &view).is_none())
+        };
         let mut candidates = bounds.floor..=bounds.ceiling;
-        let found = candidates.find(|step| difference(&steps[*step].view, &view).is_none());
+        let found =
+            candidates.find(|step| difference(&steps[*step].view, &view).is_none() || is_between(*step));
         standing.push(found.ok_or_else(|| {
             let differences = (bounds.floor..=bounds.ceiling)
                 .filter_map(|step| Some(format!("{step}: {}", difference(&steps[step].view, &view)?)));
@@ -71,6 +78,20 @@ fn compare(store: &EmbeddedStore, history: &History, bounds: &[Bounds]) -> Resul
         })?);
     }
     Ok(standing)
+}
+
+/// What a caller would have seen after a step, had only time passed since.
+fn after(step: &Step, now: Timestamp) -> Vec<Option<Snapshot>> {
+    let most = u64::MAX / 2;
+    let mut machine = Machine::new(Capacity { messages_max: most, keys_max: most, live_bytes_max: most });
+    for message in step.view.iter().flatten() {
+        machine.recall(message);
+    }
+    let (number_floor, fence_floor) = (Number(most), Fence::new(most).unwrap());
+    machine.resume(Resume { now: step.time, number_floor, fence_floor, held_until: Timestamp::EPOCH });
+    let mut turn = Turn { now, ids: &mut SplitMix::new(1), journal: &mut () };
+    let mut get = |message: &Snapshot| machine.get(&mut turn, &Ref::Key(message.key.clone()));
+    step.view.iter().map(|message| get(message.as_ref()?)).collect()
 }
 
 /// The first message that is not as it was. How long a lease runs depends on when the store was opened.
