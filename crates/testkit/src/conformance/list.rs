@@ -288,10 +288,10 @@ macro_rules! conformance {
                 a_sighting_moves_nothing_but_when_it_was_seen
             [topics]
                 a_topic_is_counted_with_what_is_in_it
-                a_single_topic_is_counted_alone
                 the_oldest_is_the_first_that_can_be_claimed
                 topics_come_and_go_with_their_messages
                 thousands_of_topics_are_counted_in_pages
+                a_single_topic_is_counted_alone
                 a_topic_names_the_workers_that_hold_it
             [upkeep]
                 upkeep_of_an_empty_store_does_nothing
