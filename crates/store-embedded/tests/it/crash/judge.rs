@@ -68,8 +68,8 @@ fn compare(store: &EmbeddedStore, history: &History, bounds: &[Bounds]) -> Resul
             next.is_some_and(|next| difference(&after(&steps[step], next.time), &view).is_none())
         };
         let mut candidates = bounds.floor..=bounds.ceiling;
-        let found =
-            candidates.find(|step| difference(&steps[*step].view, &view).is_none() || is_between(*step));
+        let found = candidates.clone().find(|step| difference(&steps[*step].view, &view).is_none());
+        let found = found.or_else(|| candidates.find(|step| is_between(*step)));
         standing.push(found.ok_or_else(|| {
             let differences = (bounds.floor..=bounds.ceiling)
                 .filter_map(|step| Some(format!("{step}: {}", difference(&steps[step].view, &view)?)));
