@@ -22,7 +22,7 @@ pub(super) struct Documents {
 
 impl Documents {
     pub(super) fn new(mut document: OpenApi) -> Self {
-        // Whoever reads it has reached the server by some address, which is the right one for them.
+        // A client that reads it has reached the server by some address: that is the one to call.
         document.servers = Some(vec![Server::new("/")]);
         let json = document.to_pretty_json().unwrap_or_default() + "\n";
         Self { json: json.into(), page: page::render(&document).into() }
