@@ -13,7 +13,8 @@ use crate::identity;
 use crate::journal::Blank;
 use crate::manifest::Newest;
 use crate::segment::{
-    DATA_OFFSET, Frames, Segment, SegmentHeader, every_frame, read_all, segment_name, segment_number,
+    DATA_OFFSET, Frames, Segment, SegmentHeader, every_frame, is_first_needed, read_all, segment_name,
+    segment_number,
 };
 
 /// What was found.
@@ -164,9 +165,10 @@ fn lost_newest(blanks: &[Blank], store: &StoreId, number: u64, generation: u64) 
 fn check_chain(live: &VecDeque<Segment>, oldest: u64) -> Result<(), Error> {
     let headers = || live.iter().map(|segment| segment.header);
     if let Some(SegmentHeader { previous, previous_number, .. }) =
-        headers().next().filter(|first| oldest > 0 && first.generation > oldest)
+        headers().next().filter(|first| !is_first_needed(oldest, first.generation, first.first_lsn))
     {
-        return Err(missing((previous == oldest).then_some(previous_number), Some(oldest)));
+        let generation = if oldest > 0 { oldest } else { previous };
+        return Err(missing((previous == generation).then_some(previous_number), Some(generation)));
     }
     for (before, SegmentHeader { previous, previous_number, .. }) in headers().zip(headers().skip(1)) {
         if previous != before.generation {

@@ -67,6 +67,13 @@ impl SegmentHeader {
     }
 }
 
+/// Whether nothing is missing before a segment of this generation, whose first frame has this LSN, if the frames of the journal
+/// name `oldest` as the oldest segment that is needed. If none does (zero), no segment was ever dropped: that takes a frame
+/// that is on disk and names another one.
+pub(crate) fn is_first_needed(oldest: u64, generation: u64, first_lsn: u64) -> bool {
+    if oldest > 0 { generation <= oldest } else { first_lsn == 1 }
+}
+
 /// A segment that is being written, or waits to be read or reclaimed.
 pub(crate) struct Segment {
     pub(crate) name: String,

@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::frame::HEADER_BYTES;
 use crate::manifest::Newest;
 use crate::recovery::Cut;
-use crate::segment::{DATA_OFFSET, SegmentHeader, segment_name};
+use crate::segment::{DATA_OFFSET, SegmentHeader, is_first_needed, segment_name};
 
 /// Frames that should be there and are not.
 #[derive(Debug, Clone, Copy)]
@@ -73,10 +73,13 @@ impl Reading {
         let oldest = self.oldest_needed(&owners);
         self.oldest = oldest;
         owners.retain(|owner| owner.generation >= oldest);
-        if let Some(first) = owners.first().filter(|first| oldest > 0 && first.generation > oldest) {
-            let previous = first.previous.filter(|(generation, _)| *generation == oldest);
+        let is_first = |first: &&Owner| is_first_needed(oldest, first.generation, first.first_lsn);
+        if let Some(first) = owners.first().filter(|first| !is_first(first)) {
+            let before = first.previous.map_or(first.generation - 1, |(generation, _)| generation);
+            let generation = if oldest > 0 { oldest } else { before };
+            let previous = first.previous.filter(|(previous, _)| *previous == generation);
             let file = previous.map(|(_, number)| segment_name(number));
-            self.damage.add(Finding::Missing { generation: oldest, file });
+            self.damage.add(Finding::Missing { generation, file });
             self.gaps.push(Gap { first_lsn: None, last_lsn: Some(first.first_lsn - 1), bytes: 0 });
         }
         for (index, owner) in owners.iter().enumerate() {

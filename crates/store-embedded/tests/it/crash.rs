@@ -113,6 +113,34 @@ fn crash_points() {
     println!("{points} distinct crash points, {twice} of them crashed twice");
 }
 
+/// At every moment of a history, the loss of any one segment is noticed, unless nothing in it counts any more or yet.
+/// Holds: RULE-13.
+#[test]
+fn a_lost_segment_is_noticed_at_every_moment() {
+    let mut refused = 0;
+    for (seed, history) in histories().take(4) {
+        let mut rng = SplitMix::new(seed);
+        let mut playback = history.tape.replay(0);
+        for position in 0..=history.tape.position() {
+            history.tape.advance(&mut playback, position);
+            let bounds = bounds(&history, position, false);
+            let files = playback.files();
+            let segments = files.iter().filter(|(name, bytes)| {
+                name.strip_suffix(".seg").is_some() && bytes.iter().any(|byte| *byte != 0)
+            });
+            for (name, _) in segments {
+                let mut left = playback.crash(Loss::Nothing, &mut rng);
+                left.damage(name, |bytes| bytes.fill(0));
+                let opened = check_damaged(left, &history, &bounds);
+                let opened =
+                    opened.unwrap_or_else(|wrong| panic!("seed {seed}, {name} lost at {position}: {wrong}"));
+                refused += u64::from(!opened);
+            }
+        }
+    }
+    assert!(refused > 0);
+}
+
 /// Flips a bit, cuts a file short, wipes a sector, or adds bytes that do not belong there.
 fn damage(left: &mut Playback, rng: &mut SplitMix) -> (String, bool) {
     let files = left.files();

@@ -21,6 +21,24 @@ pub(crate) struct Bounds {
     /// The last step that was answered.
     answered: usize,
     ceiling: usize,
+    /// The time that is known to have passed since the last step, if the caller was told so.
+    passed: Option<Timestamp>,
+}
+
+/// Where a caller was found to stand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    step: usize,
+    /// The time that has passed since that step, if that is recorded: a step begins with the time that has passed, which may be
+    /// written before what the step did.
+    passed: Option<Timestamp>,
+}
+
+impl Standing {
+    fn view(&self, steps: &[Step]) -> Vec<Option<Snapshot>> {
+        let step = &steps[self.step];
+        self.passed.map_or_else(|| step.view.clone(), |now| after(step, now))
+    }
 }
 
 /// What each caller can expect after a crash at a position.
@@ -30,14 +48,16 @@ pub(crate) fn bounds(history: &History, position: usize, power_cut: bool) -> Vec
         let ceiling = steps.iter().take_while(|step| step.started <= position).count() - 1;
         let last = steps.iter().take_while(answered).count() - 1;
         let solid = steps[..=last].iter().rposition(|step| step.solid).unwrap();
-        Bounds { floor: if power_cut { solid } else { last }, answered: last, ceiling }
+        Bounds { floor: if power_cut { solid } else { last }, answered: last, ceiling, passed: None }
     };
     history.callers.iter().map(bounds).collect()
 }
 
 /// What each caller can expect once it has been told where it stands.
-pub(crate) fn exactly(standing: &[usize]) -> Vec<Bounds> {
-    standing.iter().map(|step| Bounds { floor: *step, answered: *step, ceiling: *step }).collect()
+pub(crate) fn exactly(standing: &[Standing]) -> Vec<Bounds> {
+    let exactly =
+        |Standing { step, passed }: Standing| Bounds { floor: step, answered: step, ceiling: step, passed };
+    standing.iter().copied().map(exactly).collect()
 }
 
 /// The same after damage that looks like a torn end: what was answered last may be gone; after `wide` damage, which can
@@ -57,19 +77,13 @@ fn open(tape: &Tape, history: &History, bounds: &[Bounds], boot: &str) -> Result
     EmbeddedStore::open_on(Arc::new(tape.clone()), &options(&clock, boot))
 }
 
-/// Compares what was found with what may be there. Answers with the step at which each caller stands.
-fn compare(store: &EmbeddedStore, history: &History, bounds: &[Bounds]) -> Result<Vec<usize>, String> {
+/// Compares what was found with what may be there. Answers with where each caller stands.
+fn compare(store: &EmbeddedStore, history: &History, bounds: &[Bounds]) -> Result<Vec<Standing>, String> {
     let mut standing = Vec::new();
     for (number, (steps, bounds)) in (0..).zip(history.callers.iter().zip(bounds)) {
         let view = block_on(store.get(&keys(number))).map_err(|error| error.to_string())?;
-        // A step begins with the time that has passed, and that may have been written before what the step did.
-        let is_between = |step: usize| {
-            let next = steps[..=bounds.ceiling].get(step + 1);
-            next.is_some_and(|next| difference(&after(&steps[step], next.time), &view).is_none())
-        };
-        let mut candidates = bounds.floor..=bounds.ceiling;
-        let found = candidates.clone().find(|step| difference(&steps[*step].view, &view).is_none());
-        let found = found.or_else(|| candidates.find(|step| is_between(*step)));
+        let mut candidates = candidates(steps, bounds);
+        let found = candidates.find(|standing| difference(&standing.view(steps), &view).is_none());
         standing.push(found.ok_or_else(|| {
             let differences = (bounds.floor..=bounds.ceiling)
                 .filter_map(|step| Some(format!("{step}: {}", difference(&steps[step].view, &view)?)));
@@ -78,6 +92,15 @@ fn compare(store: &EmbeddedStore, history: &History, bounds: &[Bounds]) -> Resul
         })?);
     }
     Ok(standing)
+}
+
+/// Everywhere that a caller may stand: at a step before what only time has made of one.
+fn candidates<'a>(steps: &'a [Step], bounds: &Bounds) -> impl Iterator<Item = Standing> + 'a {
+    let Bounds { floor, ceiling, passed, .. } = *bounds;
+    let at = (floor..=ceiling).filter(move |_| passed.is_none()).map(|step| Standing { step, passed: None });
+    let between = (floor..ceiling).map(|step| Standing { step, passed: Some(steps[step + 1].time) });
+    let told = passed.map(|now| Standing { step: ceiling, passed: Some(now) });
+    at.chain(between).chain(told)
 }
 
 /// What a caller would have seen after a step, had only time passed since.
@@ -118,7 +141,7 @@ fn go_on(
     store: &EmbeddedStore,
     history: &History,
     bounds: &[Bounds],
-    standing: &[usize],
+    standing: &[Standing],
 ) -> Result<(), String> {
     let mut used: BTreeSet<Fence> = BTreeSet::new();
     let lease = Span::lease(std::time::Duration::from_secs(30)).unwrap();
@@ -126,15 +149,20 @@ fn go_on(
     let deliveries = block_on(store.claim(&claim)).map_err(|error| error.to_string())?;
     for ((steps, bounds), stand) in history.callers.iter().zip(bounds).zip(standing) {
         // An answered lease binds even if a power cut has made the store forget it.
-        let newest = (*stand).max(bounds.answered);
-        let kept = steps[newest].view.iter().flatten();
+        let newest = if stand.step < bounds.answered {
+            Standing { step: bounds.answered, passed: None }
+        } else {
+            *stand
+        };
+        let known = newest.view(steps);
+        let kept = known.iter().flatten();
         let taken: BTreeSet<Uid> =
             kept.filter(|message| is_out_of_reach(message)).map(|message| message.uid).collect();
         if let Some(wrong) = deliveries.iter().find(|delivery| taken.contains(&delivery.uid)) {
-            let known = steps[newest].view.iter().flatten().find(|message| message.uid == wrong.uid);
+            let known = known.iter().flatten().find(|message| message.uid == wrong.uid);
             let known = known.map(|message| (message.state, &message.grant));
             return Err(format!(
-                "{:?} was given out in {bounds:?} from {stand}, though {known:?}",
+                "{:?} was given out in {bounds:?} from {stand:?}, though {known:?}",
                 wrong.key
             ));
         }
@@ -163,8 +191,8 @@ pub(crate) struct Reopened {
     pub(crate) tape: Tape,
     /// The position of its tape when what it holds had been answered.
     pub(crate) answered: usize,
-    /// The step at which each caller stands.
-    pub(crate) standing: Vec<usize>,
+    /// Where each caller stands.
+    pub(crate) standing: Vec<Standing>,
 }
 
 /// Opens what a crash has left: it must open, and hold what it has to.

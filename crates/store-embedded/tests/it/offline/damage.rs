@@ -6,6 +6,9 @@ use oncebox_testkit::{SplitMix, TestResult};
 
 use super::{Directory, accept, close, files, filled, frames};
 
+/// Where the frames of a segment begin.
+const SEGMENT_DATA_OFFSET: usize = 128;
+
 /// What verify finds; it must not change a byte, and opening must refuse.
 fn damage(directory: &Directory) -> Damage {
     let before = files(&directory.store());
@@ -98,6 +101,25 @@ fn a_store_without_its_segments_is_not_an_empty_one() -> TestResult {
     let error = directory.open().unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt, "{error}");
     assert!(error.to_string().contains(&name), "{error}");
+    Ok(())
+}
+
+/// A segment that was begun and has no frame yet does not hide that all before it are gone.
+#[test]
+fn a_new_segment_does_not_hide_that_others_are_gone() -> TestResult {
+    let directory = filled()?;
+    let mut segments = directory.segments();
+    let newest = segments.pop().ok_or("a segment")?;
+    let mut bytes = std::fs::read(directory.path(&newest))?;
+    bytes[SEGMENT_DATA_OFFSET..].fill(0);
+    std::fs::write(directory.path(&newest), bytes)?;
+    assert!(!segments.is_empty());
+    for name in &segments {
+        std::fs::remove_file(directory.path(name))?;
+    }
+    let (generation, file) = (segments.len() as u64, segments.pop());
+    assert_eq!(damage(&directory).findings, [Finding::Missing { generation, file }]);
+    refused(&directory);
     Ok(())
 }
 
