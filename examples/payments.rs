@@ -1,13 +1,14 @@
-//! Payments as commands: stored now, run later, failed, run again, given up, brought back.
+//! Payments as commands: scheduled, run, retried, dead-lettered and redriven.
 //!
 //! ```sh
 //! cargo run -p oncebox-examples --bin payments -- postgres://localhost/shop
 //! cargo run -p oncebox-examples --bin payments -- embedded:./data
 //! ```
 //!
-//! On PostgreSQL a command is stored with the row of its payment, and what its handler writes commits with its completion: kill the
-//! program with `kill -9` whenever you like, and the table `payments` and the commands never disagree. The embedded store has no
-//! transaction to share: there a key keeps a payment from being stored twice, and the handler sees that a second run does no harm.
+//! On PostgreSQL, a command is stored in the same transaction as the row of its payment, and the writes of its handler
+//! commit with its completion: kill the program with `kill -9` at any time, and the table `payments` and the commands
+//! still agree. The embedded store cannot share a transaction with the application: there an idempotency key prevents a
+//! payment from being stored twice, and the handler is idempotent.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,8 +21,13 @@ use std::time::Duration;
 use oncebox::commands::{
     Command, Contracts, Execution, Mediator, Processor, ProcessorOptions, ScheduleOptions, Scheduler,
 };
-use oncebox::postgres::{Options, PgTransaction, PostgresStore};
-use oncebox::{Backoff, Failure, Filter, Growth, Jitter, LastError, Namespace, Oncebox, Operator, Uid};
+use oncebox::postgres::{PgTransaction, PostgresOptions, PostgresStore};
+use oncebox::{
+    Backoff, Failure, Oncebox, Operator,
+    message::{LastError, Namespace, Uid},
+    operator::SweepFilter,
+    worker::{Growth, Jitter},
+};
 use serde::{Deserialize, Serialize};
 use sqlx::{Executor, PgPool};
 
@@ -36,11 +42,11 @@ struct ProcessPayment {
     cents: i64,
 }
 
-/// A bank that hangs up on every tenth payment at first, and has a branch that is closed.
+/// A bank that fails the first attempt of some payments, and has a branch that is closed.
 #[derive(Clone, Default)]
 struct Bank {
     branch_open: Arc<AtomicBool>,
-    /// What was paid, where no table keeps it.
+    /// The payments made, if there is no table for them.
     paid: Arc<Mutex<BTreeMap<Uid, i64>>>,
     in_table: bool,
 }
@@ -55,9 +61,10 @@ impl Bank {
     }
 }
 
-/// Runs at least once. What it writes in its transaction is there once, and only if the command is completed.
+/// Runs at least once. Its writes in the transaction take effect exactly once, when the command is completed.
 async fn process(command: Arc<ProcessPayment>, execution: Execution<Bank>) -> Result<(), Failure> {
-    let (bank, context) = (execution.state(), execution.context().ok_or("a processor runs it")?);
+    let (bank, context) =
+        (execution.state(), execution.context().ok_or("the command must be run by a processor")?);
     if bank.in_table {
         let mut tx = execution.transaction::<PgTransaction>()?;
         let pay = sqlx::query("update payments set paid = paid + 1 where command = $1::uuid and cents = $2");
@@ -65,16 +72,16 @@ async fn process(command: Arc<ProcessPayment>, execution: Execution<Bank>) -> Re
         if pay.execute(&mut **tx).await?.rows_affected() != 1 {
             return Err(Failure::dead("there is no such payment"));
         }
-        // What was written is gone if the bank does not answer.
+        // If the bank does not answer, the writes are rolled back.
         return bank.answer(command.payment, context.delivery());
     }
     bank.answer(command.payment, context.delivery())?;
-    // By the command's id: a second run changes nothing.
+    // The command's id is the key, so a second run changes nothing.
     bank.paid.lock().unwrap_or_else(PoisonError::into_inner).insert(context.uid(), command.cents);
     Ok(())
 }
 
-/// Stores payments with rows of their own, both or neither.
+/// Stores each payment's command and row in one transaction.
 async fn order_in_table(
     scheduler: &Scheduler,
     pool: &PgPool,
@@ -99,7 +106,7 @@ async fn order_in_table(
     Ok(())
 }
 
-/// Stores payments; the key of each keeps it from being stored twice, should this be killed and run again.
+/// Stores payments. Their idempotency keys prevent duplicates if the program is killed and run again.
 async fn order(scheduler: &Scheduler, payments: Range<i64>) -> Result<(), Box<dyn StdError>> {
     let commands: Vec<_> = payments.map(|payment| ProcessPayment { payment, cents: payment * 100 }).collect();
     let options = std::iter::repeat(ScheduleOptions::default());
@@ -121,7 +128,7 @@ fn processor(oncebox: &Oncebox, bank: &Bank, contracts: &Contracts) -> Result<Pr
     Processor::new(oncebox, contracts, &mediator, options)
 }
 
-/// Waits until every command is completed or given up.
+/// Waits until every command is completed or dead-lettered.
 async fn all_settled(operator: &Operator) -> Result<(), oncebox::Error> {
     loop {
         let counts = operator.counts(None).await?;
@@ -132,36 +139,38 @@ async fn all_settled(operator: &Operator) -> Result<(), oncebox::Error> {
     }
 }
 
-/// What happens while the processor runs.
-async fn story(operator: &Operator, bank: &Bank) -> Result<(), oncebox::Error> {
+/// Lists dead letters, then redrives them. Runs while the processor works.
+async fn redrive_dead_letters(operator: &Operator, bank: &Bank) -> Result<(), oncebox::Error> {
     all_settled(operator).await?;
-    let mut query = oncebox::Query::all(Namespace::Commands);
+    let mut query = oncebox::operator::MessageQuery::all(Namespace::Commands);
     query.state = Some(oncebox::MessageState::Dead);
-    for letter in operator.page(&query).await?.messages {
-        let error = letter.last_error.as_ref().map_or("", LastError::as_str);
-        println!("dead letter {} after {} runs: {error}", letter.key.id, letter.deliveries);
+    for dead in operator.page(&query).await?.messages {
+        let error = dead.last_error.as_ref().map_or("", LastError::as_str);
+        println!("dead letter {} after {} attempts: {error}", dead.key.id, dead.deliveries);
     }
     bank.branch_open.store(true, Ordering::Relaxed);
-    println!("redriven: {}", operator.redrive_where(&Filter::dead()).await?.changed);
+    println!("redriven: {}", operator.redrive_where(&SweepFilter::dead()).await?.changed);
     all_settled(operator).await
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn StdError>> {
     let mut arguments = env::args().skip(1);
-    let place = arguments.next().ok_or("say where: postgres://localhost/shop, or embedded:./data")?;
+    let url = arguments
+        .next()
+        .ok_or("missing store URL, for example postgres://localhost/shop or embedded:./data")?;
     let first: i64 = arguments.next().map_or(Ok(0), |text| text.parse())?;
     let payments = first..first + 20;
     let contracts = Contracts::new().add::<ProcessPayment>()?;
-    let (oncebox, pool) = if place.starts_with("postgres") {
-        let pool = PgPool::connect(&place).await?;
+    let (oncebox, pool) = if url.starts_with("postgres") {
+        let pool = PgPool::connect(&url).await?;
         pool.execute(TABLE).await?;
-        let options = Options::default();
+        let options = PostgresOptions::default();
         options.schema.ensure(&pool).await?;
         let store = Arc::new(PostgresStore::new(pool.clone(), &options));
         (Oncebox::builder().on_postgres(store)?, Some(pool))
     } else {
-        (Oncebox::open(&place).await?, None)
+        (Oncebox::open(&url).await?, None)
     };
     let bank = Bank { in_table: pool.is_some(), ..Bank::default() };
     let mut processor = processor(&oncebox, &bank, &contracts)?;
@@ -170,7 +179,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
     }
     println!("open");
 
-    let operator = oncebox.operator("ada").of(Namespace::Commands).because("the branch has opened");
+    let operator = oncebox.operator("ada").in_namespace(Namespace::Commands).because("the branch has opened");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let processing = tokio::spawn(processor.run(async { drop(stopped.await) }));
     let scheduler = oncebox.scheduler(&contracts);
@@ -178,10 +187,10 @@ async fn main() -> Result<(), Box<dyn StdError>> {
         Some(pool) => order_in_table(&scheduler, pool, payments).await?,
         None => order(&scheduler, payments).await?,
     }
-    story(&operator, &bank).await?;
+    redrive_dead_letters(&operator, &bank).await?;
     drop(stop);
     let done = processing.await??;
-    println!("completed: {}, failed runs: {}, dead letters: {}", done.handled, done.retrying, done.dead);
+    println!("completed: {}, retries: {}, dead letters: {}", done.handled, done.retrying, done.dead);
     oncebox.close().await?;
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! Payments from webhooks, booked once: the booking and the end of the message commit together.
+//! Payments from webhooks, booked exactly once: the booking and the message's completion commit together.
 //!
-//! `cargo run -p oncebox-examples --bin payments_in_one_transaction -- postgres://localhost/shop`, then send a payment, as
-//! often as you like:
+//! `cargo run -p oncebox-examples --bin payments_in_one_transaction -- postgres://localhost/shop`, then send a payment
+//! any number of times:
 //!
 //! ```sh
 //! curl -i localhost:7421/payments -H 'payment-id: p-1' -d '{"account": "ann", "cents": 1250}'
 //! ```
 //!
-//! Kill it with `kill -9` whenever you like: `bookings` has each payment that was answered 202, once.
+//! Kill it with `kill -9` at any time: `bookings` contains each payment with a 202 response exactly once.
 
 use std::env;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use oncebox::postgres::{Options, PostgresStore, Tx};
+use oncebox::postgres::{PostgresOptions, PostgresStore, Tx};
 use oncebox::{Context, Failure, Inbox, Json, Message, Oncebox, Worker};
 use serde::Deserialize;
 use sqlx::{Executor, PgPool};
@@ -30,18 +30,18 @@ struct Payment {
     cents: i64,
 }
 
-/// Runs at least once; what it writes is there once.
+/// Runs at least once; its writes take effect exactly once.
 async fn book(mut tx: Tx, payment: Json<Payment>, context: Context) -> Result<(), Failure> {
     let Json(Payment { account, cents }) = payment;
     if cents <= 0 {
-        return Err(Failure::dead("a payment of nothing"));
+        return Err(Failure::dead("the amount must be greater than zero"));
     }
     let insert = sqlx::query("insert into bookings (payment, account, cents) values ($1, $2, $3)");
     insert.bind(context.id()).bind(account).bind(cents).execute(&mut **tx).await?;
     Ok(())
 }
 
-/// Answers when the payment is safe. The bank sends it again if it hears nothing, and that is fine.
+/// Responds when the payment is stored. Without a response the bank sends it again, which is harmless.
 async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let Some(id) = headers.get("payment-id").and_then(|id| id.to_str().ok()) else {
         return StatusCode::BAD_REQUEST;
@@ -55,11 +55,11 @@ async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) ->
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = env::args().nth(1).ok_or("say which database: postgres://localhost/shop")?;
+    let url = env::args().nth(1).ok_or("missing database URL, for example postgres://localhost/shop")?;
     let address = env::args().nth(2).unwrap_or_else(|| "127.0.0.1:7421".to_owned());
     let pool = PgPool::connect(&url).await?;
     pool.execute(TABLE).await?;
-    let options = Options::default();
+    let options = PostgresOptions::default();
     options.schema.ensure(&pool).await?;
     let store = Arc::new(PostgresStore::new(pool, &options));
     let oncebox = Oncebox::builder().on_postgres(store)?;

@@ -1,4 +1,4 @@
-//! Every way a handler can fail, what becomes of the message, and how an operator brings dead letters back.
+//! Every way a handler can fail, what happens to the message, and how an operator redrives dead letters.
 //!
 //! ```sh
 //! cargo run -p oncebox-examples --bin retries_and_dead_letters
@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use oncebox::{
-    Backoff, Context, Failure, Filter, Growth, Jitter, Json, LastError, Message, MessageState, Namespace,
-    Oncebox, Query, State, Worker,
+    Backoff, Context, Failure, Json, Message, MessageState, Oncebox, State, Worker,
+    message::{LastError, Namespace},
+    operator::{MessageQuery, SweepFilter},
+    worker::{Growth, Jitter},
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +22,7 @@ struct Payment {
     cents: u64,
 }
 
-/// What the handlers depend on: a bank that is closed at first.
+/// A dependency of the handlers: a bank that is closed at first.
 #[derive(Default)]
 struct Bank {
     open: AtomicBool,
@@ -41,31 +43,32 @@ async fn main() -> Result<(), Box<dyn StdError>> {
 
     println!("Dead letters:");
     let operator = oncebox.operator("ada").because("the bank has opened");
-    let mut query = Query::all(Namespace::Inbox);
+    let mut query = MessageQuery::all(Namespace::Inbox);
     query.state = Some(MessageState::Dead);
-    for letter in operator.page(&query).await?.messages {
-        let error = letter.last_error.as_ref().map_or("", LastError::as_str);
-        println!("  {}: {:?}, {error}", letter.key.id, letter.dead);
+    for message in operator.page(&query).await?.messages {
+        let error = message.last_error.as_ref().map_or("", LastError::as_str);
+        println!("  {}: {:?}, {error}", message.key.id, message.dead);
     }
 
-    // What nobody can read stays unreadable. The others get another chance, with their attempts counted anew.
-    let unreadable = Filter::dead().reason(oncebox::DeadReason::Undecodable);
+    // Retrying cannot fix an undecodable payload, so those are erased. The others are redriven, with their attempts
+    // reset.
+    let unreadable = SweepFilter::dead().reason(oncebox::message::DeadReason::Undecodable);
     println!("Erased: {}", operator.purge(&unreadable).await?.changed);
     bank.open.store(true, Ordering::Relaxed);
-    println!("Redriven: {}", operator.redrive_where(&Filter::dead().topic("payment")).await?.changed);
+    println!("Redriven: {}", operator.redrive_where(&SweepFilter::dead().topic("payment")).await?.changed);
 
     println!("The bank is open:");
     work(&oncebox, &bank).await?;
     let counts = operator.counts(None).await?;
-    println!("In the end: {} done, {} dead", counts.done, counts.dead);
+    println!("Result: {} done, {} dead", counts.done, counts.dead);
     assert_eq!((counts.done, counts.dead), (5, 0));
     oncebox.close().await?;
     Ok(())
 }
 
-/// Works until every message is Done or Dead.
+/// Runs a worker until every message is Done or Dead.
 async fn work(oncebox: &Oncebox, bank: &Arc<Bank>) -> Result<(), oncebox::Error> {
-    // So that nobody waits; the usual is 2, 4, 8 … 60 s.
+    // A short delay for the example; the default is 2, 4, 8 … 60 s.
     let short = Duration::from_millis(20);
     let backoff = Backoff::new(short, short, Growth::Fixed, Jitter::None)?;
     let worker = Worker::new(oncebox).with_state(bank.clone()).on("payment", pay).backoff(backoff).start()?;
@@ -83,8 +86,8 @@ async fn work(oncebox: &Oncebox, bank: &Arc<Bank>) -> Result<(), oncebox::Error>
 
 async fn pay(State(bank): State<Arc<Bank>>, payment: Json<Payment>, context: Context) -> Result<(), Failure> {
     let outcome = try_to_pay(&bank, &payment.0, &context);
-    let told = outcome.as_ref().map_or_else(|failure| failure.text().to_owned(), |()| "paid".to_owned());
-    println!("  {} (delivery {}): {told}", context.id(), context.delivery());
+    let result = outcome.as_ref().map_or_else(|failure| failure.text().to_owned(), |()| "paid".to_owned());
+    println!("  {} (delivery {}): {result}", context.id(), context.delivery());
     outcome
 }
 
@@ -94,13 +97,13 @@ fn try_to_pay(bank: &Bank, payment: &Payment, context: &Context) -> Result<(), F
     match context.id() {
         // Any error is a retry: `?` is enough.
         "fails-once" if first => Err("connection reset by peer".into()),
-        // The other side knows best when to come again.
-        "asks-for-time" if first => Err(Failure::retry_after(Duration::from_millis(50), "429: come later")),
-        // A panic is caught, and counts as a failure.
+        // The remote service says when to retry.
+        "asks-for-time" if first => Err(Failure::retry_after(Duration::from_millis(50), "429: try later")),
+        // A panic is caught and counts as a failure.
         "panics-once" if first && !open => panic!("a bug, for {} cents", payment.cents),
-        // Trying again would not help: an operator has to look at it.
+        // Retrying would not help: an operator has to handle it.
         "gives-up" if !open => Err(Failure::dead("the account is locked")),
-        // After three attempts it is dead by itself.
+        // It becomes a dead letter after three attempts.
         "never-works" if !open => Err(Failure::retry("503: closed")),
         _ => Ok(()),
     }

@@ -1,11 +1,12 @@
-//! A receiver of webhooks: takes each event in once, answers as soon as it is safe on disk, and handles it afterwards.
+//! A webhook receiver: accepts each event once, responds as soon as it is stored on disk, and handles it afterwards.
 //!
 //! ```sh
 //! cargo run -p oncebox-examples --bin webhook_receiver -- 127.0.0.1:8080 embedded:./webhook-data
 //! curl -i localhost:8080/webhooks/stripe -d '{"id": "evt_1", "type": "payment.received", "cents": 1250}'
 //! ```
 //!
-//! Ctrl-C stops it: no new requests, handlers end or are given back, then the store is closed.
+//! Ctrl-C stops it gracefully: it accepts no new requests, handlers finish or their messages are released, then the
+//! store is closed.
 
 use std::env;
 use std::error::Error as StdError;
@@ -16,7 +17,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
 use oncebox::{
-    Context, Divergence, Error, Failure, Inbox, Json, Kind, Message, Oncebox, Outcome, Receipt, Worker,
+    Context, EnqueueOutcome, EnqueueReceipt, Error, ErrorKind, Failure, Inbox, Json, Message, Oncebox,
+    Worker, message::Divergence,
 };
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -29,7 +31,7 @@ struct Event {
     topic: String,
 }
 
-/// An event that there is a handler for.
+/// The payload of an event that has a handler.
 #[derive(Deserialize)]
 struct Payment {
     cents: u64,
@@ -42,7 +44,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
     let store = arguments.next().unwrap_or_else(|| "embedded:./webhook-data".to_owned());
 
     let oncebox = Oncebox::builder()
-        // A sender that uses an id for two things is told so.
+        // A sender that reuses an id for other content gets a conflict.
         .on_divergence(Divergence::Conflict)
         .open(&store)
         .await?;
@@ -55,42 +57,42 @@ async fn main() -> Result<(), Box<dyn StdError>> {
         Router::new().route("/webhooks/{source}", routing::post(receive)).with_state(oncebox.inbox());
     axum::serve(listener, routes).with_graceful_shutdown(interrupted()).await?;
 
-    // Nothing comes in any more. What is in handlers' hands ends, or goes back to the inbox.
+    // No more requests arrive. Running handlers finish, or their messages are released.
     let stopped = worker.stop().await?;
     oncebox.close().await?;
     println!("stopped: {} handled", stopped.handled);
     Ok(())
 }
 
-/// Answers when the event is on disk. What the handler makes of it is nothing that the sender has to wait for.
+/// Responds when the event is on disk. The sender does not wait for the handler.
 async fn receive(State(inbox): State<Inbox>, Path(source): Path<String>, body: Bytes) -> Response {
-    // A real receiver checks the sender's signature here, before it looks into the body.
+    // A real receiver verifies the sender's signature here, before it parses the body.
     let Ok(event) = serde_json::from_slice::<Event>(&body) else {
         return (StatusCode::BAD_REQUEST, "the body is not JSON with an `id` and a `type`\n").into_response();
     };
-    // The body goes in as it came: it is what was signed, and what the handler reads.
+    // The body is stored unchanged: it is what the sender signed, and what the handler reads.
     let message = Message::new(event.topic, source, event.id).bytes(body);
     match inbox.enqueue(message).await {
-        Ok(receipt) => answer(&receipt),
-        Err(error) => refuse(&error),
+        Ok(receipt) => success(&receipt),
+        Err(error) => failure(&error),
     }
 }
 
-/// An event that came before is as good as taken in: the sender shall stop sending it.
-fn answer(receipt: &Receipt) -> Response {
+/// A duplicate gets a success status too, so that the sender stops sending it.
+fn success(receipt: &EnqueueReceipt) -> Response {
     let (status, text) = match receipt.outcome {
-        Outcome::Conflict => (StatusCode::CONFLICT, "this id came before with other content\n"),
-        Outcome::Accepted => (StatusCode::OK, "accepted\n"),
-        _ => (StatusCode::OK, "known\n"),
+        EnqueueOutcome::Conflict => (StatusCode::CONFLICT, "this id was used before with other content\n"),
+        EnqueueOutcome::Accepted => (StatusCode::OK, "accepted\n"),
+        _ => (StatusCode::OK, "duplicate\n"),
     };
     (status, text).into_response()
 }
 
-/// Senders repeat what they get no 2xx for, so nothing is lost by saying no.
-fn refuse(error: &Error) -> Response {
+/// Senders retry events without a 2xx response, so rejecting one loses nothing.
+fn failure(error: &Error) -> Response {
     let status = match error.kind() {
-        Kind::Invalid => StatusCode::BAD_REQUEST,
-        Kind::Saturated => StatusCode::TOO_MANY_REQUESTS,
+        ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+        ErrorKind::Saturated => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let mut headers = HeaderMap::new();
@@ -101,7 +103,7 @@ fn refuse(error: &Error) -> Response {
     (status, headers, format!("{error}\n")).into_response()
 }
 
-/// Runs at least once for each event: `context.id()` is what makes a second run harmless.
+/// Runs at least once for each event. Use `context.id()` to make a second run harmless.
 async fn payment_received(Json(payment): Json<Payment>, context: Context) -> Result<(), Failure> {
     println!("handled {} of {}: {} cents", context.id(), context.source(), payment.cents);
     Ok(())
@@ -109,7 +111,7 @@ async fn payment_received(Json(payment): Json<Payment>, context: Context) -> Res
 
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
-        // Without signals it runs until it is killed, which loses nothing either.
+        // Without signal handling it runs until it is killed, which loses nothing either.
         std::future::pending::<()>().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Any bytes as the entries of a group: decoded, encoded again, and replayed.
+//! Decodes arbitrary bytes as the entries of a group, encodes them again, and replays them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,14 +1,15 @@
-//! A journal with bytes appended, flipped, overwritten and cut off, then opened.
+//! Opens a journal after bytes were appended, flipped, overwritten and cut off.
 //!
-//! It opens or says that it is corrupt. If it opens, what is there is the beginning of what was answered, each call whole.
+//! Opening succeeds or fails with `Corrupt`. If it succeeds, the store holds a prefix of the acknowledged calls, each
+//! as a whole.
 #![no_main]
 
 use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use oncebox_core::{Key, Kind, NewMessage, Payload, Ref, Store, Topic};
-use oncebox_fuzz::{Image, MemoryDisk, StillClock, block_on, damage};
-use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_core::{ErrorKind, Key, MessageRef, NewMessage, Payload, Store, Topic};
+use oncebox_fuzz::{FixedClock, Image, MemoryDisk, block_on, damage};
+use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 const CALLS: usize = 30;
 const BATCH: usize = 2;
@@ -22,14 +23,14 @@ fn key(id: usize) -> Key {
     Key::inbox("fuzz", id.to_string()).unwrap()
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> EmbeddedOptions {
+    let mut options = EmbeddedOptions::default();
     options.segment_bytes = 64 << 10;
-    options.clock = Some(Arc::new(StillClock));
+    options.clock = Some(Arc::new(FixedClock));
     options
 }
 
-/// Several segments, written in two openings.
+/// Several segments, written by a store that was opened twice.
 fn image() -> &'static Image {
     static IMAGE: OnceLock<Image> = OnceLock::new();
     IMAGE.get_or_init(|| {
@@ -46,19 +47,19 @@ fn image() -> &'static Image {
     })
 }
 
-fuzz_target!(|orders: &[u8]| {
-    let mut left = image().clone();
-    damage(&mut left, orders);
-    let store = match EmbeddedStore::open_on(Arc::new(MemoryDisk::new(left)), &options()) {
+fuzz_target!(|instructions: &[u8]| {
+    let mut damaged = image().clone();
+    damage(&mut damaged, instructions);
+    let store = match EmbeddedStore::open_on(Arc::new(MemoryDisk::new(damaged)), &options()) {
         Ok(store) => store,
-        Err(error) => return assert_eq!(error.kind(), Kind::Corrupt, "{error}"),
+        Err(error) => return assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}"),
     };
-    let refs: Vec<Ref> = (0..CALLS * BATCH).map(|id| key(id).into()).collect();
+    let refs: Vec<MessageRef> = (0..CALLS * BATCH).map(|id| key(id).into()).collect();
     let found = block_on(store.get(&refs)).unwrap();
     let count = found.iter().take_while(|found| found.is_some()).count();
-    assert!(found[count..].iter().all(Option::is_none), "what is left is the beginning");
+    assert!(found[count..].iter().all(Option::is_none), "the remaining messages are a prefix");
     assert_eq!(count % BATCH, 0, "each call is whole");
-    assert!(!orders.is_empty() || count == CALLS * BATCH, "without damage all is there");
+    assert!(!instructions.is_empty() || count == CALLS * BATCH, "without damage nothing is lost");
     for (id, found) in found.into_iter().flatten().enumerate() {
         assert_eq!(found.content, Some(message(id).content));
     }

@@ -1,4 +1,4 @@
-//! A disk in memory, damage to what lies on it, and the little that is needed to call a store.
+//! Support for the fuzz targets: an in-memory disk, damage to its files, and a minimal executor to call a store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,50 +13,51 @@ use oncebox_store_embedded::disk::{Disk, DiskFile};
 /// The files of a directory.
 pub type Image = BTreeMap<String, Vec<u8>>;
 
-/// Files are made at most this large by damage.
+/// Damage does not grow files beyond this size.
 const FILE_BYTES_MAX: usize = 256 << 10;
 
-/// Carries out orders of six bytes each: what to do, to which file, where (three bytes), with which byte.
-pub fn damage(image: &mut Image, orders: &[u8]) {
-    for order in orders.as_chunks::<6>().0 {
-        let [way, file, low, middle, high, value] = *order;
+/// Damages files as instructed, six bytes per instruction: the kind of damage, the file, the offset (three bytes), the
+/// byte to write.
+pub fn damage(image: &mut Image, instructions: &[u8]) {
+    for instruction in instructions.as_chunks::<6>().0 {
+        let [kind, file, low, middle, high, value] = *instruction;
         let index = usize::from(file) % image.len();
         let bytes = image.values_mut().nth(index).expect("there is a file");
-        let place = u32::from_le_bytes([low, middle, high, 0]) as usize % (bytes.len() + 1);
-        match way % 5 {
-            0 => bytes.truncate(place),
-            1 if bytes.len() < FILE_BYTES_MAX => bytes.extend(std::iter::repeat_n(value, place % 1_024)),
-            2 => bytes[place..].iter_mut().take(512).for_each(|byte| *byte = value),
-            3 if bytes.len() < FILE_BYTES_MAX => bytes.insert(place, value),
-            _ => bytes[place..].iter_mut().take(1).for_each(|byte| *byte ^= value),
+        let offset = u32::from_le_bytes([low, middle, high, 0]) as usize % (bytes.len() + 1);
+        match kind % 5 {
+            0 => bytes.truncate(offset),
+            1 if bytes.len() < FILE_BYTES_MAX => bytes.extend(std::iter::repeat_n(value, offset % 1_024)),
+            2 => bytes[offset..].iter_mut().take(512).for_each(|byte| *byte = value),
+            3 if bytes.len() < FILE_BYTES_MAX => bytes.insert(offset, value),
+            _ => bytes[offset..].iter_mut().take(1).for_each(|byte| *byte ^= value),
         }
     }
 }
 
-/// A clock that stands still.
-pub struct StillClock;
+/// A clock that always shows the same time.
+pub struct FixedClock;
 
-impl Clock for StillClock {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_767_225_600_000)
     }
 }
 
-struct Caller(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Caller {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
 }
 
-/// Waits for an answer.
-pub fn block_on<T>(answer: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Caller(std::thread::current())));
-    let mut answer = pin!(answer);
+/// Runs a future to completion on the current thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
+    let mut future = pin!(future);
     loop {
-        match answer.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => return answer,
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
             Poll::Pending => std::thread::park(),
         }
     }
@@ -64,7 +65,7 @@ pub fn block_on<T>(answer: impl Future<Output = T>) -> T {
 
 type File = Arc<Mutex<Vec<u8>>>;
 
-/// A directory in memory; clones share it.
+/// An in-memory directory; clones share it.
 #[derive(Clone, Default)]
 pub struct MemoryDisk(Arc<Mutex<BTreeMap<String, File>>>);
 
@@ -88,7 +89,7 @@ impl MemoryDisk {
 struct MemoryFile(File);
 
 impl Disk for MemoryDisk {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         "memory".to_owned()
     }
 
@@ -113,8 +114,12 @@ impl Disk for MemoryDisk {
         self.files().remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn sync_names(&self) -> io::Result<()> {
+    fn sync_directory(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn check(&self, name: &str) -> io::Result<()> {
+        self.files().get(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -146,5 +151,5 @@ impl DiskFile for MemoryFile {
         Ok(())
     }
 
-    fn let_go(&self) {}
+    fn release_cache(&self) {}
 }

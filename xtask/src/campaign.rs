@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz-model`, `crash`, `mass-expiry`, `sim`, `kill-payments` and `api-fuzz`: tests of the ordinary run, for as long as
-//! one likes.
+//! `cargo xtask fuzz-model`, `crash`, `mass-expiry`, `sim`, `kill-payments` and `api-fuzz`: ordinary tests that run
+//! longer.
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
@@ -7,22 +7,22 @@ use crate::programs;
 use crate::test;
 use crate::workspace::Workspace;
 
-/// A test that reads from its environment how much to do.
+/// A test whose amount of work is set by environment variables.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct CampaignKind {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     package: &'static str,
     test: &'static str,
-    /// How it is built.
+    /// Build options.
     profile: &'static [&'static str],
     count_variables: &'static [&'static str],
-    /// None if it draws no lots.
+    /// None if the test is not random.
     pub(crate) seed_variable: Option<&'static str>,
 }
 
 /// The memory store against the naive model.
-pub(crate) const FUZZ_MODEL: Kind = Kind {
+pub(crate) const FUZZ_MODEL: CampaignKind = CampaignKind {
     name: "fuzz-model",
     unit: "--cases",
     package: "oncebox-store-memory",
@@ -32,8 +32,8 @@ pub(crate) const FUZZ_MODEL: Kind = Kind {
     seed_variable: Some("ONCEBOX_MODEL_SEED"),
 };
 
-/// The embedded store on a disk that stops, tears, loses, reorders and flips.
-pub(crate) const CRASH: Kind = Kind {
+/// The embedded store on a disk that stops, tears, loses and reorders writes, and flips bits.
+pub(crate) const CRASH: CampaignKind = CampaignKind {
     name: "crash",
     unit: "--points",
     package: "oncebox-store-embedded",
@@ -43,8 +43,8 @@ pub(crate) const CRASH: Kind = Kind {
     seed_variable: Some("ONCEBOX_CRASH_SEED"),
 };
 
-/// The embedded store, on a real disk, when all of its messages expire together.
-pub(crate) const MASS_EXPIRY: Kind = Kind {
+/// The embedded store on a real disk, when all its messages expire at once.
+pub(crate) const MASS_EXPIRY: CampaignKind = CampaignKind {
     name: "mass-expiry",
     unit: "--messages",
     package: "oncebox-store-embedded",
@@ -54,8 +54,8 @@ pub(crate) const MASS_EXPIRY: Kind = Kind {
     seed_variable: None,
 };
 
-/// The library in simulated worlds.
-pub(crate) const SIM: Kind = Kind {
+/// The simulation of the library.
+pub(crate) const SIM: CampaignKind = CampaignKind {
     name: "sim",
     unit: "--seeds",
     package: "oncebox-sim",
@@ -65,33 +65,33 @@ pub(crate) const SIM: Kind = Kind {
     seed_variable: Some("ONCEBOX_SIM_SEED"),
 };
 
-/// The example about payments, killed again and again.
-pub(crate) const KILL_PAYMENTS: Kind = Kind {
+/// The payments example, killed repeatedly.
+pub(crate) const KILL_PAYMENTS: CampaignKind = CampaignKind {
     name: "kill-payments",
     unit: "--rounds",
     package: "oncebox-examples",
     test: "killed_payments",
-    // A program that is killed all the time need not be fast.
+    // The program is killed all the time: no need for an optimized build.
     profile: &[],
     count_variables: &["ONCEBOX_PAYMENTS_ROUNDS"],
     seed_variable: Some("ONCEBOX_PAYMENTS_SEED"),
 };
 
-/// The server, with requests that are made of its description.
-pub(crate) const API_FUZZ: Kind = Kind {
+/// The server, with requests generated from its OpenAPI document.
+pub(crate) const API_FUZZ: CampaignKind = CampaignKind {
     name: "api-fuzz",
     unit: "--requests",
     package: "oncebox-cli",
-    test: "described::requests",
+    test: "openapi::requests",
     profile: &[],
     count_variables: &["ONCEBOX_API_FUZZ_REQUESTS"],
     seed_variable: Some("ONCEBOX_API_FUZZ_SEED"),
 };
 
-/// How much of it to do, and from which seed (the test's own unless given).
+/// A campaign with its amount of work, and its seed if it is not the test's default.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Campaign {
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: &'static CampaignKind,
     pub(crate) count: u64,
     pub(crate) seed: Option<String>,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Campaign {
 pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> {
     let Campaign { kind, count, seed } = campaign;
     if [&KILL_PAYMENTS, &API_FUZZ].contains(kind) {
-        programs::provide()?;
+        programs::ensure_installed()?;
     }
     let count = count.to_string();
     let counts = kind.count_variables.iter().map(|variable| (*variable, count.as_str()));
@@ -111,8 +111,8 @@ pub(crate) fn run(workspace: &Workspace, campaign: &Campaign) -> Result<String> 
     let call = Call { environment: &environment, arguments: &arguments };
     println!("{call}");
     if test::passed(workspace, &call)? == 0 {
-        let text = format!("no test is named {}; give it its name back", kind.test);
+        let text = format!("no test matches `{}`: restore its name", kind.test);
         return Err(Failure::new(text));
     }
-    Ok(format!("{}: {count} {}, all as promised", kind.name, kind.unit.trim_start_matches("--")))
+    Ok(format!("{}: {count} {}, all passed", kind.name, kind.unit.trim_start_matches("--")))
 }

@@ -1,4 +1,4 @@
-//! Calls of cargo: one value that can be shown and run.
+//! A cargo command line that can be displayed and run.
 
 use std::env;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::failure::{Failure, Result};
 use crate::workspace::Workspace;
 
-/// A cargo command line with the variables that it needs.
+/// A cargo command line with its environment variables.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) environment: &'a [(&'a str, &'a str)],
@@ -15,7 +15,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The process to start: the same cargo that runs us, at the workspace's root.
+    /// The process to start: the cargo that runs xtask, in the root of the workspace.
     pub(crate) fn command(&self, workspace: &Workspace) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(workspace.root());
@@ -23,13 +23,13 @@ impl Call<'_> {
         command
     }
 
-    /// Runs it to its end, its output going where ours goes.
+    /// Runs the command with inherited output.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
         let status = self.command(workspace).status().map_err(|error| self.cannot_start(&error))?;
         if status.success() { Ok(()) } else { Err(Failure::new(format!("`{self}` failed: see above"))) }
     }
 
-    /// Runs it for so many seconds at most, and returns what it printed.
+    /// Runs the command for at most `seconds`, and returns its output.
     pub(crate) fn limited(&self, workspace: &Workspace, seconds: &str) -> Result<Output> {
         let cargo = self.command(workspace);
         let mut command = Command::new("timeout");
@@ -39,12 +39,12 @@ impl Call<'_> {
     }
 
     pub(crate) fn cannot_start(&self, error: &std::io::Error) -> Failure {
-        Failure::new(format!("`{self}` cannot be started ({error}); is cargo installed?"))
+        Failure::new(format!("cannot start `{self}` ({error}): is cargo installed?"))
     }
 }
 
 impl fmt::Display for Call<'_> {
-    /// As it would be typed in a shell.
+    /// Formats the command as it is typed in a shell.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in self.environment {
             let quote = if value.contains(' ') { "\"" } else { "" };
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_shows_as_it_is_typed() {
+    fn a_call_is_displayed_as_typed_in_a_shell() {
         let call =
             Call { environment: &[("RUSTDOCFLAGS", "-D warnings"), ("N", "1")], arguments: &["doc", "-q"] };
         assert_eq!(call.to_string(), "RUSTDOCFLAGS=\"-D warnings\" N=1 cargo doc -q");

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: all of CI, step by step, stopping at the first failure.
+//! `cargo xtask ci`: runs all steps of CI, up to the first failure.
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
@@ -6,7 +6,7 @@ use crate::stopwatch::Stopwatch;
 use crate::workspace::Workspace;
 use crate::{loom, spec, test, tidy};
 
-/// One thing that must hold before a change goes in.
+/// One step of CI.
 struct Step {
     name: &'static str,
     work: Work,
@@ -14,16 +14,16 @@ struct Step {
 
 enum Work {
     Cargo(Call<'static>),
-    /// A command of ours: how it is typed, and what runs.
-    Own(&'static str, fn(&Workspace) -> Result<String>),
+    /// A command of xtask: how it is typed, and its function.
+    Xtask(&'static str, fn(&Workspace) -> Result<String>),
 }
 
-/// The tests come last, so that the runner's closing lines end the output.
+/// The tests come last, so that their summary ends the output.
 const STEPS: [Step; 7] = [
     Step { name: "fmt", work: cargo(&["fmt", "--all", "--check"]) },
     Step { name: "clippy", work: cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]) },
-    Step { name: "tidy", work: Work::Own("cargo xtask tidy", tidy::run) },
-    Step { name: "spec", work: Work::Own("cargo xtask spec --check", spec::check) },
+    Step { name: "tidy", work: Work::Xtask("cargo xtask tidy", tidy::run) },
+    Step { name: "spec", work: Work::Xtask("cargo xtask spec --check", spec::check) },
     Step {
         name: "doc",
         work: Work::Cargo(Call {
@@ -31,24 +31,24 @@ const STEPS: [Step; 7] = [
             arguments: &["doc", "--workspace", "--no-deps"],
         }),
     },
-    Step { name: "loom", work: Work::Own("cargo xtask loom", loom::run) },
-    Step { name: "test", work: Work::Own("cargo xtask test", test::run_all) },
+    Step { name: "loom", work: Work::Xtask("cargo xtask loom", loom::run) },
+    Step { name: "test", work: Work::Xtask("cargo xtask test", test::run_all) },
 ];
 
 const fn cargo(arguments: &'static [&'static str]) -> Work {
     Work::Cargo(Call { environment: &[], arguments })
 }
 
-/// Runs every step; the closing line is the last step's own.
+/// Runs all steps and returns the summary of the last one.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
-    let mut closing = String::new();
+    let mut summary = String::new();
     for step in &STEPS {
-        if !closing.is_empty() {
-            println!("{closing}");
+        if !summary.is_empty() {
+            println!("{summary}");
         }
-        closing = step.run(workspace)?;
+        summary = step.run(workspace)?;
     }
-    Ok(closing)
+    Ok(summary)
 }
 
 impl Step {
@@ -57,18 +57,18 @@ impl Step {
         let started = Stopwatch::start();
         let outcome = match &self.work {
             Work::Cargo(call) => call.run(workspace).map(|()| String::new()),
-            Work::Own(_, run) => run(workspace),
+            Work::Xtask(_, run) => run(workspace),
         };
         println!("ci: {} took {:.1} s", self.name, started.seconds());
         outcome.map_err(|failure| self.failed(&failure))
     }
 
     fn failed(&self, failure: &Failure) -> Failure {
-        let alone = match &self.work {
+        let command = match &self.work {
             Work::Cargo(call) => call.to_string(),
-            Work::Own(typed, _) => (*typed).to_owned(),
+            Work::Xtask(typed, _) => (*typed).to_owned(),
         };
-        Failure::new(format!("{failure}\nci: step `{}` failed; run it alone with `{alone}`", self.name))
+        Failure::new(format!("{failure}\nci: step `{}` failed; run it alone with `{command}`", self.name))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_step_says_how_to_run_it_alone() {
+    fn a_failed_step_names_its_command() {
         let doc = STEPS.iter().find(|step| step.name == "doc").unwrap();
         let text = doc.failed(&Failure::new("broken")).to_string();
         assert!(text.contains("step `doc` failed"));

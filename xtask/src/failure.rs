@@ -1,10 +1,10 @@
-//! Why a command stopped, in words that say what to do.
+//! The error of a command.
 
 use std::fmt;
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// A message for the person at the terminal.
+/// An error message for the user. Says what to do.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 

@@ -1,4 +1,4 @@
-//! `cargo xtask features`: every crate builds with none of its features, with each one alone, and with all of them.
+//! `cargo xtask features`: builds every crate without features, with each feature alone, and with all features.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::metadata::{self, Package};
 use crate::stopwatch::Stopwatch;
 use crate::workspace::Workspace;
 
-/// One crate with one choice of its features.
+/// One crate with a set of its features.
 #[derive(Debug, PartialEq, Eq)]
 struct Build {
     package: String,
@@ -22,7 +22,7 @@ enum Features {
     All,
 }
 
-/// Feature that other features are listed under; ordinary builds use it.
+/// The feature of default builds, which only enables other features.
 const DEFAULT: &str = "default";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
@@ -39,14 +39,14 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
             failed.push(format!("{call}"));
         }
     }
-    let closing = format!("features: {} builds in {:.0} s", builds.len(), total.seconds());
+    let summary = format!("features: {} builds in {:.0} s", builds.len(), total.seconds());
     if failed.is_empty() {
-        return Ok(closing);
+        return Ok(summary);
     }
-    Err(Failure::new(format!("{closing}, {} failed:\n{}", failed.len(), failed.join("\n"))))
+    Err(Failure::new(format!("{summary}, {} failed:\n{}", failed.len(), failed.join("\n"))))
 }
 
-/// For each package: no feature, each feature alone, and all of them if there are several.
+/// For each package: no feature, each feature alone, and all features if there are several.
 fn builds(packages: &[Package]) -> Vec<Build> {
     packages.iter().flat_map(of_package).collect()
 }
@@ -111,11 +111,11 @@ mod tests {
                 format!("{start} --all-features"),
             ]
         );
-        assert_eq!(lines("a", &["x"]).len(), 2, "all features are the only one");
+        assert_eq!(lines("a", &["x"]).len(), 2, "one feature alone is all features");
     }
 
     #[test]
-    fn the_list_of_this_workspace_has_the_stores_alone() {
+    fn the_builds_of_this_workspace_include_single_stores() {
         let members = metadata::members(&Workspace::locate().unwrap()).unwrap();
         let list: Vec<String> = builds(&members).iter().map(ToString::to_string).collect();
         for expected in ["oncebox without features", "oncebox with `postgres`", "oncebox with all features"] {

@@ -1,6 +1,6 @@
-//! `cargo xtask guards`: takes each guard out, one at a time, and expects a test to fail.
+//! `cargo xtask guards`: removes the guards one at a time, and expects a test to fail without each.
 //!
-//! Works on a copy below `target/`, so that the workspace itself is never changed but for the report.
+//! Works on a copy below `target/`. In the workspace itself, only the report is changed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,16 +17,16 @@ const LIST: &str = "xtask/guards.toml";
 const REPORT: &str = "docs/internals/guards.md";
 const COPY: &str = "target/guards/workspace";
 
-/// The tests that shall miss a guard, and how they are run.
+/// The tests that must fail without a guard, and how to run them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Suite {
     environment: Vec<(&'static str, &'static str)>,
     arguments: Vec<String>,
-    /// Seconds. Stops a test that a missing guard sends round in circles.
+    /// Time limit in seconds: without its guard, a test may loop forever.
     limit: &'static str,
 }
 
-/// How `timeout` says that time was up.
+/// The exit code of `timeout` after the time limit.
 const TIMED_OUT: i32 = 124;
 
 const PLAIN: [(&str, &str); 4] = [
@@ -36,7 +36,7 @@ const PLAIN: [(&str, &str); 4] = [
     ("RUST_BACKTRACE", "0"),
 ];
 
-/// The tests of a crate whose guards name none.
+/// The default tests by folder, for guards that name none.
 const BY_FOLDER: [(&str, &str, &str); 4] = [
     ("crates/core/", "--no-fail-fast --lib --tests -p oncebox-core -p oncebox-store-memory", "150"),
     (
@@ -54,23 +54,19 @@ impl Suite {
         Self { environment: PLAIN.to_vec(), arguments: words.map(str::to_owned).collect(), limit }
     }
 
-    /// What `cargo xtask loom` runs, with what it has built of others.
+    /// The tests of `cargo xtask loom`; shares its build directory.
     fn loom() -> Self {
         let mut environment = loom::CALL.environment.to_vec();
         environment.extend([("CARGO_TARGET_DIR", "../../loom"), ("RUST_BACKTRACE", "0")]);
-        // One thread, so that the last line names the test in which loom ended the process.
+        // One thread, so that the last line names the test in which loom aborted the process.
         let words = loom::CALL.arguments.iter().chain(&["--", "--test-threads", "1"]);
         Self { environment, arguments: words.map(|word| (*word).to_owned()).collect(), limit: "120" }
     }
 
-    /// The tests that a guard names (`test`, perhaps of another `package`, or `suite = "loom"`), or else those of its folder.
+    /// The tests that a guard names (`test`, optionally with `package`, or `suite = "loom"`), else those of its folder.
     fn of(path: &str, named: impl Fn(&str) -> Option<String>) -> std::result::Result<Self, String> {
         if let Some(suite) = named("suite") {
-            return if suite == "loom" {
-                Ok(Self::loom())
-            } else {
-                Err(format!("there is no suite `{suite}`"))
-            };
+            return if suite == "loom" { Ok(Self::loom()) } else { Err(format!("unknown suite `{suite}`")) };
         }
         if let Some(test) = named("test") {
             let package = named("package").unwrap_or_else(|| package_of(path));
@@ -78,7 +74,7 @@ impl Suite {
         }
         let found = BY_FOLDER.iter().find(|(folder, ..)| path.starts_with(folder));
         let found = found.map(|(_, arguments, limit)| Self::new(arguments, limit));
-        found.ok_or_else(|| format!("name the `test` that misses a guard of `{path}`"))
+        found.ok_or_else(|| format!("a guard of `{path}` must name its `test`"))
     }
 }
 
@@ -98,18 +94,18 @@ struct Guard {
     to: String,
 }
 
-/// Takes out every guard whose name contains `part` and writes down which tests failed.
+/// Removes every guard whose name contains `part`, one at a time, and writes the tests that fail to the report.
 pub(crate) fn run(workspace: &Workspace, part: &str) -> Result<String> {
     let mut guards = read(&workspace.read(LIST)?)?;
     let all = guards.len();
     guards.retain(|guard| guard.name.contains(part) || part == "loom" && guard.suite == Suite::loom());
     let copy = copy(workspace)?;
-    check_whole(&copy, &guards)?;
+    check_with_guards(&copy, &guards)?;
     let mut rows = String::new();
     let mut survivors = Vec::new();
     for guard in &guards {
         let original = copy.read(&guard.path)?;
-        copy.write(&guard.path, &without(guard, &original)?)?;
+        copy.write(&guard.path, &remove_guard(guard, &original)?)?;
         let failed = failures(&copy, &guard.suite)?;
         copy.write(&guard.path, &original)?;
         let caught =
@@ -122,18 +118,20 @@ pub(crate) fn run(workspace: &Workspace, part: &str) -> Result<String> {
         }
     }
     if !survivors.is_empty() {
-        return Err(Failure::new(format!("no test misses these guards, write one for each: {survivors:?}")));
+        return Err(Failure::new(format!(
+            "no test fails without these guards; write one for each: {survivors:?}"
+        )));
     }
     let report = if guards.len() == all { report(&rows) } else { merged(&workspace.read(REPORT)?, &rows) };
     workspace.write(REPORT, &report)?;
     Ok(format!(
-        "guards: {} of {all} taken out one at a time, each missed by a test; see {REPORT}",
+        "guards: {} of {all} removed one at a time, tests failed without each; see {REPORT}",
         guards.len()
     ))
 }
 
-/// With every guard in place all tests pass, and each suite has some.
-fn check_whole(copy: &Workspace, guards: &[Guard]) -> Result<()> {
+/// Checks that all tests pass with every guard in place, and that no suite is empty.
+fn check_with_guards(copy: &Workspace, guards: &[Guard]) -> Result<()> {
     let mut checked: Vec<&Suite> = Vec::new();
     for Guard { name, suite, .. } in guards {
         if checked.contains(&suite) {
@@ -141,25 +139,25 @@ fn check_whole(copy: &Workspace, guards: &[Guard]) -> Result<()> {
         }
         let (failed, ran) = tests(copy, suite)?;
         if let Some(failed) = failed {
-            let text = format!("tests fail with every guard in place: {failed:?}; mend them first");
+            let text = format!("tests fail with every guard in place: {failed:?}; fix them first");
             return Err(Failure::new(text));
         }
         if ran == 0 {
-            return Err(Failure::new(format!("{LIST}: `{name}` names a test that is not there")));
+            return Err(Failure::new(format!("{LIST}: `{name}` names a test that does not exist")));
         }
         checked.push(suite);
     }
     Ok(())
 }
 
-/// The report with these rows in the places of those about the same guards, new ones at the end.
+/// The report with the rows of the same guards replaced, and new ones appended.
 fn merged(report: &str, rows: &str) -> String {
     let mut lines: Vec<&str> = report.lines().collect();
     for row in rows.lines() {
         let guard = row.split(" | ").next().unwrap_or_default();
         let same = |line: &&str| line.split(" | ").next() == Some(guard);
         match lines.iter().position(same) {
-            Some(place) => lines[place] = row,
+            Some(index) => lines[index] = row,
             None => lines.push(row),
         }
     }
@@ -174,36 +172,36 @@ fn report(rows: &str) -> String {
 }
 
 fn read(text: &str) -> Result<Vec<Guard>> {
-    let wrong = |what: &str| Failure::new(format!("{LIST}: {what}"));
-    let table: Table = text.parse().map_err(|error| wrong(&format!("is not TOML ({error})")))?;
+    let invalid = |what: &str| Failure::new(format!("{LIST}: {what}"));
+    let table: Table = text.parse().map_err(|error| invalid(&format!("is not TOML ({error})")))?;
     let guards =
-        table.get("guard").and_then(|guards| guards.as_array()).ok_or_else(|| wrong("lists no guards"))?;
+        table.get("guard").and_then(|guards| guards.as_array()).ok_or_else(|| invalid("lists no guards"))?;
     let field = |guard: &toml::Value, name: &str| {
         let value = guard.get(name).and_then(|value| value.as_str());
-        value.map(str::to_owned).ok_or_else(|| wrong(&format!("a guard lacks `{name}`")))
+        value.map(str::to_owned).ok_or_else(|| invalid(&format!("a guard lacks `{name}`")))
     };
     let guard = |value| {
         let file = field(value, "file")?;
         let path = format!("crates/{file}");
-        let suite = Suite::of(&path, |name| field(value, name).ok()).map_err(|error| wrong(&error))?;
+        let suite = Suite::of(&path, |name| field(value, name).ok()).map_err(|error| invalid(&error))?;
         let (name, from, to) = (field(value, "name")?, field(value, "from")?, field(value, "to")?);
         Ok(Guard { name, suite, path, from, to })
     };
     guards.iter().map(guard).collect()
 }
 
-/// The file's text with the guard taken out.
-fn without(guard: &Guard, text: &str) -> Result<String> {
+/// The text of the file without the guard.
+fn remove_guard(guard: &Guard, text: &str) -> Result<String> {
     if text.matches(&guard.from).count() != 1 {
         let Guard { name, path, .. } = guard;
         return Err(Failure::new(format!(
-            "{LIST}: `{name}`: its `from` must stand in {path} exactly once; mend the list"
+            "{LIST}: `{name}`: its `from` must occur in {path} exactly once; fix the list"
         )));
     }
     Ok(text.replacen(&guard.from, &guard.to, 1))
 }
 
-/// A copy of the workspace's text files; what is unchanged since the last copy is left alone, so that it builds fast.
+/// Copies the text files of the workspace. Does not touch unchanged files, so that incremental builds stay fast.
 fn copy(workspace: &Workspace) -> Result<Workspace> {
     let root: PathBuf = workspace.root().join(COPY);
     let copy = Workspace::at(root);
@@ -213,7 +211,7 @@ fn copy(workspace: &Workspace) -> Result<Workspace> {
             continue;
         }
         if let Some(folder) = path.parent() {
-            let failed = |error| Failure::new(format!("{}: cannot be made ({error})", folder.display()));
+            let failed = |error| Failure::new(format!("cannot create {} ({error})", folder.display()));
             fs::create_dir_all(folder).map_err(failed)?;
         }
         copy.write(&file.path, &file.text)?;
@@ -226,7 +224,7 @@ fn failures(copy: &Workspace, suite: &Suite) -> Result<Option<Vec<String>>> {
     tests(copy, suite).map(|(failed, _)| failed)
 }
 
-/// The same, and how many passed.
+/// The tests that fail in the copy, none if all pass, and how many passed.
 fn tests(copy: &Workspace, suite: &Suite) -> Result<(Option<Vec<String>>, u64)> {
     let arguments: Vec<&str> = suite.arguments.iter().map(String::as_str).collect();
     let call = Call { environment: &suite.environment, arguments: &arguments };
@@ -241,12 +239,12 @@ fn tests(copy: &Workspace, suite: &Suite) -> Result<(Option<Vec<String>>, u64)> 
     }
     if failed.is_empty() && !text.contains("running ") {
         let error = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::new(format!("a guard's `to` does not build; mend {LIST}:\n{error}")));
+        return Err(Failure::new(format!("a guard's `to` does not build; fix {LIST}:\n{error}")));
     }
     Ok((Some(failed), passed(&text)))
 }
 
-/// The test that had begun and not ended when its process died: the last that is named, without a result.
+/// The test that was running when its process died: the last line, if it has no result.
 fn died_in(output: &str) -> Option<String> {
     let mut named = output.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
     let (name, rest) = named.next_back()?;
@@ -254,13 +252,13 @@ fn died_in(output: &str) -> Option<String> {
     (!ended).then(|| name.to_owned())
 }
 
-/// How many tests the result lines say passed.
+/// Number of passed tests, from the result lines.
 fn passed(output: &str) -> u64 {
     let results = output.lines().filter_map(|line| line.strip_prefix("test result: ok. "));
     results.filter_map(|line| line.split(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// The names in the runner's closing lists of failures.
+/// The names in the test runner's final lists of failures.
 fn failed_tests(output: &str) -> Vec<String> {
     let mut listing = false;
     let mut names = Vec::new();
@@ -275,13 +273,13 @@ fn failed_tests(output: &str) -> Vec<String> {
     names
 }
 
-/// The first few names, and how many there are.
+/// The first names, and the number of the others.
 fn summary(failed: &[String], suite: &Suite) -> String {
     const SHOWN: usize = 3;
     if failed.is_empty() {
         return format!("the run does not end within {} s", suite.limit);
     }
-    // A fact with a name says more than a random history.
+    // A test of a single fact says more than a random one.
     let mut names: Vec<_> = failed.iter().collect();
     names.sort_by_key(|name| name.contains("random_comparison") || name.contains("machine::tests"));
     let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -294,18 +292,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_listed_guard_stands_in_its_file_once() {
+    fn every_listed_guard_occurs_in_its_file_once() {
         let workspace = Workspace::locate().unwrap();
         let guards = read(&workspace.read(LIST).unwrap()).unwrap();
         assert!(guards.len() >= 15);
         for guard in guards {
             let text = workspace.read(&guard.path).unwrap();
-            assert_ne!(without(&guard, &text).unwrap(), text, "{}", guard.name);
+            assert_ne!(remove_guard(&guard, &text).unwrap(), text, "{}", guard.name);
         }
     }
 
     #[test]
-    fn failed_tests_are_read_from_the_closing_lists() {
+    fn failed_tests_are_read_from_the_final_lists() {
         let output = "running 2 tests\nfailures:\n\n---- a::b stdout ----\npanicked\n\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED.";
         assert_eq!(failed_tests(output), ["a::b", "c"]);
         let failed = ["random_comparison".to_owned(), "c".to_owned()];
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_names_its_tests_or_has_those_of_its_folder() {
+    fn a_guard_has_the_tests_it_names_or_those_of_its_folder() {
         let suite = |path: &str, named: &[(&str, &str)]| {
             let named = |name: &str| named.iter().find(|(known, _)| *known == name);
             Suite::of(path, |name| named(name).map(|(_, value)| (*value).to_owned()))
@@ -329,7 +327,7 @@ mod tests {
         assert!(races.ends_with("-p oncebox-store-postgres -- races::"), "{races}");
         let elsewhere = [("test", "metrics"), ("package", "oncebox-cli")];
         assert!(line(suite("crates/oncebox/src/a.rs", &elsewhere)).contains("-p oncebox-cli -- metrics"));
-        let loom = suite("crates/core/src/bell.rs", &[("suite", "loom")]).unwrap();
+        let loom = suite("crates/core/src/notifier.rs", &[("suite", "loom")]).unwrap();
         assert!(loom.environment.contains(&("RUSTFLAGS", "--cfg oncebox_loom")));
         suite("crates/store-postgres/src/a.rs", &[]).unwrap_err();
         suite("crates/oncebox/src/a.rs", &[("suite", "none")]).unwrap_err();
@@ -345,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_guards_changes_its_own_rows() {
+    fn a_partial_run_replaces_only_its_own_rows() {
         let report =
             "# Guards\n\n| guard | file | x |\n|---|---|---|\n| a | `f` | old |\n| ab | `f` | old |\n";
         let merged = merged(report, "| a | `f` | new |\n| c | `f` | new |\n");

@@ -1,13 +1,13 @@
-//! `cargo xtask loom`: every interleaving of RECV, ACK and SEND on the memory store, in a build of its own.
+//! `cargo xtask loom`: tests every interleaving of RECV, ACK and SEND on the memory store, in a separate build.
 
 use crate::cargo::Call;
 use crate::failure::{Failure, Result};
 use crate::test;
 use crate::workspace::Workspace;
 
-/// Swaps the locks of the store and of its notifier for loom's.
+/// Replaces the locks of the store and of its notifier with loom's.
 const FLAGS: &str = "--cfg oncebox_loom";
-/// What belongs to no other build stays apart, so that neither makes the other stale.
+/// A separate directory, so that this build and ordinary builds do not invalidate each other.
 const TARGET: &str = "target/loom";
 
 pub(crate) const CALL: Call<'_> = Call {
@@ -18,7 +18,7 @@ pub(crate) const CALL: Call<'_> = Call {
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     println!("{CALL}");
     match test::passed(workspace, &CALL)? {
-        0 => Err(Failure::new("no test is in `interleavings`; give the module its name back")),
-        passed => Ok(format!("loom: {passed} models, every interleaving as promised")),
+        0 => Err(Failure::new("the module `interleavings` has no tests: restore its name")),
+        passed => Ok(format!("loom: {passed} models, all interleavings passed")),
     }
 }

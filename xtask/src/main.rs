@@ -1,4 +1,4 @@
-//! The project's own commands, run as `cargo xtask <command>`: arguments in, exit code out.
+//! Development commands of the workspace, run as `cargo xtask <command>`.
 
 mod arguments;
 mod campaign;
@@ -21,30 +21,30 @@ mod workspace;
 use std::env;
 use std::process::ExitCode;
 
-use arguments::{Command, Ours};
+use arguments::{Command, WorkspaceCommand};
 use failure::Result;
 use workspace::Workspace;
 
-/// The exit code of a command line that names no command.
-const MISUSED: u8 = 2;
+/// The exit code for an invalid command line.
+const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    let given: Vec<String> = env::args().skip(1).collect();
-    let command = match arguments::parse(&given) {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let command = match arguments::parse(&arguments) {
         Ok(command) => command,
-        Err(mistake) => {
-            eprintln!("xtask: {mistake}\n\n{}", arguments::USAGE);
-            return ExitCode::from(MISUSED);
+        Err(error) => {
+            eprintln!("xtask: {error}\n\n{}", arguments::USAGE);
+            return ExitCode::from(USAGE_ERROR);
         }
     };
     let command = match command {
         Command::RunTestBinary(supervised) => return test::supervisor::run(&supervised),
         Command::Spin(seconds) => test::spin(seconds),
-        Command::Ours(command) => command,
+        Command::Workspace(command) => command,
     };
     match run(command) {
-        Ok(closing) => {
-            println!("{closing}");
+        Ok(summary) => {
+            println!("{summary}");
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -54,20 +54,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Carries out a command and returns the line that closes its output.
-fn run(command: Ours) -> Result<String> {
+/// Runs a command and returns the last line of its output.
+fn run(command: WorkspaceCommand) -> Result<String> {
     let workspace = Workspace::locate()?;
     match command {
-        Ours::Campaign(campaign) => campaign::run(&workspace, &campaign),
-        Ours::Ci => ci::run(&workspace),
-        Ours::Features => features::run(&workspace),
-        Ours::Guards(part) => guards::run(&workspace, &part),
-        Ours::Loom => loom::run(&workspace),
-        Ours::Spec => spec::write(&workspace),
-        Ours::SpecCheck => spec::check(&workspace),
-        Ours::Test(options) => test::run(&workspace, &options),
-        Ours::Tidy => tidy::run(&workspace),
-        Ours::TidyBless => tidy::bless(&workspace),
-        Ours::Torture(torture) => torture::run(&workspace, &torture),
+        WorkspaceCommand::Campaign(campaign) => campaign::run(&workspace, &campaign),
+        WorkspaceCommand::Ci => ci::run(&workspace),
+        WorkspaceCommand::Features => features::run(&workspace),
+        WorkspaceCommand::Guards(part) => guards::run(&workspace, &part),
+        WorkspaceCommand::Loom => loom::run(&workspace),
+        WorkspaceCommand::Spec => spec::write(&workspace),
+        WorkspaceCommand::SpecCheck => spec::check(&workspace),
+        WorkspaceCommand::Test(options) => test::run(&workspace, &options),
+        WorkspaceCommand::Tidy => tidy::run(&workspace),
+        WorkspaceCommand::TidyBless => tidy::bless(&workspace),
+        WorkspaceCommand::Torture(torture) => torture::run(&workspace, &torture),
     }
 }

@@ -1,4 +1,4 @@
-//! What `cargo metadata` reports about packages, read without the network.
+//! Packages from `cargo metadata`, read without network access.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The licence expression of its manifest.
+    /// The licence expression in its manifest.
     #[serde(default)]
     pub(crate) license: Option<String>,
     /// Each feature with the features that it enables.
@@ -27,7 +27,7 @@ struct Metadata {
 }
 
 const MEMBERS: [&str; 5] = ["metadata", "--format-version", "1", "--offline", "--no-deps"];
-/// Other platforms' packages need not be downloaded.
+/// Only this platform, so that packages of others need not be downloaded.
 const ALL: [&str; 7] =
     ["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", "host-tuple"];
 
@@ -36,7 +36,7 @@ pub(crate) fn members(workspace: &Workspace) -> Result<Vec<Package>> {
     packages(workspace, &MEMBERS)
 }
 
-/// The packages of the workspace and everything that they are built from on this platform, with default features.
+/// The packages of the workspace and all their dependencies on this platform, with default features.
 pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Package>> {
     packages(workspace, &ALL)
 }
@@ -46,10 +46,10 @@ fn packages(workspace: &Workspace, arguments: &[&str]) -> Result<Vec<Package>> {
     let output = call.command(workspace).output().map_err(|error| call.cannot_start(&error))?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
-        let text = format!("{error}`{call}` failed: run `cargo fetch --locked` once, with a network");
+        let text = format!("{error}`{call}` failed: run `cargo fetch --locked` once with network access");
         return Err(Failure::new(text));
     }
-    parse(&output.stdout).map_err(|error| Failure::new(format!("`{call}` printed unknown JSON ({error})")))
+    parse(&output.stdout).map_err(|error| Failure::new(format!("`{call}` printed unexpected JSON ({error})")))
 }
 
 fn parse(json: &[u8]) -> serde_json::Result<Vec<Package>> {

@@ -1,11 +1,11 @@
-//! Programs that the tests call: looked for, and installed from Debian's packages where they are missing.
+//! External programs that the tests use. Missing ones are installed from Debian packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::{Failure, Result};
 
-/// What the tests call, and the package that brings it.
+/// The programs, and the packages that contain them.
 const PROGRAMS: [(&str, &str); 10] = [
     ("curl", "curl"),
     ("ps", "procps"),
@@ -19,13 +19,13 @@ const PROGRAMS: [(&str, &str); 10] = [
     ("npm", "npm"),
 ];
 
-/// Servers lie where a path that is not root's does not lead.
+/// Directory of servers, which is not in the path of ordinary users.
 const SYSTEM: &str = "/usr/sbin";
-/// PostgreSQL has a directory for each of its versions, with `bin` in it.
+/// PostgreSQL has a directory per version here, with `bin` in it.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Installs the packages that are its arguments. Debian starts the servers that it installs, unless a policy forbids it:
-/// the tests start their own.
+/// Installs the packages in its arguments. The policy keeps Debian from starting the installed servers: the tests start
+/// their own.
 const INSTALL: &str = r#"
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 1
 policy=/usr/sbin/policy-rc.d
@@ -40,49 +40,49 @@ install() { apt-get install --yes --no-install-recommends "$@"; }
 install "$@" || { apt-get update && install "$@"; }
 "#;
 
-/// Makes sure that all are there.
-pub(crate) fn provide() -> Result<()> {
-    let places = places();
-    let missing = PROGRAMS.iter().filter(|(program, _)| !is_in(&places, program));
+/// Installs the missing programs.
+pub(crate) fn ensure_installed() -> Result<()> {
+    let directories = directories();
+    let missing = PROGRAMS.iter().filter(|(program, _)| !is_in(&directories, program));
     let mut packages: Vec<_> = missing.map(|(_, package)| *package).collect();
     packages.dedup();
-    if !can_make_environments() {
+    if !can_create_environments() {
         packages.push("python3-venv");
     }
     if packages.is_empty() || install(&packages) {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "the tests need programs that are not here, and installing them failed. Have somebody who may do so run \
-         `apt-get install --no-install-recommends {}`, or install them in another way and put them on the path; \
+        "the tests need programs that are missing, and installing them failed. As root, run \
+         `apt-get install --no-install-recommends {}`, or install them in another way and add them to PATH; \
          no server needs to run, the tests start their own",
         packages.join(" ")
     )))
 }
 
-fn places() -> Vec<PathBuf> {
+fn directories() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = Path::new(VERSIONS).read_dir().into_iter().flatten().flatten();
     let versions = versions.map(|version| version.path().join("bin"));
     std::env::split_paths(&path).chain([SYSTEM.into()]).chain(versions).collect()
 }
 
-fn is_in(places: &[PathBuf], program: &str) -> bool {
-    places.iter().any(|place| place.join(program).is_file())
+fn is_in(directories: &[PathBuf], program: &str) -> bool {
+    directories.iter().any(|directory| directory.join(program).is_file())
 }
 
-/// Whether Python can make virtual environments: Debian has a package of its own for that.
-fn can_make_environments() -> bool {
-    let asked = Command::new("python3").args(["-c", "import ensurepip, venv"]).output();
-    asked.is_ok_and(|output| output.status.success())
+/// Whether Python can create virtual environments, for which Debian has a separate package.
+fn can_create_environments() -> bool {
+    let output = Command::new("python3").args(["-c", "import ensurepip, venv"]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
-/// As root, by itself or by a `sudo` that does not ask.
+/// Installs packages as root, directly or with a `sudo` that needs no password.
 fn install(packages: &[&str]) -> bool {
     println!("test: installing {} …", packages.join(" "));
-    let run = |program: &str, before: &[&str]| {
+    let run = |program: &str, prefix: &[&str]| {
         let mut command = Command::new(program);
-        command.args(before).args(["-c", INSTALL, "install"]).args(packages);
+        command.args(prefix).args(["-c", INSTALL, "install"]).args(packages);
         command.status().is_ok_and(|status| status.success())
     };
     run("sh", &[]) || run("sudo", &["-n", "sh"])
@@ -90,13 +90,13 @@ fn install(packages: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_in, places};
+    use super::{directories, is_in};
 
     #[test]
     fn a_program_is_found_or_is_missing() {
-        let places = places();
-        assert!(is_in(&places, "cargo"));
-        assert!(!is_in(&places, "no-such-program"));
+        let directories = directories();
+        assert!(is_in(&directories, "cargo"));
+        assert!(!is_in(&directories, "no-such-program"));
         assert!(!is_in(&[], "cargo"));
     }
 }

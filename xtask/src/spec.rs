@@ -1,4 +1,4 @@
-//! `cargo xtask spec`: the pages of requirements, and which test holds which of them, from the tests' own comments.
+//! `cargo xtask spec`: the requirement pages, and the tests that hold each requirement, from the tests' doc comments.
 
 mod cases;
 mod holds;
@@ -17,75 +17,75 @@ use page::Requirements;
 use stores::Code;
 use table::{Holders, Table};
 
-/// Where the pages are.
+/// The folder of the pages.
 const FOLDER: &str = "docs/reference/requirements";
 const PAGES: [&str; 5] = ["inbox", "commands", "ledger", "mailbox", "rules"];
-/// The page about the pages.
+/// The overview page.
 const OVERVIEW: &str = "README";
-/// Below this line of the overview we write the counts.
+/// The overview below this line is generated.
 const MARKER: &str = "<!-- Written by `cargo xtask spec` from here on. -->";
-/// Where tests live.
+/// The folders that contain tests.
 const FOLDERS: [&str; 3] = ["crates", "xtask", "examples"];
 
-/// The pages as they are, and what they and the tests say.
+/// The pages, and the requirements with their tests.
 struct Spec {
     /// Paths and texts, the overview last.
     pages: Vec<(String, String)>,
     table: Table,
 }
 
-/// Writes what is generated on the pages anew.
+/// Regenerates the generated parts of the pages.
 pub(crate) fn write(workspace: &Workspace) -> Result<String> {
     let spec = Spec::read(workspace)?;
-    for (path, _, fresh) in spec.fresh()? {
-        workspace.write(&path, &fresh)?;
+    for (path, _, generated) in spec.generate()? {
+        workspace.write(&path, &generated)?;
     }
-    Ok(format!("spec: {}", spec.table.closing()))
+    Ok(format!("spec: {}", spec.table.totals()))
 }
 
-/// Fails when an id has no demand or no status, when a claim has no test behind it, or when a page is stale.
+/// Fails if an id has no text or no status, if a claim has no test, or if a page is stale.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
-    Spec::read(workspace)?.judge()
+    Spec::read(workspace)?.check()
 }
 
 impl Spec {
     fn read(workspace: &Workspace) -> Result<Self> {
-        let (mut pages, mut requirements, mut faults) = (Vec::new(), Requirements::new(), Vec::new());
+        let (mut pages, mut requirements, mut problems) = (Vec::new(), Requirements::new(), Vec::new());
         for name in PAGES {
             let path = format!("{FOLDER}/{name}.md");
             let text = workspace.read(&path)?;
             match page::parse(name, &text) {
                 Ok(found) => requirements.extend(found),
-                Err(wrong) => faults.extend(wrong),
+                Err(found) => problems.extend(found),
             }
             pages.push((path, text));
         }
         let overview = format!("{FOLDER}/{OVERVIEW}.md");
         let text = workspace.read(&overview)?;
         pages.push((overview, text));
-        let holders = holders(&workspace.files()?, &mut faults);
-        if faults.is_empty() {
+        let holders = holders(&workspace.files()?, &mut problems);
+        if problems.is_empty() {
             Ok(Self { pages, table: Table { holders, requirements } })
         } else {
-            Err(Failure::new(faults.join("\n")))
+            Err(Failure::new(problems.join("\n")))
         }
     }
 
-    fn judge(&self) -> Result<String> {
-        let faults = self.table.faults();
-        if !faults.is_empty() {
-            return Err(Failure::new(format!("{FOLDER}:\n{}", faults.join("\n"))));
+    fn check(&self) -> Result<String> {
+        let problems = self.table.problems();
+        if !problems.is_empty() {
+            return Err(Failure::new(format!("{FOLDER}:\n{}", problems.join("\n"))));
         }
-        let stale = self.fresh()?.into_iter().find(|(_, found, fresh)| found != fresh);
+        let stale = self.generate()?.into_iter().find(|(_, found, generated)| found != generated);
         if let Some((path, ..)) = stale {
             return Err(Failure::new(format!("{path} is stale: run `cargo xtask spec` and commit it")));
         }
-        Ok(format!("spec: {}", self.table.closing()))
+        Ok(format!("spec: {}", self.table.totals()))
     }
 
-    /// Every page: its path, its text, and the text that it should have.
-    fn fresh(&self) -> Result<Vec<(String, String, String)>> {
-        let mut fresh = Vec::new();
+    /// For every page: its path, its text, and its regenerated text.
+    fn generate(&self) -> Result<Vec<(String, String, String)>> {
+        let mut generated = Vec::new();
         for (path, text) in &self.pages {
             let filled = if path.ends_with(&format!("{OVERVIEW}.md")) {
                 let (by_hand, _) = text
@@ -95,14 +95,14 @@ impl Spec {
             } else {
                 page::fill(text, |id| self.table.tests(id))
             };
-            fresh.push((path.clone(), text.clone(), filled));
+            generated.push((path.clone(), text.clone(), filled));
         }
-        Ok(fresh)
+        Ok(generated)
     }
 }
 
-/// The tests that hold ids, and what is wrong with them.
-fn holders(files: &[File], faults: &mut Vec<String>) -> Holders {
+/// The tests that hold ids. Adds their problems to `problems`.
+fn holders(files: &[File], problems: &mut Vec<String>) -> Holders {
     let mut holders = Holders::new();
     let code = Code::read(files);
     for file in files {
@@ -110,13 +110,13 @@ fn holders(files: &[File], faults: &mut Vec<String>) -> Holders {
             continue;
         }
         let claims = holds::scan(file);
-        faults.extend(claims.faults);
+        problems.extend(claims.problems);
         for (id, holder) in claims.held {
             let stores = code.of(&holder);
             holders.entry(id).or_default().insert(holder, stores);
         }
     }
-    faults.extend(cases::unlisted(files, holders.values().flat_map(BTreeMap::keys)));
+    problems.extend(cases::unlisted(files, holders.values().flat_map(BTreeMap::keys)));
     holders
 }
 
@@ -125,8 +125,8 @@ mod tests {
     use super::ids::Id;
     use super::*;
 
-    /// Pages on which every id is open, complete and fresh, changed in one place.
-    fn judged(path: &str, from: &str, to: &str) -> std::result::Result<String, String> {
+    /// Checks complete and current pages on which every id is open, with one replacement.
+    fn check_with(path: &str, from: &str, to: &str) -> std::result::Result<String, String> {
         let page = |name: &str| {
             let entries = Id::all().filter(|id| id.page() == name);
             let entries = entries
@@ -146,21 +146,21 @@ mod tests {
                 *text = text.replacen(from, to, 1);
             }
             if PAGES.contains(&found.as_str()) {
-                requirements.extend(page::parse(found, text).map_err(|faults| faults.join("\n"))?);
+                requirements.extend(page::parse(found, text).map_err(|problems| problems.join("\n"))?);
             }
         }
         let spec = Spec { pages, table: Table { holders: Holders::new(), requirements } };
-        spec.judge().map_err(|failure| failure.to_string())
+        spec.check().map_err(|failure| failure.to_string())
     }
 
     #[test]
-    fn pages_that_are_complete_and_fresh_pass() {
-        let closing = judged("none", "", "").unwrap();
-        assert_eq!(closing, "spec: 243 ids: 0 held, 0 changed, 0 partly, 243 open, 0 not testable");
+    fn complete_and_current_pages_pass() {
+        let totals = check_with("none", "", "").unwrap();
+        assert_eq!(totals, "spec: 243 ids: 0 held, 0 changed, 0 partly, 243 open, 0 not testable");
     }
 
     #[test]
-    fn what_is_missing_or_stale_fails() {
+    fn incomplete_or_stale_pages_fail() {
         for (path, from, to, words) in [
             (
                 "inbox",
@@ -168,19 +168,19 @@ mod tests {
                 "",
                 "IBX-046 has no entry",
             ),
-            ("inbox", "### IBX-046\n\nIt works.\n\n", "### IBX-046\n\n", "IBX-046 has no demand"),
+            ("inbox", "### IBX-046\n\nIt works.\n\n", "### IBX-046\n\n", "IBX-046 has no text"),
             ("rules", "- **Status:** open\n", "", "RULE-01 has no status"),
             (
                 "rules",
                 "open\n- **Missing:** All.",
                 "held (no store)",
-                "RULE-01 is claimed and no test names it",
+                "RULE-01 is claimed, but no test names it",
             ),
             ("ledger", "All.\n", "All.\n- **Tests** (memory): `gone`\n", "ledger is stale"),
             ("README.md", "| 243 |", "| 242 |", "README.md is stale"),
             ("README.md", MARKER, "", "README.md has no line"),
         ] {
-            let error = judged(path, from, to).unwrap_err();
+            let error = check_with(path, from, to).unwrap_err();
             assert!(error.contains(words), "{words}: {error}");
         }
     }

@@ -1,14 +1,11 @@
-//! How long a command, a step or a test binary took: for the reader, nothing is decided by it but deadlines.
+//! Measures how long commands, steps and test binaries take. Used in reports and for deadlines.
 
 use std::time::{Duration, Instant};
 
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "xtask measures real processes, which follow no clock of ours"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "xtask measures real processes")]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }

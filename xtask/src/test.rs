@@ -1,5 +1,5 @@
-//! `cargo xtask test`: every test and doc test of the workspace, with the time of each test binary; or some packages,
-//! several times, with all cores kept busy by others.
+//! `cargo xtask test`: runs all tests and doc tests of the workspace and reports the time of each test binary.
+//! Optionally only some packages, repeatedly, or with all cores kept busy.
 
 mod load;
 mod options;
@@ -19,24 +19,24 @@ use crate::workspace::Workspace;
 use load::Load;
 pub(crate) use load::spin;
 pub(crate) use options::Options;
-use output::Seen;
+use output::CallResult;
 use report::Report;
 
-/// How long one test binary may run, in seconds.
+/// Time limit of a test binary, in seconds.
 const BINARY_SECONDS_MAX: u64 = 600;
-/// How much longer under load.
+/// The time limit is this many times longer under load.
 const LOAD_FACTOR: u64 = 4;
 
-/// Everything, once: what CI runs.
+/// Runs everything once, as in CI.
 pub(crate) fn run_all(workspace: &Workspace) -> Result<String> {
     run(workspace, &Options::default())
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<String> {
-    programs::provide()?;
-    // Asked for before the build, which may put a new file in its place.
-    let own =
-        env::current_exe().map_err(|error| Failure::new(format!("xtask does not find itself ({error})")))?;
+    programs::ensure_installed()?;
+    // Before the build, which may replace the file.
+    let xtask = env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find the xtask executable ({error})")))?;
     let total = Stopwatch::start();
     let mut report = Report::default();
     let packages = options.packages();
@@ -47,9 +47,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<String> {
     report.phase("build", build.seconds());
 
     let seconds = if options.under_load { BINARY_SECONDS_MAX * LOAD_FACTOR } else { BINARY_SECONDS_MAX };
-    let runner = supervisor::cargo_config(&own, seconds)?;
+    let runner = supervisor::cargo_config(&xtask, seconds)?;
     let tests = [&["test", "--tests", "--no-fail-fast", "--config", runner.as_str()], &*packages].concat();
-    let load = options.under_load.then(|| Load::start(&own)).transpose()?;
+    let load = options.under_load.then(|| Load::start(&xtask)).transpose()?;
     for round in 1..=options.repeat {
         if options.repeat > 1 {
             println!("test: round {round} of {}", options.repeat);
@@ -68,7 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<String> {
     report.verdict()
 }
 
-/// Runs a call of `cargo test` with its output in sight. A failure prints the sums before it is returned.
+/// Runs `cargo test` with visible output and returns the number of passed tests. On failure, prints the totals.
 pub(crate) fn passed(workspace: &Workspace, call: &Call<'_>) -> Result<u64> {
     let mut report = Report::default();
     report.round(run_call(workspace, call)?);
@@ -76,16 +76,17 @@ pub(crate) fn passed(workspace: &Workspace, call: &Call<'_>) -> Result<u64> {
     report.verdict().map(|_| passed)
 }
 
-/// What was seen of a call of `cargo test`, whether or not it succeeded.
-fn run_call(workspace: &Workspace, call: &Call<'_>) -> Result<Seen> {
+/// Runs `cargo test` and returns its result, whether or not it succeeded.
+fn run_call(workspace: &Workspace, call: &Call<'_>) -> Result<CallResult> {
     let mut child =
         call.command(workspace).stdout(Stdio::piped()).spawn().map_err(|error| call.cannot_start(&error))?;
-    let mut seen = Seen::default();
+    let mut result = CallResult::default();
     if let Some(output) = child.stdout.take() {
-        seen = output::pass_through(output, io::stdout())
-            .map_err(|error| Failure::new(format!("the tests' output was lost ({error}); run `{call}`")))?;
+        result = output::pass_through(output, io::stdout()).map_err(|error| {
+            Failure::new(format!("cannot read the output of the tests ({error}); run `{call}`"))
+        })?;
     }
     let status = child.wait().map_err(|error| call.cannot_start(&error))?;
-    seen.success = status.success();
-    Ok(seen)
+    result.success = status.success();
+    Ok(result)
 }

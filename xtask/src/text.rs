@@ -1,6 +1,6 @@
-//! Looking for words in a line.
+//! Word search in a line.
 
-/// Whether `word` stands alone in `line`: no letter, digit or underscore touches its ends.
+/// Whether `line` contains `word` as a whole word, not next to a letter, digit or underscore.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(start, _)| {
         let before = line[..start].chars().next_back();

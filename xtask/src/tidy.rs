@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: what the compiler does not check about the tree. Each check is one file; this one runs
-//! them and counts what they find.
+//! `cargo xtask tidy`: checks of the tree beyond those of the compiler. Each check is a module; this one runs them and
+//! counts their findings.
 
 mod deny;
 mod directions;
@@ -20,22 +20,22 @@ use crate::failure::{Failure, Result};
 use crate::workspace::{File, Workspace};
 use ratchet::Section;
 
-/// Something to change, and where.
+/// A problem and its location.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
     line: usize,
-    weight: Weight,
+    severity: Severity,
     text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
+enum Severity {
     Error,
     Warning,
 }
 
-/// The checks that look at one file at a time.
+/// The checks of single files.
 const CHECKS: [fn(&File) -> Vec<Finding>; 6] =
     [layout::check, leftovers::check, logs::check, machine::check, purity::check, sizes::check];
 
@@ -50,12 +50,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     for finding in &findings {
         println!("{finding}");
     }
-    let errors = findings.iter().filter(|finding| finding.weight == Weight::Error).count();
-    let closing = format!("tidy: {errors} errors, {} warnings", findings.len() - errors);
-    if errors == 0 { Ok(closing) } else { Err(Failure::new(closing)) }
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let summary = format!("tidy: {errors} errors, {} warnings", findings.len() - errors);
+    if errors == 0 { Ok(summary) } else { Err(Failure::new(summary)) }
 }
 
-/// Writes today's counts to the ratchet's file.
+/// Writes the current counts to the ratchet file.
 pub(crate) fn bless(workspace: &Workspace) -> Result<String> {
     let sections = counted(&workspace.files()?)?;
     workspace.write(ratchet::PATH, &ratchet::text(&sections))?;
@@ -63,7 +63,7 @@ pub(crate) fn bless(workspace: &Workspace) -> Result<String> {
     Ok(format!("tidy: {} has {}", ratchet::PATH, counts.join(", ")))
 }
 
-/// What may become fewer and not more.
+/// The counts that must not grow.
 fn counted(files: &[File]) -> Result<Vec<Section>> {
     let [code, docs] = words::sections(files)?;
     Ok(vec![code, docs, types::section(files)])
@@ -75,18 +75,18 @@ impl Finding {
     }
 
     fn at(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, weight: Weight::Error, text: text.into() }
+        Self { path: path.to_owned(), line, severity: Severity::Error, text: text.into() }
     }
 
     fn warning(file: &File, line: usize, text: impl Into<String>) -> Self {
-        Self { weight: Weight::Warning, ..Self::error(file, line, text) }
+        Self { severity: Severity::Warning, ..Self::error(file, line, text) }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weight = if self.weight == Weight::Warning { "warning: " } else { "" };
-        write!(formatter, "{}:{}: {weight}{}", self.path, self.line, self.text)
+        let severity = if self.severity == Severity::Warning { "warning: " } else { "" };
+        write!(formatter, "{}:{}: {severity}{}", self.path, self.line, self.text)
     }
 }
 
@@ -95,13 +95,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_shows_its_place_first() {
+    fn a_finding_starts_with_its_location() {
         let file = File { path: "a.rs".to_owned(), text: String::new() };
         assert_eq!(Finding::error(&file, 3, "bad: fix it").to_string(), "a.rs:3: bad: fix it");
         assert_eq!(Finding::warning(&file, 4, "long").to_string(), "a.rs:4: warning: long");
     }
 
-    /// The tables of forbidden words must not be found by the checks that use them.
+    /// The tables of forbidden words must not trigger the checks that use them.
     #[test]
     fn the_checks_do_not_flag_themselves() {
         let files = Workspace::locate().unwrap().files().unwrap();

@@ -1,12 +1,12 @@
 //! `cargo xtask kill`, `powercut`, `kill-server`, `kill-workers`, `kill-handlers` and `failover`: the campaigns of
-//! `crates/torture`, all but the one against the server built for speed.
+//! `crates/torture`, in release builds except for `kill-server`.
 
 use crate::cargo::Call;
 use crate::failure::Result;
 use crate::programs;
 use crate::workspace::Workspace;
 
-/// Which campaign, and its options: how much of it, and from which seed (the campaign's own unless given).
+/// A campaign and its options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Torture {
     pub(crate) name: &'static str,
@@ -14,11 +14,11 @@ pub(crate) struct Torture {
 }
 
 const ARGUMENTS: [&str; 6] = ["run", "--release", "-q", "-p", "oncebox-torture", "--"];
-/// A server is not hurried: it runs with its assertions.
+/// A debug build, to run the server with its debug assertions.
 const WITH_ASSERTIONS: [&str; 5] = ["run", "-q", "-p", "oncebox-torture", "--"];
-/// The server, which the campaign expects beside itself.
+/// The server, which the campaign expects in its own directory.
 const SERVER: [&str; 4] = ["build", "-q", "-p", "oncebox-cli"];
-/// They start a PostgreSQL of their own.
+/// The campaigns that start a PostgreSQL server.
 const ON_POSTGRES: [&str; 3] = ["kill-workers", "kill-handlers", "failover"];
 
 pub(crate) fn run(workspace: &Workspace, torture: &Torture) -> Result<String> {
@@ -28,12 +28,12 @@ pub(crate) fn run(workspace: &Workspace, torture: &Torture) -> Result<String> {
         arguments = WITH_ASSERTIONS.to_vec();
     }
     if ON_POSTGRES.contains(&torture.name) {
-        programs::provide()?;
+        programs::ensure_installed()?;
     }
     arguments.push(torture.name);
     arguments.extend(torture.options.iter().map(String::as_str));
     let call = Call { environment: &[], arguments: &arguments };
     println!("{call}");
     call.run(workspace)?;
-    Ok(format!("{}: all promises kept", torture.name))
+    Ok(format!("{}: passed", torture.name))
 }

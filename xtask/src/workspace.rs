@@ -1,4 +1,4 @@
-//! The workspace on disk: where it is, and its text files with their paths from the root.
+//! The workspace on disk: its root, and its text files with paths relative to the root.
 
 use std::env;
 use std::fs;
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
 
-/// What holds nothing written by hand.
+/// Files and folders that contain nothing written by hand.
 const SKIPPED: [&str; 5] = [".git", "artifacts", "corpus", "node_modules", "target"];
 
-/// The folder that holds the workspace's `Cargo.toml`.
+/// The folder of the workspace's `Cargo.toml`.
 pub(crate) struct Workspace {
     root: PathBuf,
 }
 
-/// A text file. The path starts at the workspace's root and is written with `/`.
+/// A text file. The path is relative to the root of the workspace and uses `/`.
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -37,7 +37,7 @@ impl Workspace {
         env::var_os("CARGO_MANIFEST_DIR")
             .and_then(|folder| PathBuf::from(folder).parent().map(Path::to_owned))
             .map(|root| Self { root })
-            .ok_or_else(|| Failure::new("the workspace is not known; run this as `cargo xtask <command>`"))
+            .ok_or_else(|| Failure::new("CARGO_MANIFEST_DIR is not set: run this as `cargo xtask <command>`"))
     }
 
     /// The workspace in this folder.
@@ -51,19 +51,19 @@ impl Workspace {
 
     pub(crate) fn read(&self, path: &str) -> Result<String> {
         fs::read_to_string(self.root.join(path))
-            .map_err(|error| Failure::new(format!("{path}: cannot be read ({error}); restore it")))
+            .map_err(|error| Failure::new(format!("cannot read {path} ({error}); restore it")))
     }
 
     pub(crate) fn write(&self, path: &str, text: &str) -> Result<()> {
         fs::write(self.root.join(path), text)
-            .map_err(|error| Failure::new(format!("{path}: cannot be written ({error})")))
+            .map_err(|error| Failure::new(format!("cannot write {path} ({error})")))
     }
 
-    /// Every text file, ordered by path; files that are not UTF-8 are left out.
+    /// All text files, ordered by path. Files that are not UTF-8 are skipped.
     pub(crate) fn files(&self) -> Result<Vec<File>> {
         let mut files = Vec::new();
         self.collect(&self.root, &mut files)
-            .map_err(|error| Failure::new(format!("the workspace cannot be listed ({error})")))?;
+            .map_err(|error| Failure::new(format!("cannot list the workspace ({error})")))?;
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
     }

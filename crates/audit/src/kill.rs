@@ -1,70 +1,70 @@
-//! SIGKILL under load, over and over on one directory, some of them while the store is being opened.
+//! The kill campaign: SIGKILL under load, repeatedly on one directory, sometimes while the store is being opened.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::child::{Next, Running};
+use crate::child::{ChildProcess, Next};
+use crate::model::{Guarantee, Model, Stage};
 use crate::random::{Random, uptime};
-use crate::world::{Promise, Stage, World};
-use crate::{Fault, Result};
+use crate::{Result, Violation};
 
-/// A process works for so long at most before it is killed.
+/// A process is killed after a random time of at most this.
 const WORK_MAX: Duration = Duration::from_millis(200);
-/// How long the first opening is expected to take; from then on it is measured.
+/// Assumed duration of the first opening; later ones are measured.
 const OPENING_FIRST: Duration = Duration::from_millis(20);
 
-/// What to run, where, and how often.
+/// The arguments of the campaign.
 #[derive(Debug, Clone)]
-pub struct Campaign {
-    /// The process under test.
+pub struct KillCampaign {
+    /// The program of the process under test.
     pub program: PathBuf,
-    /// Where its store is made: must not exist. Removed at the end, kept after a fault.
+    /// The directory of the store. Must not exist; removed at the end, kept after a failure.
     pub directory: PathBuf,
-    /// How many processes are killed under load.
+    /// Number of processes that are killed under load.
     pub cycles: u64,
-    /// Where the random choices begin.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// A campaign on its way.
+/// A running campaign.
 struct Run<'a> {
-    campaign: &'a Campaign,
+    campaign: &'a KillCampaign,
     random: Random,
-    world: World,
-    /// How long the last opening took.
+    model: Model,
+    /// Duration of the latest opening.
     opening: Duration,
     killed_opening: u64,
     second: u64,
     second_opening: u64,
 }
 
-/// Runs all cycles; the answer tells what was seen. The first broken promise ends it.
-pub fn run(campaign: &Campaign) -> std::result::Result<String, Fault> {
+/// Runs all cycles and returns a summary. Fails at the first violation.
+pub fn run(campaign: &KillCampaign) -> std::result::Result<String, Violation> {
     let mut run = Run {
         campaign,
         random: Random::new(campaign.seed),
-        world: World::new(Promise::Process),
+        model: Model::new(Guarantee::SurvivesProcess),
         opening: OPENING_FIRST,
         killed_opening: 0,
         second: 0,
         second_opening: 0,
     };
     for cycle in 1..=campaign.cycles {
-        run.cycle().map_err(|fault| {
-            let place = campaign.directory.display();
-            Fault::new(format!(
-                "cycle {cycle}, seed {}: {fault}\nthe store is left in {place}",
+        run.cycle().map_err(|violation| {
+            let directory = campaign.directory.display();
+            Violation::new(format!(
+                "cycle {cycle}, seed {}: {violation}\nthe store is kept in {directory}",
                 campaign.seed
             ))
         })?;
         if cycle % 50 == 0 {
-            println!("kill: {cycle} cycles, {} calls answered", run.world.tally.calls);
+            println!("kill: {cycle} cycles, {} calls answered", run.model.tally.calls);
         }
     }
     fs::remove_dir_all(&campaign.directory)
-        .map_err(|error| Fault::new(format!("the store's directory cannot be removed: {error}")))?;
-    Ok(run.closing())
+        .map_err(|error| Violation::new(format!("cannot remove the store directory: {error}")))?;
+    Ok(run.summary())
 }
 
 impl Run<'_> {
@@ -75,65 +75,71 @@ impl Run<'_> {
             self.second += 1;
             self.second_opening += u64::from(self.kill_load(true)?);
         }
-        dump(&self.campaign.program, &self.campaign.directory, &mut self.world)
+        dump(&self.campaign.program, &self.campaign.directory, &mut self.model)
     }
 
-    /// Starts a process, kills it while it opens the store or some time after, and tells whether it had not opened yet.
+    /// Starts a process, and kills it while it opens the store or later. Returns whether the store was not open yet.
     fn kill_load(&mut self, opening: bool) -> Result<bool> {
         let directory = self.campaign.directory.to_string_lossy();
         let seed = self.random.next().to_string();
-        // Leases, accepts, everything survives the process also where nothing is synced.
+        // The death of a process loses nothing, even with a durability that syncs nothing.
         let durability = if self.random.percent(25) { "os" } else { "sync" };
         let arguments = ["load", &directory, "--seed", &seed, "--durability", durability];
-        self.world.begin_run();
-        let mut child = Running::start(&self.campaign.program, &arguments)?;
+        self.model.begin_run();
+        let mut child = ChildProcess::start(&self.campaign.program, &arguments)?;
         let mut measured = false;
-        let mut moment = opening.then(|| child.started + self.random.within(self.opening));
+        let mut kill_at = opening.then(|| child.started + self.random.within(self.opening));
         loop {
-            match child.next_until(moment.unwrap_or_else(|| uptime() + WORK_MAX * 600)) {
-                Next::Line(line) => self.world.hear(&line)?,
-                Next::Quiet if moment.is_some() => break,
-                Next::Quiet => return Err(Fault::new("the process under test hangs")),
-                Next::End => return Err(Fault::new("the process under test ended by itself: see above")),
+            match child.next_until(kill_at.unwrap_or_else(|| uptime() + WORK_MAX * 600)) {
+                Next::Line(line) => self.model.apply(&line)?,
+                Next::Timeout if kill_at.is_some() => break,
+                Next::Timeout => return Err(Violation::new("the process under test hangs")),
+                Next::End => {
+                    return Err(Violation::new("the process under test exited on its own: see above"));
+                }
             }
-            if self.world.stage >= Stage::Open && !measured {
+            if self.model.stage >= Stage::Open && !measured {
                 measured = true;
                 self.opening = uptime().saturating_sub(child.started);
             }
-            if self.world.stage >= Stage::Listed && moment.is_none() {
-                moment = Some(uptime() + self.random.within(WORK_MAX));
+            if self.model.stage >= Stage::Listed && kill_at.is_none() {
+                kill_at = Some(uptime() + self.random.within(WORK_MAX));
             }
-            if moment.is_some_and(|moment| uptime() >= moment) {
+            if kill_at.is_some_and(|kill_at| uptime() >= kill_at) {
                 break;
             }
         }
         child.kill()?;
         while let Some(line) = child.next()? {
-            self.world.hear(&line)?;
+            self.model.apply(&line)?;
         }
-        Ok(self.world.stage < Stage::Open)
+        Ok(self.model.stage < Stage::Open)
     }
 
-    fn closing(&self) -> String {
-        let (world, cycles) = (&self.world, self.campaign.cycles);
+    fn summary(&self) -> String {
+        let (model, cycles) = (&self.model, self.campaign.cycles);
         format!(
             "kill: {cycles} cycles, {} kills, {} of them while opening ({} of {} second kills); {}",
             cycles + self.second,
             self.killed_opening + self.second_opening,
             self.second_opening,
             self.second,
-            world.tally.closing(world.fences.len())
+            model.tally.summary(model.fences.len())
         )
     }
 }
 
-/// Has a fresh process list everything and claim everything, and checks it.
-pub(crate) fn dump(program: &Path, directory: &Path, world: &mut World) -> Result<()> {
-    world.begin_run();
-    let mut child = Running::start(program, &["dump", &directory.to_string_lossy()])?;
+/// Starts a new process that lists the store and claims everything, and checks its lines.
+pub(crate) fn dump(program: &Path, directory: &Path, model: &mut Model) -> Result<()> {
+    model.begin_run();
+    let mut child = ChildProcess::start(program, &["dump", &directory.to_string_lossy()])?;
     while let Some(line) = child.next()? {
-        world.hear(&line)?;
+        model.apply(&line)?;
     }
-    child.end()?;
-    if world.stage == Stage::Drained { Ok(()) } else { Err(Fault::new("the listing ended before its end")) }
+    child.wait()?;
+    if model.stage == Stage::Drained {
+        Ok(())
+    } else {
+        Err(Violation::new("the process ended before it had listed and drained the store"))
+    }
 }

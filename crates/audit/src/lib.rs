@@ -1,39 +1,39 @@
-//! Campaigns against a durable store that runs in a process of its own, and the auditor of what it answered.
+//! Crash campaigns against a durable store that runs in its own process, and the auditor that checks its answers.
 //!
-//! The process under test writes a line before each call and one after each answer ([`mod@line`] has their form). This crate
-//! kills it, or copies its disk at a random moment, has what is left listed by a fresh process, and compares. It depends
-//! on no crate of ours, so that a mistake of the store cannot excuse itself here.
+//! The process under test writes a line before each call and one after each answer; [`mod@protocol`] describes them.
+//! This crate kills it, or copies its disk at a random moment, has a new process list what is left, and compares. It
+//! depends on no other crate of the workspace, so that it cannot share a bug with the store.
 
+mod check;
 mod child;
-mod judge;
 pub mod kill;
-pub mod line;
+mod model;
 pub mod powercut;
+pub mod protocol;
 mod random;
+mod record;
 mod rig;
 pub mod server;
-mod standing;
 pub mod workers;
-mod world;
 
 use std::fmt;
 
-/// Why a campaign stopped: a promise that was not kept, or a rig that does not work.
+/// Why a campaign failed: a broken guarantee, or an error of the test rig.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault(String);
+pub struct Violation(String);
 
-impl Fault {
+impl Violation {
     fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Violation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for Violation {}
 
-type Result<T> = std::result::Result<T, Fault>;
+type Result<T> = std::result::Result<T, Violation>;

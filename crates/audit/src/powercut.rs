@@ -1,57 +1,57 @@
-//! Power cuts on a real file system: the disk is copied under load, and the copy must hold everything that was answered
+//! The power-cut campaign: copies a real file system under load. The copy must contain everything that was answered
 //! before.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::child::{Next, Running};
+use crate::child::{ChildProcess, Next};
 use crate::kill::dump;
+use crate::model::{Guarantee, Model, Stage};
 use crate::random::{Random, uptime};
 use crate::rig::Rig;
-use crate::world::{Promise, Stage, World};
-use crate::{Fault, Result};
+use crate::{Result, Violation};
 
-/// Between two cuts passes so long at most.
+/// Maximum time between two cuts.
 const WORK_MAX: Duration = Duration::from_millis(150);
-/// Of a hundred cuts, so many come soon after the process was killed and started again.
+/// Percentage of cuts that follow shortly after a restart of the process.
 const RESTARTS_PERCENT: u64 = 10;
 
-/// What to run, where, and how often.
+/// The arguments of the campaign.
 #[derive(Debug, Clone)]
-pub struct Campaign {
-    /// The process under test.
+pub struct PowercutCampaign {
+    /// The program of the process under test.
     pub program: PathBuf,
-    /// Where the rig is built: must not exist. Removed at the end.
+    /// The directory of the rig. Must not exist; removed at the end.
     pub directory: PathBuf,
-    /// How often the power is cut.
+    /// Number of power cuts.
     pub cuts: u64,
-    /// Where the random choices begin.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
 struct Run<'a> {
-    campaign: &'a Campaign,
-    /// Before the rig, which cannot be taken down under a running process.
-    child: Running,
+    campaign: &'a PowercutCampaign,
+    /// Declared before the rig to be dropped first: a running process blocks the unmount.
+    child: ChildProcess,
     rig: Rig,
     random: Random,
-    world: World,
+    model: Model,
     restarts: u64,
     opening: u64,
 }
 
-/// Runs all cuts; the answer tells what was seen. The first broken promise ends it.
-pub fn run(campaign: &Campaign) -> std::result::Result<String, Fault> {
+/// Runs all cuts and returns a summary. Fails at the first violation.
+pub fn run(campaign: &PowercutCampaign) -> std::result::Result<String, Violation> {
     let rig = Rig::build(&campaign.directory)?;
     let mut random = Random::new(campaign.seed);
-    let mut world = World::new(Promise::Machine);
-    let child = load(campaign, &rig, &mut random, &mut world)?;
-    let mut run = Run { campaign, child, rig, random, world, restarts: 0, opening: 0 };
+    let mut model = Model::new(Guarantee::SurvivesMachine);
+    let child = load(campaign, &rig, &mut random, &mut model)?;
+    let mut run = Run { campaign, child, rig, random, model, restarts: 0, opening: 0 };
     for cut in 1..=campaign.cuts {
-        let place = |fault| Fault::new(format!("cut {cut}, seed {}: {fault}", campaign.seed));
-        run.cut().map_err(place)?;
+        let in_cut = |violation| Violation::new(format!("cut {cut}, seed {}: {violation}", campaign.seed));
+        run.cut().map_err(in_cut)?;
         if cut % 20 == 0 {
-            println!("powercut: {cut} cuts, {} calls answered", run.world.tally.calls);
+            println!("powercut: {cut} cuts, {} calls answered", run.model.tally.calls);
         }
     }
     Ok(format!(
@@ -59,14 +59,19 @@ pub fn run(campaign: &Campaign) -> std::result::Result<String, Fault> {
         campaign.cuts,
         run.opening,
         run.restarts,
-        run.world.tally.closing(run.world.fences.len())
+        run.model.tally.summary(run.model.fences.len())
     ))
 }
 
-fn load(campaign: &Campaign, rig: &Rig, random: &mut Random, world: &mut World) -> Result<Running> {
-    world.begin_run();
+fn load(
+    campaign: &PowercutCampaign,
+    rig: &Rig,
+    random: &mut Random,
+    model: &mut Model,
+) -> Result<ChildProcess> {
+    model.begin_run();
     let (store, seed) = (rig.store(), random.next().to_string());
-    Running::start(&campaign.program, &["load", &store.to_string_lossy(), "--seed", &seed])
+    ChildProcess::start(&campaign.program, &["load", &store.to_string_lossy(), "--seed", &seed])
 }
 
 impl Run<'_> {
@@ -74,48 +79,50 @@ impl Run<'_> {
         if self.random.percent(RESTARTS_PERCENT) {
             self.child.kill()?;
             while let Some(line) = self.child.next()? {
-                self.world.hear(&line)?;
+                self.model.apply(&line)?;
             }
-            self.child = load(self.campaign, &self.rig, &mut self.random, &mut self.world)?;
+            self.child = load(self.campaign, &self.rig, &mut self.random, &mut self.model)?;
             self.restarts += 1;
             self.work(Duration::from_millis(20))?;
         } else {
             self.work(WORK_MAX)?;
         }
         self.catch_up("before")?;
-        self.world.begin_copy();
-        let opening = self.world.stage < Stage::Open;
+        self.model.begin_copy();
+        let opening = self.model.stage < Stage::Open;
         self.rig.copy()?;
         self.catch_up("after")?;
         self.opening += u64::from(opening);
-        let mut copy = self.world.fork();
-        self.world.end_copy();
+        let mut copy = self.model.fork();
+        self.model.end_copy();
         self.rig.with_copy(|store| dump(&self.campaign.program, store, &mut copy))?;
-        self.world.tally = copy.tally;
+        self.model.tally = copy.tally;
         Ok(())
     }
 
-    /// Listens for a random while.
+    /// Reads lines for a random time of at most `longest`.
     fn work(&mut self, longest: Duration) -> Result<()> {
-        let moment = uptime() + self.random.within(longest);
-        while uptime() < moment {
-            match self.child.next_until(moment) {
-                Next::Line(line) => self.world.hear(&line)?,
-                Next::Quiet => break,
-                Next::End => return Err(Fault::new("the process under test ended by itself: see above")),
+        let deadline = uptime() + self.random.within(longest);
+        while uptime() < deadline {
+            match self.child.next_until(deadline) {
+                Next::Line(line) => self.model.apply(&line)?,
+                Next::Timeout => break,
+                Next::End => {
+                    return Err(Violation::new("the process under test exited on its own: see above"));
+                }
             }
         }
         Ok(())
     }
 
-    /// Listens until everything that was told before now has been heard.
+    /// Reads all lines that the process wrote before this call.
     fn catch_up(&mut self, word: &str) -> Result<()> {
         self.child.ping(word)?;
-        self.world.pong.clear();
-        while self.world.pong != word {
-            let ended = || Fault::new("the process under test ended by itself: see above");
+        self.model.pong.clear();
+        while self.model.pong != word {
+            let ended = || Violation::new("the process under test exited on its own: see above");
             let line = self.child.next()?.ok_or_else(ended)?;
-            self.world.hear(&line)?;
+            self.model.apply(&line)?;
         }
         Ok(())
     }

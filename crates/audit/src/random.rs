@@ -1,4 +1,4 @@
-//! A small seeded generator for moments and choices, and the time that passes between them.
+//! A small seeded random generator, and a monotonic clock.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -18,19 +18,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A duration up to `longest`.
+    /// A random duration of at most `longest`.
     pub(crate) fn within(&mut self, longest: Duration) -> Duration {
         let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX - 1);
         Duration::from_micros(self.next() % (micros + 1))
     }
 
-    /// Yes in so many of a hundred cases.
+    /// True with a probability of `share` percent.
     pub(crate) fn percent(&mut self, share: u64) -> bool {
         self.next() % 100 < share
     }
 }
 
-/// Time on the monotonic clock since this was first asked.
+/// Time since the first call, on the monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "the auditor's own clock: the store's is under test")]
 pub(crate) fn uptime() -> Duration {
     static FIRST: OnceLock<Instant> = OnceLock::new();

@@ -1,9 +1,9 @@
-//! Judges a server that is killed again and again, from its answers alone.
+//! Checks a server that is killed repeatedly, by its responses alone.
 //!
-//! Whoever asks says so before the request leaves, and tells the answer after it came; both under one lock. So what is
-//! recorded as held was held already, and what is recorded as given up is given up no earlier. A request without an answer
-//! may have been carried out or not. The moment of an answer is when it is told, under the lock, and not when it came.
-//! Moments are milliseconds of the wall clock: server and judge run on one machine.
+//! Each client records a request before it sends it, and the response after it arrives, both under one lock. So a lease
+//! that is recorded as held was held by then, and one that is recorded as given up was not given up earlier. A request
+//! without a response may or may not have been carried out. The time of a response is when it is recorded under the
+//! lock, not when it arrived. Times are milliseconds of the wall clock; server and clients run on one machine.
 
 mod keys;
 mod messages;
@@ -11,29 +11,29 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use keys::{Began, Keys, LedgerLease, Marks};
-pub use messages::{Delivery, Messages, Op, Outcome};
-pub use tally::Tally;
+pub use keys::{KeyHistory, LeaseEnd, LedgerLease, ObservedBegin};
+pub use messages::{MessageHistory, ObservedDelivery, ObservedOp, ObservedOutcome};
+pub use tally::ServerTally;
 
-/// Everything that was asked and answered.
+/// All requests and responses of a campaign.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct ServerHistory {
     /// The mailbox.
-    pub messages: Messages,
+    pub messages: MessageHistory,
     /// The ledger.
-    pub keys: Keys,
+    pub keys: KeyHistory,
 }
 
-impl Book {
-    /// What was answered so far.
-    pub fn tally(&self) -> Tally {
+impl ServerHistory {
+    /// Counters of all responses so far.
+    pub fn tally(&self) -> ServerTally {
         self.messages.tally.with(self.keys.tally)
     }
 }
 
-/// What a message with this key carries.
+/// The payload of the message with this key.
 pub fn payload(key: &str) -> String {
-    // Of all sizes up to 2 KiB, and another one for each key.
+    // The size depends on the key, and is about 2 KiB at most.
     let sum = key.bytes().fold(7_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
     format!("{key}:").repeat(1 + sum % (2_048 / (key.len() + 1)).max(1))
 }

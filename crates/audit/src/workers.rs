@@ -1,45 +1,52 @@
-//! Judges a store that many processes share, from what each of them wrote down and from what is there in the end.
+//! Checks a store that several processes share, by their logs and by the rows in the end.
 //!
-//! Every process writes a line before each call and one after each answer, into a file of its own ([`mod@line`] has their
-//! form). Moments are milliseconds of the wall clock: processes and server run on one machine. What was answered is so
-//! from the moment of the answer at the latest; what was asked may be so from the moment of the question on; what was asked
-//! and not answered may be so or not. The rows come from plain SQL.
+//! Every process writes a line before each call and one after each answer into its own log; [`mod@protocol`] describes
+//! them. Times are milliseconds of the wall clock; processes and server run on one machine. A call takes effect between
+//! its line and the line of its answer; a call without an answer may or may not take effect. The rows are read with
+//! plain SQL.
 
-mod book;
-pub mod line;
+mod history;
+pub mod protocol;
 mod rows;
 mod rules;
 mod tally;
 #[cfg(test)]
 mod tests;
 
-use book::Book;
+use history::History;
 use rows::Row;
-pub use tally::Tally;
+pub use tally::WorkersTally;
 
-use crate::{Fault, Result};
+use crate::{Result, Violation};
 
-/// What all processes of a campaign wrote.
+/// The logs of all processes of a campaign.
 #[derive(Debug, Default)]
 pub struct Logs {
-    book: Book,
+    history: History,
 }
 
 impl Logs {
-    /// Takes in what one process wrote. A line without an end was torn by a kill, and counts as not written.
+    /// Adds the log of one process. A last line without a line break was truncated by a kill, and counts as not
+    /// written.
     pub fn add(&mut self, name: &str, text: &str) -> Result<()> {
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        self.book.hear(whole).map_err(|fault| Fault::new(format!("{name}: {fault}")))
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+        self.history.read_log(complete).map_err(|violation| Violation::new(format!("{name}: {violation}")))
     }
 
-    /// Everything is finished, and these are the rows that are there (see [`mod@line`]): whether every promise was kept.
-    pub fn judge(&self, rows: &str) -> Result<Tally> {
+    /// Checks every guarantee against the final rows, whose form [`mod@protocol`] describes. All messages must be
+    /// finished.
+    pub fn check(&self, rows: &str) -> Result<WorkersTally> {
         let rows = rows.lines().map(Row::read).collect::<Result<Vec<_>>>()?;
-        rules::check(&self.book, &rows)
+        rules::check(&self.history, &rows)
     }
 
-    /// When the first call was answered of those that were asked after a moment.
-    pub fn first_answer_after(&self, moment: u64) -> Option<u64> {
-        self.book.answered.iter().filter(|(asked, _)| *asked > moment).map(|(_, got)| *got).min()
+    /// The time of the first answer to a call that was made after `time`.
+    pub fn first_answer_after(&self, time: u64) -> Option<u64> {
+        self.history
+            .answered
+            .iter()
+            .filter(|(called_at, _)| *called_at > time)
+            .map(|(_, answered_at)| *answered_at)
+            .min()
     }
 }

@@ -1,4 +1,4 @@
-//! Callers that send lifecycles through a side, each waiting for its answer before its next call.
+//! Callers that run lifecycles against one side; each waits for the response before its next call.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,24 +10,28 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::messages::Messages;
 
-/// One of those that are compared.
+/// One of the two systems that are compared.
 pub(crate) trait Side: Send + Sync + 'static {
     /// Takes messages through accept, claim and ack.
-    fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> impl Future<Output = Took> + Send;
+    fn lifecycle(
+        &self,
+        caller: usize,
+        messages: &[NewMessage],
+    ) -> impl Future<Output = LifecycleTimes> + Send;
 }
 
-/// What one caller's lifecycle showed.
+/// The result of one lifecycle of one caller.
 #[derive(Default, Clone, Copy)]
-pub(crate) struct Took {
+pub(crate) struct LifecycleTimes {
     /// How long accept took.
     pub(crate) accept: Duration,
-    /// How long the call that claims took, whatever else it did.
+    /// How long the claiming call took, including anything else that it did.
     pub(crate) claim: Duration,
     /// Messages that were claimed.
     pub(crate) messages: usize,
 }
 
-/// Who calls with what.
+/// The number of callers and what they send.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) callers: usize,
@@ -37,16 +41,16 @@ pub(crate) struct Load {
     pub(crate) style: Style,
 }
 
-/// How our side's callers go about a lifecycle.
+/// How callers of our side run a lifecycle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Accept, claim, ack: one call each.
     ThreeCalls,
-    /// As a busy worker does: accept, then one call that acks what was claimed before and claims the next.
+    /// Like a busy worker: accept, then one call that acks the previous deliveries and claims the next ones.
     TwoCalls,
 }
 
-/// What one run showed.
+/// The result of one run.
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) lifecycles: f64,
@@ -68,8 +72,8 @@ impl Bench {
         Self { runtime: runtime.expect("threads can be started"), seconds }
     }
 
-    /// Runs for the wanted time, or until so many lifecycles are done. The messages are made before and dropped after the
-    /// measured time.
+    /// Runs for the configured time, or until `lifecycles_max` lifecycles are done. Messages are generated before and
+    /// dropped after the measured time.
     fn run_up_to<S: Side>(
         &self,
         side: &Arc<S>,
@@ -84,15 +88,15 @@ impl Bench {
         let end = start + Duration::from_secs_f64(self.seconds);
         let spawn = |(caller, work)| self.runtime.spawn(one_caller(Arc::clone(side), caller, work, end));
         let tasks: Vec<_> = callers.into_iter().enumerate().map(spawn).collect();
-        let ended: Vec<_> = self.runtime.block_on(async {
-            let mut ended = Vec::new();
+        let results: Vec<_> = self.runtime.block_on(async {
+            let mut results = Vec::new();
             for task in tasks {
-                ended.push(task.await.expect("a caller does not panic"));
+                results.push(task.await.expect("a caller does not panic"));
             }
-            ended
+            results
         });
         let elapsed = uptime().saturating_sub(start).as_secs_f64();
-        let took: Vec<Took> = ended.into_iter().flat_map(|(took, _messages)| took).collect();
+        let took: Vec<LifecycleTimes> = results.into_iter().flat_map(|(took, _messages)| took).collect();
         let messages: usize = took.iter().map(|took| took.messages).sum();
         let lifecycles = f64::from(u32::try_from(messages).expect("a run is short"));
         let accepts = took.iter().map(|took| took.accept).collect();
@@ -100,7 +104,7 @@ impl Bench {
         Run { per_second: lifecycles / elapsed, lifecycles, accepts, claims }
     }
 
-    /// Runs for the wanted time; `expected` is what this side did per second before, and is kept up to date.
+    /// Runs for the configured time; `expected` is the highest rate of this side so far and is updated.
     pub(crate) fn run<S: Side>(
         &self,
         side: &Arc<S>,
@@ -113,7 +117,7 @@ impl Bench {
         run
     }
 
-    /// How many lifecycles a second this side does, found by short runs.
+    /// Estimates the lifecycles per second of this side with short runs.
     pub(crate) fn calibrate<S: Side>(&self, side: &Arc<S>, load: Load, source: &mut Messages) -> f64 {
         let mut lifecycles_max = load.callers * load.batch * 20;
         let mut expected = 0.0_f64;
@@ -130,7 +134,7 @@ async fn one_caller<S: Side>(
     caller: usize,
     work: Vec<Vec<NewMessage>>,
     end: Duration,
-) -> (Vec<Took>, Vec<Vec<NewMessage>>) {
+) -> (Vec<LifecycleTimes>, Vec<Vec<NewMessage>>) {
     let mut took = Vec::with_capacity(work.len());
     for messages in &work {
         if uptime() >= end {
@@ -150,7 +154,7 @@ fn whole(count: f64) -> usize {
     count as usize
 }
 
-/// Microseconds that so many percent stay within.
+/// The given percentile in microseconds.
 pub(crate) fn micros(sorted: &[Duration], percent: usize) -> f64 {
     let index = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(index).map_or(f64::NAN, |took| took.as_secs_f64() * 1e6)

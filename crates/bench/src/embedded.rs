@@ -1,18 +1,18 @@
-//! The embedded store on a real disk, against the limit that any journal has (bare appends, one sync for all that wait) and
-//! against a plain queue on `SQLite`. One lifecycle is accept + claim + ack, each an answered call.
+//! The embedded store on a real disk, against the limit of any journal (bare appends with one sync for all waiting
+//! calls) and against a plain queue on `SQLite`. One lifecycle is accept + claim + ack, one call each.
 
 mod cell;
 mod footprint;
 mod long;
-pub(crate) mod place;
 mod raw;
 mod slow;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+pub(crate) mod work_dir;
 
 use cell::{Cell, Row};
-use place::Place;
+use work_dir::WorkDir;
 
 use crate::drive::{Bench, Load, Style};
 use crate::options::Options;
@@ -20,7 +20,7 @@ use crate::report::Report;
 
 const ROUNDS: usize = 7;
 
-/// Name in the figures, callers, messages per call.
+/// Name in the figures, callers, messages per call, style.
 const LOADS: [(&str, usize, usize, Style); 7] = [
     ("single", 1, 1, Style::ThreeCalls),
     ("unbatched16", 16, 1, Style::ThreeCalls),
@@ -32,27 +32,29 @@ const LOADS: [(&str, usize, usize, Style); 7] = [
 ];
 
 pub(crate) fn run(options: &Options, report: &mut Report) {
-    let place = Place::make();
+    let work_dir = WorkDir::create();
     let bench = Bench::new(if options.quick { 0.2 } else { 0.5 });
-    println!("files: {}", place.kind());
+    println!("files: {}", work_dir.file_system());
     println!(
         "durability: ours and raw fdatasync before the answer, SQLite WAL with synchronous=FULL; {ROUNDS} paired rounds of {} s a side",
         bench.seconds
     );
     if !cell::WITH_SQLITE {
-        println!("SQLite is left out: cargo run --release -p oncebox-bench --features sqlite -- embedded");
+        println!(
+            "SQLite is not included: cargo run --release -p oncebox-bench --features sqlite -- embedded"
+        );
     }
     for payload_bytes in [256, 1024].into_iter().take(if options.quick { 1 } else { 2 }) {
-        table(options, &bench, &place, payload_bytes, report);
+        table(options, &bench, &work_dir, payload_bytes, report);
     }
     if !options.quick {
-        slow_table(options, &bench, &place);
+        slow_table(options, &bench, &work_dir);
     }
     if !options.quick && options.only.is_none() {
-        footprint::run(&bench, &place, report);
+        footprint::run(&bench, &work_dir, report);
     }
     if options.long {
-        long::run(&bench, &place, report);
+        long::run(&bench, &work_dir, report);
     }
 }
 
@@ -62,11 +64,11 @@ fn loads(options: &Options, payload_bytes: usize) -> impl Iterator<Item = (&'sta
     chosen.map(move |(name, callers, batch, style)| (name, Load { callers, batch, payload_bytes, style }))
 }
 
-fn table(options: &Options, bench: &Bench, place: &Place, payload_bytes: usize, report: &mut Report) {
+fn table(options: &Options, bench: &Bench, work_dir: &WorkDir, payload_bytes: usize, report: &mut Report) {
     println!("\n{payload_bytes} B payloads");
     Row::print_head();
     for (name, load) in loads(options, payload_bytes) {
-        let cell = Cell { bench, place, load, slow: false };
+        let cell = Cell { bench, work_dir, load, slow: false };
         let row = cell.against_raw(ROUNDS);
         row.print(name, "raw");
         let sqlite = cell.against_sqlite(ROUNDS);
@@ -92,13 +94,13 @@ fn figures(name: &str, raw: &Row, sqlite: Option<&Row>, report: &mut Report) {
     }
 }
 
-/// The same on a disk whose every sync takes a millisecond more, as in a cloud.
-fn slow_table(options: &Options, bench: &Bench, place: &Place) {
+/// The same with 1 ms added to every sync, as on a cloud disk.
+fn slow_table(options: &Options, bench: &Bench, work_dir: &WorkDir) {
     for payload_bytes in [256, 1024] {
         println!("\n{payload_bytes} B payloads, 1 ms added to every sync");
         Row::print_head();
         for (name, load) in loads(options, payload_bytes) {
-            Cell { bench, place, load, slow: true }.against_raw(ROUNDS).print(name, "raw");
+            Cell { bench, work_dir, load, slow: true }.against_raw(ROUNDS).print(name, "raw");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use oncebox_core::limits::REPEAT_WINDOW;
-use oncebox_core::machine::{Capacity, Machine, Turn};
+use oncebox_core::machine::{CallContext, Capacity, Machine};
 use oncebox_core::{
     Batch, Budget, Claim, Delivery, Key, Namespace, NewMessage, Owner, Payload, Settlement, Span, Timestamp,
 };
@@ -20,7 +20,7 @@ use crate::report::Report;
 const BATCH: usize = 100;
 const PAYLOAD_BYTES: usize = 64;
 const ROUNDS: usize = 10;
-/// Finished messages that are remembered beside the live ones, at most.
+/// Maximum number of finished messages retained in addition to the live ones.
 const REMEMBERED_MAX: usize = 100_000;
 const SIZES: [(&str, usize); 3] = [("live10k", 10_000), ("live1m", 1_000_000), ("live5m", 5_000_000)];
 
@@ -65,7 +65,7 @@ struct Ours {
 }
 
 impl Ours {
-    /// Time passes with each batch so that, in their ten minutes for repeats, about `remembered` messages finish.
+    /// Advances the clock with each batch so that about `remembered` finished messages are in the repeat window.
     fn new(remembered: usize) -> Self {
         let batches = u32::try_from(remembered / BATCH).expect("few");
         let unbounded = Capacity { messages_max: u64::MAX, keys_max: u64::MAX, live_bytes_max: u64::MAX };
@@ -82,24 +82,24 @@ impl Ours {
     }
 
     fn accept(&mut self, messages: &[NewMessage]) {
-        let mut turn = Turn { now: self.now, ids: &mut self.ids, journal: &mut () };
+        let mut context = CallContext { now: self.now, ids: &mut self.ids, journal: &mut () };
         for message in messages {
-            black_box(self.machine.accept(&mut turn, message));
+            black_box(self.machine.accept(&mut context, message));
         }
     }
 
     fn lifecycle(&mut self, messages: &[NewMessage]) {
         self.accept(messages);
         self.now = self.now.after(self.step);
-        let mut turn = Turn { now: self.now, ids: &mut self.ids, journal: &mut () };
-        let deliveries = self.machine.claim(&mut turn, &self.claim);
+        let mut context = CallContext { now: self.now, ids: &mut self.ids, journal: &mut () };
+        let deliveries = self.machine.claim(&mut context, &self.claim);
         assert_eq!(deliveries.len(), BATCH);
         let settlements: Vec<Settlement> = deliveries.iter().map(Delivery::ack).collect();
         for settlement in &settlements {
-            black_box(self.machine.settle(&mut turn, settlement));
+            black_box(self.machine.settle(&mut context, settlement));
         }
-        self.machine.take_woken(|_, _| ());
-        black_box(self.machine.upkeep(&mut turn, Budget::new(2 * 100)));
+        self.machine.take_wakeups(|_, _| ());
+        black_box(self.machine.maintain(&mut context, Budget::new(2 * 100)));
     }
 }
 
@@ -129,7 +129,7 @@ impl Bare {
     }
 }
 
-/// Resident memory per live message beside the bytes of its key and payload.
+/// Resident memory per live message, without the bytes of its key and payload.
 fn overhead_bytes() -> f64 {
     const LIVE: usize = 1_000_000;
     let mut source = Messages::new(PAYLOAD_BYTES);
@@ -138,7 +138,7 @@ fn overhead_bytes() -> f64 {
     let mut own_bytes = 0;
     for _ in 0..LIVE / BATCH {
         let messages = source.take(BATCH);
-        // The source is one text for all of them, so it is not taken off.
+        // All messages share the source string, so it is not subtracted.
         let bytes = |message: &NewMessage| message.key.id.as_str().len() + message.content.payload.len();
         own_bytes += messages.iter().map(bytes).sum::<usize>();
         ours.accept(&messages);

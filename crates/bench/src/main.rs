@@ -1,4 +1,4 @@
-//! Benchmarks. Each compares with a rival or a physical limit in the same run; see `docs/reference/benchmarks.md`.
+//! Benchmarks. Each compares with a rival or with a physical limit in the same run; see `docs/reference/benchmarks.md`.
 
 mod drive;
 mod embedded;
@@ -22,21 +22,21 @@ const USAGE: &str =
 
   machine   the state machine against a bare HashMap and BTreeMap
   embedded  the embedded store against a bare journal and, with --features sqlite, against SQLite
-  worker    the library's worker against a loop written by hand, on the same store
-  server    the server over HTTP against beanstalkd, Redis, NATS and an endpoint that does nothing, all started by it
-  postgres  the PostgreSQL store against queues written by hand on the same server, a private one that it starts
+  worker    the library's worker against a hand-written loop on the same store
+  server    the server over HTTP against beanstalkd, Redis, NATS and an endpoint that does nothing; starts all of them
+  postgres  the PostgreSQL store against hand-written queues on the same server, a private one that it starts
   --quick   fewer and shorter rounds, under 60 seconds
-  --long    embedded: ten minutes more, to see whether it stays as fast as it began;
-            server: ten minutes more, to see whether its memory stays what it is;
-            postgres: seven minutes more, to see what an old snapshot costs
-  --libraries  postgres: against graphile-worker too, which needs node and npm
-  --only    embedded, server, postgres: the lines of one load and nothing else, to look at it closely
-  --json    writes the figures to FILE
-  --plot    server: writes a picture of the lifecycles to FILE, as SVG";
+  --long    embedded: ten more minutes, to check that the rate does not drop;
+            server: ten more minutes, to check that memory does not grow;
+            postgres: seven more minutes, to measure the cost of an old snapshot
+  --libraries  postgres: also against graphile-worker, which needs node and npm
+  --only    embedded, server, postgres: run a single load
+  --json    write the figures to FILE
+  --plot    server: write a chart of the lifecycles to FILE, as SVG";
 
 fn main() -> ExitCode {
-    if let Some(ended) = server::hidden(std::env::args().skip(1)) {
-        return ended;
+    if let Some(code) = server::run_child(std::env::args().skip(1)) {
+        return code;
     }
     let Some((bench, options)) = Options::parse(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
@@ -58,20 +58,20 @@ fn main() -> ExitCode {
             Ok(())
         },
         _ => {
-            eprintln!("there is no benchmark '{bench}'\n{USAGE}");
+            eprintln!("unknown benchmark '{bench}'\n{USAGE}");
             return ExitCode::from(2);
         }
     };
     report::print_machine();
     let mut report = Report::default();
-    let ended = run(&options, &mut report).and_then(|()| {
+    let result = run(&options, &mut report).and_then(|()| {
         let written = options.json.map_or(Ok(()), |path| report.write(&path));
         written.map_err(|error| format!("cannot write the figures: {error}"))
     });
-    match ended {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
-            eprintln!("{sentence}");
+        Err(message) => {
+            eprintln!("{message}");
             ExitCode::FAILURE
         }
     }

@@ -1,10 +1,10 @@
-//! Messages as a server would make them: every text and payload in memory of its own.
+//! Generates messages as a server would: every string and payload has its own allocation.
 
 use std::time::Duration;
 
 use oncebox_core::{Hold, Keep, Key, NewMessage, Payload, Topic};
 
-/// Makes messages with payloads of one size; no id comes twice.
+/// Generates messages with payloads of one size and unique ids.
 pub(crate) struct Messages {
     payload_bytes: usize,
     made: u64,
@@ -21,12 +21,12 @@ impl Messages {
 
     fn next(&mut self) -> NewMessage {
         self.made += 1;
-        // The id says nothing about the order, as a webhook's does not.
+        // Ids are not in order, like those of webhooks.
         let id = format!("evt_{:016x}", self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let key = Key::inbox("payments", id).expect("a short key");
         let topic = Topic::new("payment.received").expect("a short topic");
         let payload = Payload::new(vec![b'x'; self.payload_bytes]).expect("a small payload");
-        // The first clone makes the buffer shareable; neither side shall pay for that.
+        // The first clone makes the buffer shareable; that cost must not count for either side.
         drop(payload.clone());
         let mut message = NewMessage::new(key, topic, payload);
         message.policy.hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::ZERO) };

@@ -1,33 +1,33 @@
-//! What every benchmark can be told on the command line.
+//! Command-line options of the benchmarks.
 
 use std::path::PathBuf;
 
 pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) long: bool,
-    /// The libraries that others wrote for the same purpose, too.
+    /// Also compare with other libraries.
     pub(crate) libraries: bool,
-    /// Only the lines whose load has this name.
+    /// Run only the load with this name.
     pub(crate) only: Option<String>,
     pub(crate) json: Option<PathBuf>,
-    /// Where to write the picture of a benchmark that has one.
+    /// Where to write the chart, for a benchmark that has one.
     pub(crate) plot: Option<PathBuf>,
 }
 
 impl Options {
-    /// The benchmark's name and its options; none if the words make no sense.
-    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Option<(String, Self)> {
-        let bench = words.next()?;
+    /// The benchmark's name and its options; `None` if the arguments are invalid.
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Option<(String, Self)> {
+        let bench = arguments.next()?;
         let mut options =
             Self { quick: false, long: false, libraries: false, only: None, json: None, plot: None };
-        while let Some(word) = words.next() {
-            match word.as_str() {
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
                 "--quick" => options.quick = true,
                 "--long" => options.long = true,
                 "--libraries" => options.libraries = true,
-                "--only" => options.only = Some(words.next()?),
-                "--json" => options.json = Some(words.next()?.into()),
-                "--plot" => options.plot = Some(words.next()?.into()),
+                "--only" => options.only = Some(arguments.next()?),
+                "--json" => options.json = Some(arguments.next()?.into()),
+                "--plot" => options.plot = Some(arguments.next()?.into()),
                 _ => return None,
             }
         }
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_make_no_sense_are_refused() {
+    fn invalid_arguments_are_rejected() {
         assert!(parse("").is_none());
         assert!(parse("machine --fast").is_none());
         assert!(parse("machine --json").is_none());

@@ -1,4 +1,4 @@
-//! Paired rounds: ours and the rival's right after each other, so that both meet the same machine.
+//! Paired rounds: our run and the rival's directly after each other, so that both see the same machine state.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ pub(crate) struct Comparison {
     pub(crate) ratio: f64,
 }
 
-/// Runs `rounds` pairs of runs that tell their own rate. The side that goes first changes from round to round.
+/// Runs `rounds` pairs of runs that return their own rate. The side that goes first alternates.
 pub(crate) fn alternate(
     rounds: usize,
     mut ours: impl FnMut() -> f64,
@@ -21,7 +21,7 @@ pub(crate) fn alternate(
     comparison
 }
 
-/// The same for runs that can fail; the first failure ends it.
+/// The same for runs that can fail; stops at the first error.
 pub(crate) fn try_alternate<E>(
     rounds: usize,
     mut ours: impl FnMut() -> Result<f64, E>,
@@ -47,7 +47,8 @@ pub(crate) fn try_alternate<E>(
     })
 }
 
-/// Times `rounds` pairs on the same input, made anew for each pair outside the measured time. One run does `count` things.
+/// Times `rounds` pairs. Each pair gets a new input, prepared outside the measured time. One run does `count`
+/// operations.
 pub(crate) fn compare<T>(
     rounds: usize,
     count: u32,
@@ -56,7 +57,7 @@ pub(crate) fn compare<T>(
     mut rival: impl FnMut(&T),
 ) -> Comparison {
     let rate = |time: Duration| f64::from(count) / time.as_secs_f64();
-    // Whoever goes first makes the input, and whoever goes second drops it.
+    // The first side of a pair prepares the input, the second one drops it.
     let input = RefCell::new(None);
     let run = |side: &mut dyn FnMut(&T)| {
         let (made, first) = input.take().map_or_else(|| (prepare(), true), |made| (made, false));
@@ -88,7 +89,7 @@ mod tests {
     use super::{compare, median};
 
     #[test]
-    fn both_sides_of_a_pair_get_the_same_input_and_the_ratio_is_ours_to_the_rivals() {
+    fn both_sides_of_a_pair_get_the_same_input() {
         let (mut made, mut ours, mut rivals) = (0, Vec::new(), Vec::new());
         let prepare = || {
             made += 1;

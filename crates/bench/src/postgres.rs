@@ -1,4 +1,4 @@
-//! The PostgreSQL store against queues that one would write by hand on the same server: `SKIP LOCKED`, keys kept or forgotten.
+//! The PostgreSQL store against hand-written queues on the same server: `SKIP LOCKED`, with keys kept or deleted.
 //! One lifecycle is accept + claim + ack, each committed with `synchronous_commit = on`.
 
 mod cell;
@@ -26,7 +26,7 @@ const LOADS: [(&str, usize, usize); 4] =
 const FINISHED: &str = "finished_1m";
 const PINNED: &str = "pinned_horizon";
 
-/// As a busy worker does: our side acks and claims in one call.
+/// Like a busy worker: our side acks and claims in one call.
 const fn load(callers: usize, batch: usize) -> Load {
     Load { callers, batch, payload_bytes: PAYLOAD_BYTES, style: Style::TwoCalls }
 }

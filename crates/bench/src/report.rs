@@ -1,4 +1,4 @@
-//! Figures for people on standard output, and for programs in a file.
+//! Prints figures to stdout and writes them to a JSON file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-/// Named figures; only ratios and sizes, which a later run can be held against.
+/// Named figures: only ratios and sizes, which can be compared between runs.
 #[derive(Default)]
 pub(crate) struct Report {
     figures: BTreeMap<String, f64>,
@@ -24,7 +24,7 @@ impl Report {
     }
 }
 
-/// What the figures were measured on.
+/// Prints the machine that the figures are measured on.
 pub(crate) fn print_machine() {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
@@ -33,5 +33,5 @@ pub(crate) fn print_machine() {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = read("/proc/sys/kernel/osrelease");
     println!("machine: {model}, {cores} cores, kernel {}", kernel.trim());
-    println!("build: {}", if cfg!(debug_assertions) { "debug (figures mean nothing)" } else { "release" });
+    println!("build: {}", if cfg!(debug_assertions) { "debug (figures are meaningless)" } else { "release" });
 }

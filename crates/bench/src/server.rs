@@ -1,5 +1,5 @@
-//! Our server over HTTP, against real rivals and against an endpoint that does nothing. Every server and the load run in
-//! processes of their own. One lifecycle is send + receive + ack, each confirmed.
+//! Our server over HTTP, against real rivals and against an endpoint that does nothing. Every server and the load run
+//! in separate processes. One lifecycle is send + receive + ack, each confirmed.
 
 mod bare;
 mod cell;
@@ -18,22 +18,22 @@ use cell::{Cell, Row};
 use job::{Load, PAYLOAD_BYTES, Peer, Style, Task};
 use plot::Group;
 
-use crate::embedded::place::Place;
+use crate::embedded::work_dir::WorkDir;
 use crate::options::Options;
 use crate::pairs::median;
 use crate::report::Report;
 
 const RIVALS: [Peer; 3] = [Peer::Beanstalkd, Peer::Redis, Peer::Nats];
 
-/// Name in the figures, title in the picture, and who calls with what.
+/// Name in the figures, title in the chart, and the load.
 const LOADS: [(&str, &str, Load); 3] = [
-    ("unbatched16", "16 connections, one message a call", worked(16, 1)),
-    ("unbatched64", "64 connections, one message a call", worked(64, 1)),
-    ("batch100", "16 connections, 100 messages a call", worked(16, 100)),
+    ("unbatched16", "16 connections, one message per call", worked(16, 1)),
+    ("unbatched64", "64 connections, one message per call", worked(64, 1)),
+    ("batch100", "16 connections, 100 messages per call", worked(16, 100)),
 ];
 
-/// Other ways to receive from our server, without a target.
-const WAYS: [(&str, Load); 4] = [
+/// Other ways to receive from our server, which have no target.
+const VARIANTS: [(&str, Load); 4] = [
     ("recv+ack", Load { connections: 16, batch: 1, style: Style::TwoCalls }),
     ("recv+ack100", Load { connections: 16, batch: 100, style: Style::TwoCalls }),
     ("lines", Load { connections: 16, batch: 1, style: Style::Lines }),
@@ -47,23 +47,23 @@ const fn worked(connections: usize, batch: usize) -> Load {
     Load { connections, batch, style: Style::Work }
 }
 
-/// What this program does when it was started by itself: the load, or the bare endpoint.
-pub(crate) fn hidden(mut words: impl Iterator<Item = String>) -> Option<ExitCode> {
-    match words.next()?.as_str() {
-        "load" => Some(load::run(words.next())),
-        "bare" => Some(bare::run(words.next())),
+/// Runs as a child process of the benchmark: the load, or the bare endpoint. `None` for other arguments.
+pub(crate) fn run_child(mut arguments: impl Iterator<Item = String>) -> Option<ExitCode> {
+    match arguments.next()?.as_str() {
+        "load" => Some(load::run(arguments.next())),
+        "bare" => Some(bare::run(arguments.next())),
         _ => None,
     }
 }
 
 pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), String> {
-    // What is missing is said at once, not after minutes.
+    // Missing programs are reported immediately, not after minutes.
     for peer in RIVALS.into_iter().chain([Peer::Oncebox]) {
-        programs::of(peer)?;
+        programs::locate(peer)?;
     }
-    let place = Place::make();
-    let bench = Bench { options, place: &place };
-    println!("files: {}", place.kind());
+    let work_dir = WorkDir::create();
+    let bench = Bench { options, work_dir: &work_dir };
+    println!("files: {}", work_dir.file_system());
     println!(
         "durability: oncebox, beanstalkd -f 0 and Redis with appendfsync always sync before the answer, NATS does not; \
          {PAYLOAD_BYTES} B payloads, {} paired rounds of {} s sending a side",
@@ -72,12 +72,12 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
     );
     bench.send64(report)?;
     let groups = bench.lifecycles(report)?;
-    bench.ways()?;
+    bench.variants()?;
     if bench.chosen(HALF_RATE) {
-        half_rate::run(&place, bench.seconds(), report)?;
+        half_rate::run(&work_dir, bench.seconds(), report)?;
     }
     if options.long {
-        long::run(&place, report)?;
+        long::run(&work_dir, report)?;
     }
     options.plot.as_ref().map_or(Ok(()), |path| {
         let method = format!(
@@ -85,13 +85,13 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
             bench.rounds()
         );
         let written = std::fs::write(path, plot::svg(&groups, &method));
-        written.map_err(|error| format!("cannot write the picture: {error}"))
+        written.map_err(|error| format!("cannot write the chart: {error}"))
     })
 }
 
 struct Bench<'a> {
     options: &'a Options,
-    place: &'a Place,
+    work_dir: &'a WorkDir,
 }
 
 impl Bench<'_> {
@@ -99,7 +99,7 @@ impl Bench<'_> {
         if self.options.quick { 5 } else { 7 }
     }
 
-    /// How long a round sends; it drains for as long as that takes.
+    /// How long a round sends; draining takes as long as it needs.
     fn seconds(&self) -> f64 {
         if self.options.quick { 0.2 } else { 1.0 }
     }
@@ -110,7 +110,7 @@ impl Bench<'_> {
 
     fn cell(&self, name: &'static str, load: Load, task: Task) -> Cell<'_> {
         let (seconds, rounds) = (self.seconds(), self.rounds());
-        Cell { place: self.place, name, load, task, seconds, rounds }
+        Cell { work_dir: self.work_dir, name, load, task, seconds, rounds }
     }
 
     fn send64(&self, report: &mut Report) -> Result<(), String> {
@@ -126,7 +126,7 @@ impl Bench<'_> {
     }
 
     fn lifecycles(&self, report: &mut Report) -> Result<Vec<Group>, String> {
-        let names = LOADS.iter().map(|(name, ..)| name).chain(WAYS.iter().map(|(name, _)| name));
+        let names = LOADS.iter().map(|(name, ..)| name).chain(VARIANTS.iter().map(|(name, _)| name));
         if names.into_iter().any(|name| self.chosen(name)) {
             println!("\nlifecycles");
             Row::print_head();
@@ -151,18 +151,18 @@ impl Bench<'_> {
         Ok(groups)
     }
 
-    fn ways(&self) -> Result<(), String> {
+    fn variants(&self) -> Result<(), String> {
         if self.options.quick {
             return Ok(());
         }
-        for (name, load) in WAYS.into_iter().filter(|(name, _)| self.chosen(name)) {
+        for (name, load) in VARIANTS.into_iter().filter(|(name, _)| self.chosen(name)) {
             self.cell(name, load, Task::Lifecycle).alone()?.print();
         }
         Ok(())
     }
 }
 
-/// Whether a figure of this comparison is held against a target; a quick run leaves out the others.
+/// Whether this comparison has a target; a quick run skips the others.
 fn has_target(name: &str, rival: Peer) -> bool {
     match name {
         "unbatched16" => rival != Peer::Nats,

@@ -1,5 +1,5 @@
-//! The library's worker with empty handlers, against the loop that one would write by hand: claim as much as there is room
-//! for, spawn a task for each, acknowledge in it. Both on the same store, with the same concurrency.
+//! The library's worker with empty handlers against a hand-written loop: claim as many messages as there are free
+//! slots, spawn a task for each, and acknowledge in the task. Both use the same store and the same concurrency.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use oncebox_store_embedded::EmbeddedStore;
 use oncebox_store_memory::MemoryStore;
 use tokio::sync::Semaphore;
 
-use crate::embedded::place::Place;
+use crate::embedded::work_dir::WorkDir;
 use crate::messages::Messages;
 use crate::options::Options;
 use crate::pairs::{Comparison, alternate};
@@ -20,27 +20,27 @@ const CONCURRENCY: usize = 16;
 const LEASE: Duration = Duration::from_secs(30);
 const PAYLOAD_BYTES: usize = 256;
 const ROUNDS: usize = 9;
-/// Messages that are enqueued at once.
+/// Messages per call when filling the store.
 const BATCH: usize = 1_000;
 
 pub(crate) fn run(options: &Options, report: &mut Report) {
     let messages = if options.quick { 20_000 } else { 100_000 };
-    let place = Place::make();
-    println!("files: {}", place.kind());
+    let work_dir = WorkDir::create();
+    println!("files: {}", work_dir.file_system());
     println!(
         "durability: none in memory, fdatasync before the answer embedded; {CONCURRENCY} handlers at once, \
          {PAYLOAD_BYTES} B payloads, {ROUNDS} paired rounds of {messages}"
     );
     println!("{:>10} {:>12} {:>12} {:>8}", "store", "worker/s", "loop/s", "ratio");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("a runtime starts");
+    let runtime = runtime.expect("the runtime starts");
     let mut source = Messages::new(PAYLOAD_BYTES);
     for name in ["memory", "embedded"] {
         let store: Arc<dyn Store> = match name {
-            "memory" => Arc::new(MemoryStore::new(oncebox_store_memory::Options::default())),
+            "memory" => Arc::new(MemoryStore::new(oncebox_store_memory::MemoryOptions::default())),
             _ => {
-                let options = oncebox_store_embedded::Options::default();
-                Arc::new(EmbeddedStore::open(&place.fresh(name), &options).expect("a new store opens"))
+                let options = oncebox_store_embedded::EmbeddedOptions::default();
+                Arc::new(EmbeddedStore::open(&work_dir.fresh(name), &options).expect("a new store opens"))
             }
         };
         let source = std::cell::RefCell::new(&mut source);
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) {
         let Comparison { ours_per_second, rival_per_second, ratio } = alternate(
             ROUNDS,
             || round(&|store| runtime.block_on(ours(store, messages))),
-            || round(&|store| runtime.block_on(by_hand(store, messages))),
+            || round(&|store| runtime.block_on(hand_written(store, messages))),
         );
         println!("{name:>10} {ours_per_second:>12.0} {rival_per_second:>12.0} {ratio:>8.3}");
         report.figure(&format!("worker.{name}.ratio_loop"), ratio);
@@ -62,23 +62,23 @@ pub(crate) fn run(options: &Options, report: &mut Report) {
 
 async fn fill(store: &dyn Store, source: &mut Messages, messages: usize) {
     for _ in 0..messages / BATCH {
-        let accepted = store.accept(&source.take(BATCH)).await.expect("the store answers");
-        assert!(accepted.iter().all(|accepted| accepted.receipt().is_some()), "there is room");
+        let accepted = store.accept(&source.take(BATCH)).await.expect("the store is available");
+        assert!(accepted.iter().all(|accepted| accepted.summary().is_some()), "the store has capacity");
     }
 }
 
 async fn ours(store: Arc<dyn Store>, messages: usize) -> f64 {
-    let oncebox = Oncebox::builder().on(store).expect("the settings are in bounds");
+    let oncebox = Oncebox::builder().on(store).expect("the options are valid");
     let start = now();
     let worker =
         Worker::new(&oncebox).on("payment.received", async || {}).concurrency(CONCURRENCY).lease(LEASE);
-    let stopped = worker.run_until_idle().await.expect("the store answers");
+    let stopped = worker.run_until_idle().await.expect("the store is available");
     let rate = per_second(messages, start);
     assert_eq!(stopped.handled, messages as u64);
     rate
 }
 
-async fn by_hand(store: Arc<dyn Store>, messages: usize) -> f64 {
+async fn hand_written(store: Arc<dyn Store>, messages: usize) -> f64 {
     let start = now();
     let slots = Arc::new(Semaphore::new(CONCURRENCY));
     let owner = Owner::new(7).expect("not nil");
@@ -86,20 +86,20 @@ async fn by_hand(store: Arc<dyn Store>, messages: usize) -> f64 {
     let mut left = messages;
     while left > 0 {
         let free = slots.available_permits().max(1);
-        let mut taken = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..free {
-            taken.push(slots.clone().acquire_owned().await.expect("never closed"));
+            permits.push(slots.clone().acquire_owned().await.expect("never closed"));
         }
         let batch = Batch::new(u32::try_from(free).expect("few")).expect("in bounds");
         let claim = Claim::new(Namespace::Inbox, owner, lease, batch);
-        let deliveries = store.claim(&claim).await.expect("the store answers");
+        let deliveries = store.claim(&claim).await.expect("the store is available");
         left -= deliveries.len();
-        for (delivery, slot) in deliveries.into_iter().zip(taken) {
+        for (delivery, slot) in deliveries.into_iter().zip(permits) {
             let store = store.clone();
             tokio::spawn(async move {
-                // The handler of both sides does nothing.
+                // The handlers of both sides do nothing.
                 std::future::ready(()).await;
-                let settled = store.settle(&[delivery.ack()]).await.expect("the store answers");
+                let settled = store.settle(&[delivery.ack()]).await.expect("the store is available");
                 assert_eq!(settled, [Settled::Done]);
                 drop(slot);
             });

@@ -1,21 +1,21 @@
-//! `oncebox ack`: deliveries were handled.
+//! `oncebox ack`: acknowledges deliveries.
 
 use oncebox_client::Client;
-use oncebox_client::wire::mailbox::Op;
+use oncebox_client::wire::mailbox::SettleOp;
 
+use crate::error::CliError;
 use crate::output::Output;
 use crate::settle;
-use crate::trouble::Trouble;
 
-/// Acknowledges deliveries: their messages were handled, and come no more.
+/// Acknowledge deliveries so that they are not redelivered.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Receipts; or the ids of messages that were delivered once.
+    /// Receipts, or ids of messages that were delivered only once.
     #[arg(value_name = "DELIVERY", required = true)]
     deliveries: Vec<String>,
 }
 
-pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
-    let items = settle::items(Op::Ack, arguments.deliveries.iter().map(String::as_str));
-    settle::tell(&settle::all(&client, items).await?, output)
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
+    let items = settle::items(SettleOp::Ack, arguments.deliveries.iter().map(String::as_str));
+    settle::print(&settle::settle_all(&client, items).await?, output)
 }

@@ -1,19 +1,19 @@
-//! `oncebox completions`: what a shell completes.
+//! `oncebox completions`: completion scripts for shells.
 
 use clap::Command;
 use clap_complete::Shell;
 
+use crate::error::CliError;
 use crate::output;
-use crate::trouble::Trouble;
 
-/// Writes the completions of a shell, as in `oncebox completions bash > /etc/bash_completion.d/oncebox`.
+/// Print a shell completion script, as in `oncebox completions bash > /etc/bash_completion.d/oncebox`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The shell.
+    /// Shell to generate the script for.
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Result<(), Trouble> {
+pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "oncebox", &mut script);
     output::write_bytes(&script)

@@ -1,13 +1,13 @@
-//! `oncebox config`: what the server would be set to.
+//! `oncebox config`: checks and prints the server configuration.
 
 use oncebox_server::config;
 use serde_json::json;
 
+use crate::error::CliError;
 use crate::output::{Output, write_bytes};
 use crate::settings::Settings;
-use crate::trouble::Trouble;
 
-/// Checks and shows settings, without starting a server.
+/// Check and print the server configuration without starting a server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -16,21 +16,25 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Tells everything that is wrong. Exit code 1: something is.
+    /// Check the configuration and list all problems.
+    ///
+    /// Exits with 1 if there are any.
     Check(Settings),
-    /// Shows what holds, as a file, and where each setting was set. Passwords are left out.
+    /// Print the effective configuration as TOML.
+    ///
+    /// Includes the source of each setting. Passwords are left out.
     Show(Settings),
-    /// Writes the reference of all settings, as Markdown.
+    /// Print the configuration reference as Markdown.
     Reference,
-    /// Writes a file with all settings and their defaults.
+    /// Print a configuration file with all settings and their defaults.
     Example,
 }
 
-pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Trouble> {
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), CliError> {
     match &arguments.command {
-        Command::Check(settings) => check(settings, output.of_prose()),
+        Command::Check(settings) => check(settings, output.prose_by_default()),
         Command::Show(settings) => {
-            let loaded = settings.load()?.map_err(|problems| Trouble::failed(problems.to_string()))?;
+            let loaded = settings.load()?.map_err(|problems| CliError::failed(problems.to_string()))?;
             write_bytes(config::show(&loaded).trim_start().as_bytes())
         }
         Command::Reference => write_bytes(config::reference().as_bytes()),
@@ -38,24 +42,24 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Trouble> 
     }
 }
 
-fn check(settings: &Settings, output: Output) -> Result<(), Trouble> {
+fn check(settings: &Settings, output: Output) -> Result<(), CliError> {
     match settings.load()? {
         Ok(loaded) => {
             let warnings = &loaded.warnings;
-            output.one(&json!({ "ok": true, "problems": [], "warnings": warnings }), || {
+            output.write_one(&json!({ "ok": true, "problems": [], "warnings": warnings }), || {
                 let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
-                warnings.chain(["nothing is wrong".to_owned()]).collect()
+                warnings.chain(["the configuration is valid".to_owned()]).collect()
             })
         }
         Err(problems) => {
             let texts: Vec<_> = problems.iter().map(str::to_owned).collect();
-            output.one(&json!({ "ok": false, "problems": texts, "warnings": [] }), || {
+            output.write_one(&json!({ "ok": false, "problems": texts, "warnings": [] }), || {
                 vec![problems.to_string()]
             })?;
-            let many =
+            let count =
                 if texts.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", texts.len()) };
-            Err(Trouble::failed(format!(
-                "{many} in the settings: see above; `oncebox config reference` tells all of them"
+            Err(CliError::failed(format!(
+                "{count} in the configuration, listed above; `oncebox config reference` lists all settings"
             )))
         }
     }

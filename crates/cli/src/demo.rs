@@ -1,105 +1,108 @@
-//! `oncebox demo`: webhooks come in, some twice, while a worker crashes and the server is killed; nothing is lost.
+//! `oncebox demo`: sends webhooks, some of them twice, while a worker crashes and the server is killed, and checks that
+//! nothing is lost.
 
-mod closing;
+mod context;
 mod event;
-mod letters;
 mod random;
+mod scenario;
 mod screen;
-mod script;
 mod sender;
 mod server;
-mod stage;
-mod story;
+mod simulation;
+mod summary;
+mod tracker;
+mod webhook;
 mod worker;
-mod world;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::life;
-use crate::trouble::Trouble;
+use crate::error::CliError;
+use crate::runtime;
+use context::Context;
+use scenario::{CALLS_MAX, CALLS_MIN, Scenario};
 use screen::Screen;
-use script::{ARRIVALS_MAX, ARRIVALS_MIN, Script};
-use stage::Stage;
-use story::{Story, Tone};
-use world::World;
+use simulation::Simulation;
+use tracker::{Tone, Tracker};
 
-/// Runs a server, sends it made-up webhooks, handles them with three workers, crashes one of them, kills the server, and
-/// checks that nothing is lost.
+/// Run a scripted scenario: start a server, send it generated webhooks, handle them with three workers, crash one
+/// worker, kill the server, and check that nothing is lost.
 ///
-/// The server is a process of its own, in a temporary directory; both are gone at the end.
+/// The server is a separate process with its data in a temporary directory; both are removed at the end.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many calls come in; a fifth of them are duplicates.
+    /// Number of webhook calls; a fifth of them are duplicates.
     #[arg(long, value_name = "N", default_value_t = 40,
-        value_parser = clap::value_parser!(u64).range(ARRIVALS_MIN..=ARRIVALS_MAX))]
+        value_parser = clap::value_parser!(u64).range(CALLS_MIN..=CALLS_MAX))]
     messages: u64,
-    /// The same seed makes up the same messages.
+    /// Seed for the generated messages; the same seed generates the same messages.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Plain lines as things happen, as on a pipe or with `NO_COLOR` set, instead of a table.
+    /// Print one line per event instead of a live table; the default on a pipe or with `NO_COLOR` set.
     #[arg(long)]
     plain: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Trouble> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CliError> {
     let directory = tempfile::Builder::new().prefix("oncebox-demo-").tempdir().map_err(|error| {
-        let place = std::env::temp_dir();
-        let place = place.display();
-        Trouble::failed(format!("cannot write in {place} ({error}): set TMPDIR to a place with some room"))
+        let directory = std::env::temp_dir();
+        let directory = directory.display();
+        CliError::failed(format!(
+            "cannot write to {directory} ({error}): set TMPDIR to a writable directory with free space"
+        ))
     })?;
-    let ended = life::of_its_own(async {
+    let result = runtime::block_on(async {
         tokio::select! {
-            ended = show(arguments, directory.path()) => ended,
-            () = hung_up() => Err(Trouble::Interrupted),
+            result = show(arguments, directory.path()) => result,
+            () = terminal_closed() => Err(CliError::Interrupted),
         }
     });
-    let place = directory.path().display().to_string();
-    let removed = directory.close().map_err(|error| {
-        Trouble::failed(format!("{place} could not be removed ({error}): remove it by hand"))
-    });
-    ended.and(removed)
+    let path = directory.path().display().to_string();
+    let removed = directory
+        .close()
+        .map_err(|error| CliError::failed(format!("cannot remove {path} ({error}): remove it manually")));
+    result.and(removed)
 }
 
-/// The demo from beginning to end.
-async fn show(arguments: &Arguments, home: &Path) -> Result<(), Trouble> {
-    let calls = usize::try_from(arguments.messages).unwrap_or(usize::MAX);
-    let world = Arc::new(World::new(Script::write(calls, arguments.seed)));
+/// Runs the demo from start to end.
+async fn show(arguments: &Arguments, directory: &Path) -> Result<(), CliError> {
+    let call_count = usize::try_from(arguments.messages).unwrap_or(usize::MAX);
+    let context = Arc::new(Context::new(Scenario::generate(call_count, arguments.seed)));
     let mut screen = Screen::choose(arguments.plain)?;
-    let mut stage = Stage::set(home, &world).await?;
-    stage.play(&mut screen).await?;
-    let (took, client) = (stage.started.elapsed(), stage.client.clone());
-    let explained = stage.explained.take();
-    let (story, server) = stage.clear().await?;
-    let mut faults = closing::check(&client, &story).await?;
-    screen.close(&closing::summary(&story, took))?;
+    let mut simulation = Simulation::start(directory, &context).await?;
+    simulation.run(&mut screen).await?;
+    let (elapsed, client) = (simulation.started.elapsed(), simulation.client.clone());
+    let explained = simulation.explained.take();
+    let (tracker, server) = simulation.finish().await?;
+    let mut violations = summary::check(&client, &tracker).await?;
+    screen.print_summary(&summary::totals(&tracker, elapsed))?;
     if let Some(message) = &explained {
-        screen.close(&closing::explained(message))?;
+        screen.print_summary(&summary::dead_letter(message))?;
     }
     let code = server.stop().await?;
     if code != Some(0) {
-        faults.push(format!("the server was told to stop, and ended with {code:?} instead of 0"));
+        violations.push(format!("the server exited with {code:?} instead of 0 after SIGTERM"));
     }
-    if !faults.is_empty() {
-        let faults = faults.join("\n  ");
-        return Err(Trouble::failed(format!("the check failed, please report this:\n  {faults}")));
+    if !violations.is_empty() {
+        let violations = violations.join("\n  ");
+        return Err(CliError::failed(format!("the check failed, please report this:\n  {violations}")));
     }
-    Ok(screen.close(&verdict(&story))?)
+    Ok(screen.print_summary(&verdict(&tracker))?)
 }
 
-/// What was found to be true.
-fn verdict(story: &Story) -> [(Tone, String); 4] {
-    let story::Tally { accepted, done, .. } = story.tally;
+/// The result of the checks.
+fn verdict(tracker: &Tracker) -> [(Tone, String); 4] {
+    let tracker::Totals { accepted, done, .. } = tracker.totals;
     [
         (Tone::Plain, String::new()),
-        (Tone::Good, "The server agrees; told to stop, it ended with 0.".to_owned()),
-        (Tone::Good, format!("Checked: {accepted} accepted = {done} handled + 0 left.")),
-        (Tone::Good, "None lost, none after its acknowledgement.".to_owned()),
+        (Tone::Good, "The server's own counts agree, and it shut down cleanly (exit code 0).".to_owned()),
+        (Tone::Good, format!("Checked: {accepted} accepted = {done} handled + 0 unfinished.")),
+        (Tone::Good, "None lost, and none delivered again after its acknowledgement.".to_owned()),
     ]
 }
 
-/// Ready when the terminal is closed: the server must not stay.
-async fn hung_up() {
+/// Completes on SIGHUP, so that the server does not outlive the terminal.
+async fn terminal_closed() {
     use tokio::signal::unix::{SignalKind, signal};
     if let Ok(mut hangup) = signal(SignalKind::hangup()) {
         hangup.recv().await;

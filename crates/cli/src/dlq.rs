@@ -1,15 +1,15 @@
-//! `oncebox dlq`: dead letters of the mailbox.
+//! `oncebox dlq`: lists, shows and redrives dead letters of the mailbox.
 
 use oncebox_client::Client;
-use oncebox_client::wire::operator::{ListDead, Reason, Show, Sort, Sweep};
+use oncebox_client::wire::operator::{ListDeadRequest, ReasonName, ShowRequest, SortOrder, SweepRequest};
 
+use crate::error::CliError;
 use crate::output::Output;
-use crate::redrive::{Job, Of, Pace, Which};
-use crate::remote::gather;
-use crate::trouble::Trouble;
-use crate::{message, word};
+use crate::redrive::{DeadFilter, Job, Pace, Target};
+use crate::remote::list_all;
+use crate::{message, value};
 
-/// Shows dead letters, and redrives them: gives them another chance.
+/// List, show and redrive dead letters of the mailbox.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -18,81 +18,89 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Lists dead letters, the oldest first.
+    /// List dead letters, oldest first.
     List {
         #[command(flatten)]
         filter: Filter,
-        /// The newest first.
+        /// List the newest first.
         #[arg(long)]
         newest: bool,
-        /// So many at most.
+        /// Maximum number of dead letters to list.
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         limit: u32,
     },
-    /// Shows a dead letter.
+    /// Show one dead letter.
     Show {
-        /// Its message.
+        /// Message id of the dead letter.
         id: String,
-        /// With its payload.
+        /// Include the payload.
         #[arg(long)]
         payload: bool,
     },
-    /// Redrives dead letters, in pieces: those named, or those that match get another chance.
+    /// Redrive dead letters, so that they are delivered again.
+    ///
+    /// Redrives those with the given ids, or in batches all that match.
     Redrive(Redrive),
 }
 
 #[derive(Debug, clap::Args)]
 struct Filter {
-    /// Of this topic.
+    /// Only dead letters of this topic.
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
-    /// Dead for this reason.
-    #[arg(long, value_name = "REASON", value_parser = word::reasons())]
-    reason: Option<Reason>,
+    /// Only dead letters with this reason.
+    #[arg(long, value_name = "REASON", value_parser = value::reasons())]
+    reason: Option<ReasonName>,
 }
 
 #[derive(Debug, clap::Args)]
 struct Redrive {
-    /// These messages.
+    /// Message ids to redrive.
     #[arg(value_name = "ID", conflicts_with_all = ["topic", "reason", "error", "since", "until", "limit", "all"],
         required_unless_present_any = ["topic", "reason", "error", "since", "until", "all"])]
     ids: Vec<String>,
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
-    which: Which,
-    /// All there are.
+    dead_filter: DeadFilter,
+    /// Redrive all dead letters.
     #[arg(long, conflicts_with_all = ["topic", "reason", "error", "since", "until"])]
     all: bool,
-    /// How many at most; all that match if not given.
+    /// Maximum number of dead letters to redrive (default: all that match).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
     pace: Pace,
-    /// Only counts those that match.
+    /// Only count the dead letters that match; change nothing.
     #[arg(long)]
     dry_run: bool,
 }
 
-pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
     match &arguments.command {
         Command::List { filter, newest, limit } => {
-            let sort = Some(if *newest { Sort::Newest } else { Sort::Oldest });
+            let sort = Some(if *newest { SortOrder::Newest } else { SortOrder::Oldest });
             let page = async |after, limit| {
                 let (reason, topic) = (filter.reason, filter.topic.clone());
-                client.dlq(&ListDead { reason, topic, sort, limit: Some(limit), after }).await
+                client.dlq(&ListDeadRequest { reason, topic, sort, limit: Some(limit), after }).await
             };
-            message::list(&gather(*limit, page).await?, output)
+            message::list(&list_all(*limit, page).await?, output)
         }
         Command::Show { id, payload } => {
-            let show = Show { payload: Some(*payload) };
+            let show = ShowRequest { payload: Some(*payload) };
             message::show(&client.dead_letter(id, &show).await?, output)
         }
-        Command::Redrive(Redrive { ids, filter, which, limit, pace, dry_run, .. }) => {
+        Command::Redrive(Redrive { ids, filter, dead_filter, limit, pace, dry_run, .. }) => {
             let (ids, topic, reason) = (ids.clone(), filter.topic.clone(), filter.reason);
-            let sweep =
-                which.choose(Sweep { ids, topic, reason, list: true, dry_run: *dry_run, ..Sweep::default() });
-            Job { client: &client, of: Of::Mailbox, sweep, limit: *limit, pace }.run(output).await
+            let sweep = dead_filter.apply(SweepRequest {
+                ids,
+                topic,
+                reason,
+                list: true,
+                dry_run: *dry_run,
+                ..SweepRequest::default()
+            });
+            Job { client: &client, target: Target::Mailbox, sweep, limit: *limit, pace }.run(output).await
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// Reads a duration.
+/// Parses a duration.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || "give a whole number with its unit, as in 250ms, 10s, 5m or 2h".to_owned();
-    let split = text.find(|char: char| !char.is_ascii_digit()).ok_or_else(wrong)?;
+    let invalid = || "expected a whole number with a unit, as in 250ms, 10s, 5m or 2h".to_owned();
+    let split = text.find(|char: char| !char.is_ascii_digit()).ok_or_else(invalid)?;
     let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let number: u64 = number.parse().map_err(|_| invalid())?;
     let millis = match unit {
         "ms" => Some(number),
         "s" => number.checked_mul(1_000),
@@ -15,10 +15,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "h" => number.checked_mul(3_600_000),
         _ => None,
     };
-    millis.map(Duration::from_millis).ok_or_else(wrong)
+    millis.map(Duration::from_millis).ok_or_else(invalid)
 }
 
-/// As it travels.
+/// The duration in milliseconds, as requests carry it.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -30,7 +30,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn a_duration_has_a_unit() {
+    fn a_duration_needs_a_unit() {
         for (text, millis) in [("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("2h", 7_200_000), ("0s", 0)]
         {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");

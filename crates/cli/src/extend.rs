@@ -1,27 +1,28 @@
-//! `oncebox extend`: a delivery needs more time.
+//! `oncebox extend`: extends the visibility timeout of a delivery.
 
 use std::time::Duration;
 
 use oncebox_client::Client;
-use oncebox_client::wire::mailbox::Extend;
+use oncebox_client::wire::mailbox::ExtendRequest;
 
 use crate::duration;
+use crate::error::CliError;
 use crate::output::{Output, pairs};
-use crate::trouble::Trouble;
 
-/// Gives a delivery more time, from now on.
+/// Extend the visibility timeout of a delivery, counted from now.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Its receipt; or the id of its message, if that was delivered once.
+    /// Receipt, or id of a message that was delivered only once.
     delivery: String,
-    /// So much; ten times the visibility that it was received with at most.
+    /// New visibility timeout (max ten times the one that the message was received with).
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     visibility: Duration,
 }
 
-pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
-    let extend = Extend { visibility_ms: duration::millis(arguments.visibility) };
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
+    let extend = ExtendRequest { visibility_ms: duration::millis(arguments.visibility) };
     let settled = client.extend(&arguments.delivery, &extend).await?;
-    output
-        .one(&settled, || pairs(output, &[("held until", settled.visible_until.clone().unwrap_or_default())]))
+    output.write_one(&settled, || {
+        pairs(output, &[("held until", settled.visible_until.clone().unwrap_or_default())])
+    })
 }

@@ -1,16 +1,16 @@
-//! `oncebox ledger`: was this key processed?
+//! `oncebox ledger`: tracks which keys were processed.
 
 use std::time::Duration;
 
 use oncebox_client::Client;
-use oncebox_client::wire::ledger::{MarkProcessed, Release, Status, TryBegin};
+use oncebox_client::wire::ledger::{LedgerStatus, MarkProcessedRequest, ReleaseRequest, TryBeginRequest};
 use serde::Serialize;
 
+use crate::error::CliError;
 use crate::output::{Output, Tone, pairs};
-use crate::trouble::Trouble;
-use crate::{duration, word};
+use crate::{duration, value};
 
-/// Asks whether keys were processed, and leases them while they are.
+/// Check whether keys were processed, and lease them while they are being processed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -19,66 +19,74 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Takes a lease on a key. Exit code 3: it is processed already; 4: somebody else has it.
+    /// Acquire a lease on a key.
+    ///
+    /// Exits with 3 if the key was already processed, and with 4 if another owner holds a lease.
     Begin {
-        /// The key.
+        /// Key to lease.
         key: String,
-        /// Who asks, for those who look at the store.
+        /// Name of the owner, shown to operators.
         #[arg(long, value_name = "NAME")]
         owner: Option<String>,
-        /// For how long: 30s to 120s.
+        /// Duration of the lease, 30s to 120s.
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         lease: Option<Duration>,
     },
-    /// The key is processed. Exit code 3: the lease was lost.
+    /// Mark a key as processed.
+    ///
+    /// Exits with 3 if the lease was lost.
     Done {
-        /// The key.
+        /// Key that was processed.
         key: String,
-        /// The lease under which it was processed; without it, whoever holds it.
+        /// Lease under which the key was processed. If not given, the holder of the lease is not checked.
         #[arg(long, value_name = "ID")]
         lease_id: Option<String>,
     },
-    /// Gives a lease back. Exit code 3: it was lost.
+    /// Release a lease.
+    ///
+    /// Exits with 3 if the lease was lost.
     Release {
-        /// The key.
+        /// Leased key.
         key: String,
-        /// The lease.
+        /// Lease to release.
         #[arg(long, value_name = "ID")]
         lease_id: String,
     },
-    /// What is known about a key.
+    /// Show the state of a key.
     Get {
-        /// The key.
+        /// Key to show.
         key: String,
     },
 }
 
-pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
     match &arguments.command {
         Command::Begin { key, owner, lease } => {
             let lease_seconds = lease.map(|lease| lease.as_secs());
-            let begun =
-                client.try_begin(&TryBegin { key: key.clone(), owner: owner.clone(), lease_seconds }).await?;
+            let begun = client
+                .try_begin(&TryBeginRequest { key: key.clone(), owner: owner.clone(), lease_seconds })
+                .await?;
             let fields = [("lease", begun.lease_id.clone()), ("ends", begun.expires_at.clone())];
-            tell(&begun, begun.status, &fields, output)?;
+            print(&begun, begun.status, &fields, output)?;
             match begun.status {
-                Status::Acquired => Ok(()),
-                Status::Busy => {
-                    Err(Trouble::Later("somebody has a lease on the key: try again when it ends".into()))
-                }
-                _ => Err(Trouble::Refused("the key is processed: there is nothing to do".into())),
+                LedgerStatus::Acquired => Ok(()),
+                LedgerStatus::Busy => Err(CliError::Retryable(
+                    "another owner holds a lease on the key: try again when it ends".into(),
+                )),
+                _ => Err(CliError::Refused("the key was already processed: there is nothing to do".into())),
             }
         }
         Command::Done { key, lease_id } => {
-            let mark = MarkProcessed { key: key.clone(), lease_id: lease_id.clone() };
+            let mark = MarkProcessedRequest { key: key.clone(), lease_id: lease_id.clone() };
             let answer = client.mark_processed(&mark).await?;
-            tell(&answer, answer.status, &[], output)?;
-            held(answer.status)
+            print(&answer, answer.status, &[], output)?;
+            check_lease(answer.status)
         }
         Command::Release { key, lease_id } => {
-            let answer = client.release(&Release { key: key.clone(), lease_id: lease_id.clone() }).await?;
-            tell(&answer, answer.status, &[], output)?;
-            held(answer.status)
+            let answer =
+                client.release(&ReleaseRequest { key: key.clone(), lease_id: lease_id.clone() }).await?;
+            print(&answer, answer.status, &[], output)?;
+            check_lease(answer.status)
         }
         Command::Get { key } => {
             let entry = client.ledger_entry(key).await?;
@@ -88,31 +96,31 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
                 ("last seen", entry.last_seen.clone()),
                 ("leased until", entry.lease_until.clone()),
             ];
-            tell(&entry, entry.status, &fields, output)
+            print(&entry, entry.status, &fields, output)
         }
     }
 }
 
-fn held(status: Status) -> Result<(), Trouble> {
-    let lost = "the lease has ended or is another key's, and nothing changed: begin again";
-    if status == Status::LeaseLost { Err(Trouble::Refused(lost.into())) } else { Ok(()) }
+fn check_lease(status: LedgerStatus) -> Result<(), CliError> {
+    let lost = "the lease has expired or belongs to another key; nothing was changed: begin again";
+    if status == LedgerStatus::LeaseLost { Err(CliError::Refused(lost.into())) } else { Ok(()) }
 }
 
-fn tell(
+fn print(
     answer: &impl Serialize,
-    status: Status,
+    status: LedgerStatus,
     fields: &[(&str, Option<String>)],
     output: Output,
-) -> Result<(), Trouble> {
-    output.one(answer, || {
+) -> Result<(), CliError> {
+    output.write_one(answer, || {
         let tone = match status {
-            Status::Acquired | Status::Processed | Status::Released => Tone::Good,
-            Status::LeaseLost => Tone::Bad,
-            _ => Tone::Odd,
+            LedgerStatus::Acquired | LedgerStatus::Processed | LedgerStatus::Released => Tone::Good,
+            LedgerStatus::LeaseLost => Tone::Bad,
+            _ => Tone::Warning,
         };
         let fields: Vec<_> =
             fields.iter().filter_map(|(name, value)| Some((*name, value.clone()?))).collect();
-        let mut lines = vec![output.paint(tone, &word::of(status))];
+        let mut lines = vec![output.paint(tone, &value::wire_name(status))];
         lines.extend(pairs(output, &fields));
         lines
     })

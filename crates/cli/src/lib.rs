@@ -1,7 +1,7 @@
-//! The command line of Oncebox. Each command is a file.
+//! The command-line interface of Oncebox. Each command has its own file.
 //!
-//! Two programs run it, which differ in their allocator alone: `oncebox`, and `oncebox-amnesia`, which overwrites memory
-//! before it is freed. `oncebox serve` becomes the second one when the settings ask for amnesia.
+//! Two binaries share it and differ only in their allocator: `oncebox`, and `oncebox-amnesia`, which overwrites memory
+//! before it is freed. `oncebox serve` executes the second one when amnesia is configured.
 
 mod ack;
 mod completions;
@@ -22,19 +22,19 @@ mod store;
 mod topics;
 
 mod duration;
-mod life;
+mod error;
+mod flag_names;
 mod message;
 mod output;
 mod quantity;
 mod redrive;
 mod remote;
+mod runtime;
 mod settings;
 mod settle;
 mod terminal;
-mod terms;
 mod text;
-mod trouble;
-mod word;
+mod value;
 
 #[cfg(test)]
 mod reference;
@@ -44,33 +44,33 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use oncebox_client::Client;
 
+use error::{CliError, EXIT_CODES};
+use flag_names::FlagNames;
 use output::Output;
-use remote::Global;
-use terms::Terms;
-use trouble::{EXIT_CODES, Trouble};
+use remote::GlobalOptions;
 
-/// What the allocator of this program does with memory that is freed.
+/// What the allocator of this binary does with freed memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Freed {
-    /// It stays as it is until something else is written there.
+pub enum FreedMemory {
+    /// Leaves it as it is until it is reused.
     Kept,
-    /// It is overwritten with zeros.
-    Wiped,
+    /// Overwrites it with zeros.
+    Zeroed,
 }
 
-/// A durable, idempotent inbox: it takes in each message once, and gets it handled.
+/// A durable, idempotent inbox: accepts each message once and makes sure that it is processed.
 #[derive(Parser)]
 #[command(name = "oncebox", version)]
 struct Arguments {
     #[command(flatten)]
-    global: Global,
+    global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows in a few seconds what a server does: duplicates, retries, a crash, a kill, dead letters.
+    /// Show duplicates, retries, a crash, a killed server and dead letters in a few seconds.
     Demo(demo::Arguments),
     Serve(serve::Arguments),
     Config(config::Arguments),
@@ -83,7 +83,7 @@ enum Command {
     Ledger(ledger::Arguments),
     Messages(messages::Arguments),
     Explain(explain::Arguments),
-    /// Tells how the server and its store stand.
+    /// Show server and store statistics.
     Stats,
     Topics(topics::Arguments),
     Store(store::Arguments),
@@ -91,7 +91,7 @@ enum Command {
     Completions(completions::Arguments),
 }
 
-/// The whole command line; every command's help tells the exit codes.
+/// The whole command line; the help of every command lists the exit codes.
 fn command() -> clap::Command {
     fn with_exit_codes(command: clap::Command) -> clap::Command {
         command.after_help(EXIT_CODES).mut_subcommands(with_exit_codes)
@@ -100,22 +100,22 @@ fn command() -> clap::Command {
 }
 
 /// Runs the command line of this process.
-pub fn main(freed: Freed) -> ExitCode {
+pub fn main(freed: FreedMemory) -> ExitCode {
     let matches = command().get_matches();
     let Arguments { global, command } =
         Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match run(&global, command, freed) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => {
-            if let Some(text) = trouble.text() {
+        Err(error) => {
+            if let Some(text) = error.text() {
                 output::note(text);
             }
-            trouble.exit_code()
+            error.exit_code()
         }
     }
 }
 
-fn run(global: &Global, command: Command, freed: Freed) -> Result<(), Trouble> {
+fn run(global: &GlobalOptions, command: Command, freed: FreedMemory) -> Result<(), CliError> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments, freed),
@@ -125,52 +125,54 @@ fn run(global: &Global, command: Command, freed: Freed) -> Result<(), Trouble> {
         Command::Completions(arguments) => completions::run(&arguments, self::command()),
         Command::Send(arguments) => {
             let message = arguments.message()?;
-            with_server(global, terms::SEND, async |client, output| send::run(message, client, output).await)
+            with_server(global, flag_names::SEND, async |client, output| {
+                send::run(message, client, output).await
+            })
         }
-        Command::Recv(arguments) => with_server(global, terms::RECV, async |client, output| {
+        Command::Recv(arguments) => with_server(global, flag_names::RECV, async |client, output| {
             recv::run(&arguments, client, output).await
         }),
-        Command::Ack(arguments) => with_server(global, terms::SETTLE, async |client, output| {
+        Command::Ack(arguments) => with_server(global, flag_names::SETTLE, async |client, output| {
             ack::run(&arguments, client, output).await
         }),
-        Command::Nack(arguments) => with_server(global, terms::SETTLE, async |client, output| {
+        Command::Nack(arguments) => with_server(global, flag_names::SETTLE, async |client, output| {
             nack::run(&arguments, client, output).await
         }),
-        Command::Extend(arguments) => with_server(global, terms::SETTLE, async |client, output| {
+        Command::Extend(arguments) => with_server(global, flag_names::SETTLE, async |client, output| {
             extend::run(&arguments, client, output).await
         }),
-        Command::Dlq(arguments) => with_server(global, terms::OPERATOR, async |client, output| {
+        Command::Dlq(arguments) => with_server(global, flag_names::OPERATOR, async |client, output| {
             dlq::run(&arguments, client, output).await
         }),
-        Command::Ledger(arguments) => with_server(global, terms::LEDGER, async |client, output| {
+        Command::Ledger(arguments) => with_server(global, flag_names::LEDGER, async |client, output| {
             ledger::run(&arguments, client, output).await
         }),
-        Command::Messages(arguments) => with_server(global, terms::OPERATOR, async |client, output| {
+        Command::Messages(arguments) => with_server(global, flag_names::OPERATOR, async |client, output| {
             messages::run(&arguments, client, output).await
         }),
-        Command::Explain(arguments) => with_server(global, terms::EXPLAIN, async |client, output| {
+        Command::Explain(arguments) => with_server(global, flag_names::EXPLAIN, async |client, output| {
             explain::run(&arguments, client, output).await
         }),
-        Command::Stats => with_server(global, terms::NONE, stats::run),
-        Command::Topics(arguments) => with_server(global, terms::OPERATOR, async |client, output| {
+        Command::Stats => with_server(global, flag_names::NONE, stats::run),
+        Command::Topics(arguments) => with_server(global, flag_names::OPERATOR, async |client, output| {
             topics::run(&arguments, client, output).await
         }),
     }
 }
 
 fn with_server(
-    global: &Global,
-    terms: &Terms,
-    act: impl AsyncFnOnce(Client, Output) -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
+    global: &GlobalOptions,
+    flag_names: &FlagNames,
+    run: impl AsyncFnOnce(Client, Output) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let (client, output) = (global.client()?, global.output());
-    life::of_its_own(act(client, output)).map_err(|trouble| trouble.in_terms_of(terms))
+    runtime::block_on(run(client, output)).map_err(|error| error.with_flag_names(flag_names))
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_arguments_fit_together() {
+    fn the_command_line_definition_is_valid() {
         super::command().debug_assert();
     }
 }

@@ -1,72 +1,72 @@
-//! Messages as operators see them.
+//! Lists and details of messages, for operators.
 
-use oncebox_client::wire::operator::{Lease, Message, State, Swept};
+use oncebox_client::wire::operator::{LeaseDetails, MessageDetails, StateName, SweepResponse};
 
+use crate::error::CliError;
 use crate::output::{self, Cell, Output, Tone, pairs, table};
-use crate::trouble::Trouble;
-use crate::{quantity, terminal, text, word};
+use crate::{quantity, terminal, text, value};
 
-/// A list of messages.
-pub(crate) fn list(messages: &[Message], output: Output) -> Result<(), Trouble> {
+/// Prints a list of messages.
+pub(crate) fn list(messages: &[MessageDetails], output: Output) -> Result<(), CliError> {
     if messages.is_empty() {
         output::note("no message matches");
     }
-    output.many(messages, || {
+    output.write_list(messages, || {
         let rows: Vec<_> = messages.iter().map(|message| row(message, output)).collect();
         let mut lines =
             table(output, &["message", "topic", "key", "state", "fails", "accepted"], &rows).into_iter();
-        let mut all: Vec<_> = lines.next().into_iter().collect();
+        let mut output_lines: Vec<_> = lines.next().into_iter().collect();
         for (message, line) in messages.iter().zip(lines) {
-            all.push(line);
-            all.extend(below(message, output));
+            output_lines.push(line);
+            output_lines.extend(detail_line(message, output));
         }
-        all
+        output_lines
     })
 }
 
-fn row(message: &Message, output: Output) -> Vec<Cell> {
-    let Message { msg_id, source, topic, id, attempts, accepted_at, .. } = message;
+fn row(message: &MessageDetails, output: Output) -> Vec<Cell> {
+    let MessageDetails { msg_id, source, topic, id, attempts, accepted_at, .. } = message;
     let fails = if output.columns().is_some() { attempts.to_string() } else { failures(message) };
     vec![
         Cell::from(msg_id).whole(),
         Cell::from(topic.as_ref().unwrap_or(source)),
         Cell::from(id),
-        Cell::toned(tone(message), brief(message)),
+        Cell::toned(tone(message), short_state(message)),
         Cell::from(fails),
-        Cell::from(output.moment(accepted_at)).whole(),
+        Cell::from(output.timestamp(accepted_at)).whole(),
     ]
 }
 
-/// What stands below its message: who holds it, how often it was redriven, and its last error.
-fn below(message: &Message, output: Output) -> Option<String> {
+/// The line below a message: its holder, how often it was redriven, and its last error.
+fn detail_line(message: &MessageDetails, output: Output) -> Option<String> {
     let redrives = match message.redrives {
         0 => None,
         1 => Some("redriven once".to_owned()),
         redrives => Some(format!("redriven {redrives} times")),
     };
     let redrives = redrives.filter(|_| output.columns().is_some());
-    let error = message.last_error.as_deref().map(|error| format!("last error: {}", text::plain(error)));
+    let error = message.last_error.as_deref().map(|error| format!("last error: {}", text::escape(error)));
     let named = message.lease.as_ref().filter(|lease| lease.worker.is_some());
     let held = named.map(|lease| {
-        format!("held by {}, ends {}", text::plain(&holder(lease)), output.moment(&lease.until))
+        format!("held by {}, ends {}", text::escape(&holder(lease)), output.timestamp(&lease.until))
     });
-    let told: Vec<_> = held.into_iter().chain(redrives).chain(error).collect();
-    let text = format!("  {}", told.join("; "));
-    let text = output.columns().map_or_else(|| text.clone(), |columns| terminal::cut(&text, columns));
-    (!told.is_empty()).then(|| output.paint(Tone::Quiet, &text))
+    let details: Vec<_> = held.into_iter().chain(redrives).chain(error).collect();
+    let text = format!("  {}", details.join("; "));
+    let text = output.columns().map_or_else(|| text.clone(), |columns| terminal::truncate(&text, columns));
+    (!details.is_empty()).then(|| output.paint(Tone::Dim, &text))
 }
 
-/// Where a message stands, in one word.
-fn brief(message: &Message) -> String {
+/// The state of a message in one word.
+fn short_state(message: &MessageDetails) -> String {
     match (&message.reason, &message.lease) {
-        (Some(reason), _) => word::of(reason),
+        (Some(reason), _) => value::wire_name(reason),
         (None, Some(_)) => "held".to_owned(),
-        (None, None) => word::of(message.state),
+        (None, None) => value::wire_name(message.state),
     }
 }
 
-/// Failures since the last redrive, and how many redrives there were.
-fn failures(message: &Message) -> String {
+/// Failures since the last redrive, and the number of redrives.
+fn failures(message: &MessageDetails) -> String {
     match message.redrives {
         0 => message.attempts.to_string(),
         1 => format!("{} (1 redrive)", message.attempts),
@@ -74,115 +74,115 @@ fn failures(message: &Message) -> String {
     }
 }
 
-fn tone(message: &Message) -> Tone {
+fn tone(message: &MessageDetails) -> Tone {
     match message.state {
-        State::Done => Tone::Good,
-        State::Dead => Tone::Bad,
-        _ if message.attempts > 0 => Tone::Odd,
+        StateName::Done => Tone::Good,
+        StateName::Dead => Tone::Bad,
+        _ if message.attempts > 0 => Tone::Warning,
         _ => Tone::Plain,
     }
 }
 
-fn standing(message: &Message) -> String {
+fn state(message: &MessageDetails) -> String {
     match (&message.reason, &message.lease) {
-        (Some(reason), _) => format!("{}: {}", word::of(message.state), word::of(reason)),
+        (Some(reason), _) => format!("{}: {}", value::wire_name(message.state), value::wire_name(reason)),
         (None, Some(lease)) => match &lease.worker {
-            Some(worker) => format!("{}, held by {}", word::of(message.state), text::plain(worker)),
-            None => format!("{}, held", word::of(message.state)),
+            Some(worker) => format!("{}, held by {}", value::wire_name(message.state), text::escape(worker)),
+            None => format!("{}, held", value::wire_name(message.state)),
         },
-        (None, None) => word::of(message.state),
+        (None, None) => value::wire_name(message.state),
     }
 }
 
-/// Everything about one message.
-pub(crate) fn show(message: &Message, output: Output) -> Result<(), Trouble> {
-    output.one(message, || {
+/// Prints all fields of one message.
+pub(crate) fn show(message: &MessageDetails, output: Output) -> Result<(), CliError> {
+    output.write_one(message, || {
         let fields = fields(message);
         let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.clone())).collect();
         pairs(output, &fields)
     })
 }
 
-fn fields(message: &Message) -> Vec<(&'static str, String)> {
-    let plain = |text: &String| text::plain(text);
-    let aged = |moment: &Option<String>| moment.as_deref().map(quantity::with_age);
+fn fields(message: &MessageDetails) -> Vec<(&'static str, String)> {
+    let escaped = |text: &String| text::escape(text);
+    let aged = |timestamp: &Option<String>| timestamp.as_deref().map(quantity::with_age);
     let mut fields = vec![
         ("message", message.msg_id.clone()),
         ("uid", message.uid.clone()),
-        ("namespace", word::of(message.namespace)),
-        ("source", plain(&message.source)),
-        ("key", plain(&message.id)),
-        ("state", standing(message)),
+        ("namespace", value::wire_name(message.namespace)),
+        ("source", escaped(&message.source)),
+        ("key", escaped(&message.id)),
+        ("state", state(message)),
         ("deliveries", message.deliveries.to_string()),
         ("failures", attempts(message)),
         ("redrives", message.redrives.to_string()),
         ("accepted", quantity::with_age(&message.accepted_at)),
-        ("key came last", quantity::with_age(&message.last_seen_at)),
+        ("key last seen", quantity::with_age(&message.last_seen_at)),
     ];
-    let holder = |lease: &Lease| format!("{} until {}", plain(&holder(lease)), lease.until);
-    let (known, over) = if message.keyed {
+    let holder = |lease: &LeaseDetails| format!("{} until {}", escaped(&holder(lease)), lease.until);
+    let (held_until, was_held_until) = if message.keyed {
         (message.dedup_until.clone(), None)
     } else {
         (None, Some(message.dedup_until.clone().unwrap_or_else(|| "an unknown time".to_owned())))
     };
     let optional = [
-        ("topic", message.topic.as_ref().map(plain)),
-        ("partition", message.partition.as_ref().map(plain)),
+        ("topic", message.topic.as_ref().map(escaped)),
+        ("partition", message.partition.as_ref().map(escaped)),
         ("shard", message.shard.map(|shard| shard.to_string())),
         ("held by", message.lease.as_ref().map(holder)),
-        ("held last by", message.last_lease.as_ref().map(holder)),
+        ("last held by", message.last_lease.as_ref().map(holder)),
         ("not before", aged(&message.due_at)),
-        ("tried next", aged(&message.retry_at)),
+        ("next attempt", aged(&message.retry_at)),
         ("expires", aged(&message.expires_at)),
         ("finished", aged(&message.finished_at)),
-        ("last error", message.last_error.as_ref().map(plain)),
-        ("key held until", known),
-        ("key was held until", over),
-        ("older under its key", (!message.older.is_empty()).then(|| message.older.join(" "))),
-        ("correlation", message.corr_id.as_ref().map(plain)),
-        ("causation", message.causation_id.as_ref().map(plain)),
-        ("tenant", message.tenant.as_ref().map(plain)),
+        ("last error", message.last_error.as_ref().map(escaped)),
+        ("key held until", held_until),
+        ("key was held until", was_held_until),
+        ("earlier messages", (!message.older.is_empty()).then(|| message.older.join(" "))),
+        ("correlation", message.corr_id.as_ref().map(escaped)),
+        ("causation", message.causation_id.as_ref().map(escaped)),
+        ("tenant", message.tenant.as_ref().map(escaped)),
         ("content hash", message.content_hash.clone()),
         ("payload bytes", message.payload_bytes.map(|bytes| bytes.to_string())),
     ];
     fields.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
     let attributes = message.attrs.iter();
-    fields.extend(attributes.map(|(name, value)| ("attribute", text::plain(&format!("{name}={value}")))));
+    fields.extend(attributes.map(|(name, value)| ("attribute", text::escape(&format!("{name}={value}")))));
     if let Some(payload) = &message.payload_b64 {
         fields.push(("payload", text::payload(payload)));
     }
     fields
 }
 
-/// What a holder is called: the name that it gave, else its number.
-pub(crate) fn holder(lease: &Lease) -> String {
+/// The name of a holder: the worker name that it gave, otherwise the owner id.
+pub(crate) fn holder(lease: &LeaseDetails) -> String {
     lease.worker.clone().unwrap_or_else(|| lease.owner.clone())
 }
 
-fn attempts(message: &Message) -> String {
+fn attempts(message: &MessageDetails) -> String {
     let limit = message.attempts_max.map(|limit| format!(" of {limit}")).unwrap_or_default();
     format!("{}{limit}", message.attempts)
 }
 
-/// What a sweep did.
-pub(crate) fn swept(swept: &Swept, done: &str, output: Output) -> Result<(), Trouble> {
+/// Prints the result of a purge; `done` labels the number of changed messages.
+pub(crate) fn print_sweep(swept: &SweepResponse, done: &str, output: Output) -> Result<(), CliError> {
     if swept.more {
-        output::note("there may be more: run it again, or raise --limit");
+        output::note("there may be more: run the command again, or raise --limit");
     }
-    output.one(swept, || {
-        let changed = if swept.dry_run { "none: a dry run".to_owned() } else { swept.changed.to_string() };
+    output.write_one(swept, || {
+        let changed = if swept.dry_run { "none (dry run)".to_owned() } else { swept.changed.to_string() };
         pairs(output, &[("matched", swept.matched.to_string()), (done, changed)])
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use oncebox_client::wire::operator::Message;
+    use oncebox_client::wire::operator::MessageDetails;
 
     use super::{failures, fields, row};
     use crate::output::{Color, Format, Output};
 
-    fn message(more: &str) -> Message {
+    fn message(more: &str) -> MessageDetails {
         let text = format!(
             r#"{{"msg_id":"m","uid":"u","namespace":"mailbox","source":"t","id":"k\u001b","state":"dead","reason":"expired",
             "attempts":2,"attempts_max":5,"deliveries":3,"redrives":1,"accepted_at":"T1","last_seen_at":"T2","keyed":false{more}}}"#
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_shown_with_what_is_known() {
+    fn unknown_fields_are_left_out() {
         let fields = fields(&message(r#","payload_b64":"aGk=","last_error":"no\nway""#));
         for field in [
             ("state", "dead: expired"),
@@ -204,13 +204,13 @@ mod tests {
         ] {
             assert!(fields.contains(&(field.0, field.1.to_owned())), "{field:?} {fields:?}");
         }
-        assert!(!fields.iter().any(|(name, _)| *name == "topic"), "what is not known is left out");
+        assert!(!fields.iter().any(|(name, _)| *name == "topic"), "unknown fields are left out");
     }
 
     #[test]
-    fn who_holds_or_held_it_is_named() {
+    fn the_current_or_last_holder_is_named() {
         let lease = r#","state":"processing","lease":{"owner":"o","worker":"w\u001b","until":"T5"}"#;
-        let held: Message = serde_json::from_str(
+        let held: MessageDetails = serde_json::from_str(
             &serde_json::to_string(&message(""))
                 .unwrap()
                 .replace(r#","state":"dead","reason":"expired""#, lease),
@@ -220,18 +220,18 @@ mod tests {
         assert!(shown.contains(&("held by", r"w\u{1b} until T5".to_owned())), "{shown:?}");
         assert!(shown.contains(&("state", r"processing, held by w\u{1b}".to_owned())), "{shown:?}");
         let last = message(r#","last_lease":{"owner":"o","until":"T5"}"#);
-        assert!(fields(&last).contains(&("held last by", "o until T5".to_owned())));
+        assert!(fields(&last).contains(&("last held by", "o until T5".to_owned())));
     }
 
     #[test]
-    fn a_row_has_as_many_cells_as_the_head() {
+    fn a_row_has_as_many_cells_as_the_header() {
         assert_eq!(row(&message(""), Output::new(Some(Format::Table), Color::Never)).len(), 6);
     }
 
     #[test]
-    fn a_row_says_how_often_it_was_redriven() {
+    fn failures_include_the_number_of_redrives() {
         assert_eq!(failures(&message("")), "2 (1 redrive)");
-        assert_eq!(failures(&Message { redrives: 3, ..message("") }), "2 (3 redrives)");
-        assert_eq!(failures(&Message { redrives: 0, ..message("") }), "2");
+        assert_eq!(failures(&MessageDetails { redrives: 3, ..message("") }), "2 (3 redrives)");
+        assert_eq!(failures(&MessageDetails { redrives: 0, ..message("") }), "2");
     }
 }

@@ -1,15 +1,17 @@
-//! `oncebox messages`: messages of all faces, for operators.
+//! `oncebox messages`: messages in any namespace, for operators.
 
 use oncebox_client::Client;
-use oncebox_client::wire::operator::{List, Namespace, Reason, Show, Sort, State, Sweep};
+use oncebox_client::wire::operator::{
+    ListRequest, NamespaceName, ReasonName, ShowRequest, SortOrder, StateName, SweepRequest,
+};
 
+use crate::error::CliError;
 use crate::output::Output;
-use crate::redrive::{Job, Of, Pace, Which};
-use crate::remote::gather;
-use crate::trouble::Trouble;
-use crate::{message, word};
+use crate::redrive::{DeadFilter, Job, Pace, Target};
+use crate::remote::list_all;
+use crate::{message, value};
 
-/// Lists, shows, redrives and erases messages of all faces.
+/// List, show, redrive and erase messages in any namespace.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -18,43 +20,47 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Lists messages, the oldest first.
+    /// List messages, oldest first.
     List {
         #[command(flatten)]
         filter: Filter,
-        /// In this state.
-        #[arg(long, value_name = "STATE", value_parser = word::states())]
-        state: Option<State>,
-        /// The newest first.
+        /// Only messages in this state.
+        #[arg(long, value_name = "STATE", value_parser = value::states())]
+        state: Option<StateName>,
+        /// List the newest first.
         #[arg(long)]
         newest: bool,
-        /// So many at most.
+        /// Maximum number of messages to list.
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         limit: u32,
     },
-    /// Shows a message.
+    /// Show one message.
     Show {
-        /// The message, as a ULID or a UUID.
+        /// Message id, as a ULID or a UUID.
         id: String,
-        /// With its payload.
+        /// Include the payload.
         #[arg(long)]
         payload: bool,
     },
-    /// Redrives Dead messages, in pieces: those named, or those that match get another chance.
+    /// Redrive dead messages, so that they are delivered again.
+    ///
+    /// Redrives those with the given ids, or in batches all that match.
     Redrive {
         #[command(flatten)]
-        choice: Choice,
+        selection: Selection,
         #[command(flatten)]
         pace: Pace,
     },
-    /// Erases messages: those named, or those that match. Nothing remains of them.
+    /// Erase messages permanently.
+    ///
+    /// Erases those with the given ids, or all that match.
     Purge {
         #[command(flatten)]
-        choice: Choice,
-        /// In this state; dead if not given.
-        #[arg(long, value_name = "STATE", value_parser = word::states(), conflicts_with = "ids")]
-        state: Option<State>,
-        /// Yes, erase them.
+        selection: Selection,
+        /// Only messages in this state (default: dead).
+        #[arg(long, value_name = "STATE", value_parser = value::states(), conflicts_with = "ids")]
+        state: Option<StateName>,
+        /// Confirm that the messages are erased.
         #[arg(long, required_unless_present = "dry_run")]
         yes: bool,
     },
@@ -62,49 +68,49 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Filter {
-    /// Of this face.
-    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = word::namespaces())]
-    namespace: Namespace,
-    /// Of this topic.
+    /// Namespace of the messages.
+    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = value::namespaces())]
+    namespace: NamespaceName,
+    /// Only messages of this topic.
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
-    /// From this source.
+    /// Only messages from this source.
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// Dead for this reason.
-    #[arg(long, value_name = "REASON", value_parser = word::reasons())]
-    reason: Option<Reason>,
+    /// Only dead messages with this reason.
+    #[arg(long, value_name = "REASON", value_parser = value::reasons())]
+    reason: Option<ReasonName>,
 }
 
-/// Which messages are changed.
+/// The messages that a command changes.
 #[derive(Debug, clap::Args)]
-struct Choice {
-    /// These messages.
+struct Selection {
+    /// Message ids.
     #[arg(value_name = "ID", conflicts_with_all = ["topic", "source", "reason", "error", "since", "until", "limit", "all"],
         required_unless_present_any = ["topic", "source", "reason", "error", "since", "until", "all"])]
     ids: Vec<String>,
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
-    which: Which,
-    /// All there are.
+    dead_filter: DeadFilter,
+    /// Select all messages.
     #[arg(long, conflicts_with_all = ["topic", "source", "reason", "error", "since", "until"])]
     all: bool,
-    /// How many at most. A purge erases 10,000 if not given, a redrive takes all that match.
+    /// Maximum number of messages (default: 10,000 for a purge, all that match for a redrive).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: Option<u32>,
-    /// Only counts those that match.
+    /// Only count the messages that match; change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Why, for the audit log.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
 }
 
-impl Choice {
-    fn sweep(&self) -> Sweep {
-        let Self { ids, filter, which, limit, dry_run, because, .. } = self;
-        which.choose(Sweep {
+impl Selection {
+    fn sweep(&self) -> SweepRequest {
+        let Self { ids, filter, dead_filter, limit, dry_run, because, .. } = self;
+        dead_filter.apply(SweepRequest {
             namespace: Some(filter.namespace),
             ids: ids.clone(),
             state: None,
@@ -115,40 +121,40 @@ impl Choice {
             list: true,
             dry_run: *dry_run,
             because: because.clone(),
-            ..Sweep::default()
+            ..SweepRequest::default()
         })
     }
 }
 
-pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
     match &arguments.command {
         Command::List { filter, state, newest, limit } => {
             let page = async |after, limit| {
-                let list = List {
+                let list = ListRequest {
                     namespace: Some(filter.namespace),
                     state: *state,
                     reason: filter.reason,
                     topic: filter.topic.clone(),
                     source: filter.source.clone(),
-                    sort: Some(if *newest { Sort::Newest } else { Sort::Oldest }),
+                    sort: Some(if *newest { SortOrder::Newest } else { SortOrder::Oldest }),
                     limit: Some(limit),
                     after,
                 };
                 client.messages(&list).await
             };
-            message::list(&gather(*limit, page).await?, output)
+            message::list(&list_all(*limit, page).await?, output)
         }
         Command::Show { id, payload } => {
-            let show = Show { payload: Some(*payload) };
+            let show = ShowRequest { payload: Some(*payload) };
             message::show(&client.message(id, &show).await?, output)
         }
-        Command::Redrive { choice, pace } => {
-            let (sweep, limit) = (Sweep { limit: None, ..choice.sweep() }, choice.limit);
-            Job { client: &client, of: Of::Namespace, sweep, limit, pace }.run(output).await
+        Command::Redrive { selection, pace } => {
+            let (sweep, limit) = (SweepRequest { limit: None, ..selection.sweep() }, selection.limit);
+            Job { client: &client, target: Target::Namespace, sweep, limit, pace }.run(output).await
         }
-        Command::Purge { choice, state, yes } => {
-            let sweep = Sweep { state: *state, confirm: *yes, ..choice.sweep() };
-            message::swept(&client.purge(&sweep).await?, "erased", output)
+        Command::Purge { selection, state, yes } => {
+            let sweep = SweepRequest { state: *state, confirm: *yes, ..selection.sweep() };
+            message::print_sweep(&client.purge(&sweep).await?, "erased", output)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Results, on stdout; notes, on stderr.
+//! Writes results to stdout and notes to stderr.
 
 mod table;
 
@@ -11,24 +11,24 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::trouble::Trouble;
+use crate::error::CliError;
 use crate::{quantity, terminal, text};
 
-/// How often it is shown that something goes on.
-const TICK: Duration = Duration::from_secs(1);
+/// How often the progress line is updated.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How results are written.
+/// Output format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Human-readable table.
     Table,
-    /// One document; a list is an array.
+    /// One JSON document; a list is an array.
     Json,
     /// One line of JSON per result.
     Ndjson,
 }
 
-/// Whether colours are used.
+/// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set.
@@ -40,21 +40,21 @@ pub(crate) enum Color {
     Never,
 }
 
-/// How much of a value a table shows.
+/// How much of each value a table shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Detail {
-    /// What fits the terminal: long texts are cut, times are ages, sizes have units.
+    /// Fits the terminal: long texts are truncated, times are shown as ages and sizes with units.
     #[default]
     Fitting,
-    /// All of it.
+    /// Complete values.
     Full,
 }
 
-/// Where results go, and how.
+/// The format and style of results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
-    /// What was asked for.
-    asked: Option<Format>,
+    /// The format that was requested on the command line.
+    requested: Option<Format>,
     terminal: bool,
     color: bool,
     detail: Detail,
@@ -62,60 +62,60 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(asked: Option<Format>, color: Color) -> Self {
+    pub(crate) fn new(requested: Option<Format>, color: Color) -> Self {
         let terminal = io::stdout().is_terminal();
-        let quiet = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let color = match color {
-            Color::Auto => terminal && !quiet,
+            Color::Auto => terminal && !no_color,
             Color::Always => true,
             Color::Never => false,
         };
-        Self { asked, terminal, color, detail: Detail::default(), columns: terminal::columns() }
+        Self { requested, terminal, color, detail: Detail::default(), columns: terminal::columns() }
     }
 
-    /// The same with more or less detail.
+    /// Returns a copy with this level of detail.
     pub(crate) fn with_detail(self, detail: Detail) -> Self {
         Self { detail, ..self }
     }
 
-    /// The columns that a table may take; none if it may take as many as it wants.
+    /// Maximum width of a table; `None` for no limit.
     pub(crate) fn columns(self) -> Option<usize> {
         (self.detail == Detail::Fitting).then_some(self.columns)
     }
 
-    /// Sentences; on a terminal, wrapped between words.
-    pub(crate) fn prose(self, sentences: Vec<String>) -> Vec<String> {
+    /// Wraps sentences between words if stdout is a terminal.
+    pub(crate) fn wrap_prose(self, sentences: Vec<String>) -> Vec<String> {
         if !self.terminal {
             return sentences;
         }
-        let wrap = |sentence: String| terminal::wrapped(&sentence, self.columns, "", "  ");
+        let wrap = |sentence: String| terminal::wrap(&sentence, self.columns, "", "  ");
         sentences.into_iter().flat_map(wrap).collect()
     }
 
-    /// A moment for a table.
-    pub(crate) fn moment(self, moment: &str) -> String {
-        if self.detail == Detail::Full { moment.to_owned() } else { quantity::ago(moment) }
+    /// Formats a timestamp for a table.
+    pub(crate) fn timestamp(self, timestamp: &str) -> String {
+        if self.detail == Detail::Full { timestamp.to_owned() } else { quantity::ago(timestamp) }
     }
 
-    /// A number of bytes for a table.
+    /// Formats a number of bytes for a table.
     pub(crate) fn bytes(self, bytes: u64) -> String {
         if self.detail == Detail::Full { bytes.to_string() } else { quantity::bytes(bytes) }
     }
 
-    /// What was asked for; if nothing was, a table on a terminal and lines of JSON for whatever else reads it.
+    /// The requested format; by default a table on a terminal, otherwise lines of JSON.
     pub(crate) fn format(self) -> Format {
-        let usual = if self.terminal { Format::Table } else { Format::Ndjson };
-        self.asked.unwrap_or(usual)
+        let default = if self.terminal { Format::Table } else { Format::Ndjson };
+        self.requested.unwrap_or(default)
     }
 
-    /// The same in this format.
-    pub(crate) fn with(self, format: Format) -> Self {
-        Self { asked: Some(format), ..self }
+    /// Returns a copy with this format.
+    pub(crate) fn with_format(self, format: Format) -> Self {
+        Self { requested: Some(format), ..self }
     }
 
-    /// What is prose stays prose on a pipe, unless JSON was asked for.
-    pub(crate) fn of_prose(mut self) -> Self {
-        self.asked.get_or_insert(Format::Table);
+    /// For commands that write prose, also to a pipe, unless JSON was requested.
+    pub(crate) fn prose_by_default(mut self) -> Self {
+        self.requested.get_or_insert(Format::Table);
         self
     }
 
@@ -123,27 +123,27 @@ impl Output {
         if self.color && !text.is_empty() { tone.paint(text) } else { text.to_owned() }
     }
 
-    /// One result.
-    pub(crate) fn one<T: Serialize>(
+    /// Writes one result.
+    pub(crate) fn write_one<T: Serialize>(
         self,
         value: &T,
-        people: impl FnOnce() -> Vec<String>,
-    ) -> Result<(), Trouble> {
+        human: impl FnOnce() -> Vec<String>,
+    ) -> Result<(), CliError> {
         match self.format() {
-            Format::Table => write_lines(&people()),
+            Format::Table => write_lines(&human()),
             Format::Json => write_lines(&[json(serde_json::to_string_pretty(value))?]),
             Format::Ndjson => write_lines(&[json(serde_json::to_string(value))?]),
         }
     }
 
-    /// A list of results.
-    pub(crate) fn many<T: Serialize>(
+    /// Writes a list of results.
+    pub(crate) fn write_list<T: Serialize>(
         self,
         values: &[T],
-        people: impl FnOnce() -> Vec<String>,
-    ) -> Result<(), Trouble> {
+        human: impl FnOnce() -> Vec<String>,
+    ) -> Result<(), CliError> {
         match self.format() {
-            Format::Table => write_lines(&people()),
+            Format::Table => write_lines(&human()),
             Format::Json => write_lines(&[json(serde_json::to_string_pretty(values))?]),
             Format::Ndjson => {
                 let lines: Result<Vec<_>, _> =
@@ -154,27 +154,27 @@ impl Output {
     }
 }
 
-/// Leaves an empty screen, if there is one.
-pub(crate) fn clear(output: Output) -> Result<(), Trouble> {
+/// Clears the screen if stdout is a terminal.
+pub(crate) fn clear_screen(output: Output) -> Result<(), CliError> {
     if output.terminal { write_bytes(b"\x1b[H\x1b[2J") } else { Ok(()) }
 }
 
-/// Bytes as they are.
-pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Trouble> {
+/// Writes bytes unchanged.
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
 }
 
-fn write_lines(lines: &[String]) -> Result<(), Trouble> {
-    let mut all = lines.join("\n");
-    if !all.is_empty() {
-        all.push('\n');
+fn write_lines(lines: &[String]) -> Result<(), CliError> {
+    let mut text = lines.join("\n");
+    if !text.is_empty() {
+        text.push('\n');
     }
-    write_bytes(all.as_bytes())
+    write_bytes(text.as_bytes())
 }
 
-/// Shows on stderr how far a long command is, if that is a terminal; gone when it is dropped.
+/// A progress line on stderr, shown only on a terminal; cleared when it is dropped.
 pub(crate) struct Progress {
     shown: bool,
     terminal: bool,
@@ -185,12 +185,12 @@ impl Progress {
         Self { shown: false, terminal: io::stderr().is_terminal() }
     }
 
-    /// Shows this in place of what it showed before.
+    /// Replaces the text of the progress line.
     pub(crate) fn show(&mut self, text: &str) {
         if self.terminal {
             self.shown = true;
-            // Nobody has to see it.
-            let _ = write!(io::stderr(), "\r\x1b[Koncebox: {}", text::plain(text));
+            // The progress line is optional, so errors are ignored.
+            let _ = write!(io::stderr(), "\r\x1b[Koncebox: {}", text::escape(text));
         }
     }
 }
@@ -203,34 +203,34 @@ impl Drop for Progress {
     }
 }
 
-/// Does something that takes long, and shows on stderr every second that it goes on, if that is a terminal.
-pub(crate) fn while_working<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    let (done, working) = mpsc::channel::<()>();
-    let shown = move || {
+/// Runs `work` and shows `what` and the elapsed seconds on stderr every second, if that is a terminal.
+pub(crate) fn with_progress<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let (done, finished) = mpsc::channel::<()>();
+    let ticker = move || {
         let mut progress = Progress::new();
         for seconds in 1_u64.. {
-            if working.recv_timeout(TICK) != Err(mpsc::RecvTimeoutError::Timeout) {
+            if finished.recv_timeout(PROGRESS_INTERVAL) != Err(mpsc::RecvTimeoutError::Timeout) {
                 return;
             }
             progress.show(&format!("{what}, {seconds}s"));
         }
     };
     thread::scope(|scope| {
-        scope.spawn(shown);
+        scope.spawn(ticker);
         let result = work();
         drop(done);
         result
     })
 }
 
-/// Something that is no result.
+/// Writes a note to stderr.
 pub(crate) fn note(text: &str) {
-    // Without a stderr there is nobody to tell.
+    // Without a stderr the note is lost.
     let _ = writeln!(io::stderr(), "oncebox: {text}");
 }
 
-fn json(text: serde_json::Result<String>) -> Result<String, Trouble> {
+fn json(text: serde_json::Result<String>) -> Result<String, CliError> {
     let text =
-        text.map_err(|error| Trouble::failed(format!("the result cannot be written as JSON: {error}")))?;
-    Ok(text::json(&text))
+        text.map_err(|error| CliError::failed(format!("cannot serialize the result as JSON: {error}")))?;
+    Ok(text::escape_json(&text))
 }

@@ -1,20 +1,20 @@
-//! Ages, spans and sizes as people say them.
+//! Human-readable ages, durations and sizes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long ago a moment was, or in how long it is: `3m ago`, `in 5s`. What is no moment stays as it is.
-pub(crate) fn ago(moment: &str) -> String {
-    ago_at(moment, now())
+/// The time between a timestamp and now: `3m ago`, `in 5s`. Text that is not a timestamp is returned unchanged.
+pub(crate) fn ago(timestamp: &str) -> String {
+    ago_at(timestamp, now())
 }
 
-/// The moment, and how long ago it was.
-pub(crate) fn with_age(moment: &str) -> String {
-    let ago = ago(moment);
-    if ago == moment { ago } else { format!("{moment} ({ago})") }
+/// The timestamp, followed by its age.
+pub(crate) fn with_age(timestamp: &str) -> String {
+    let ago = ago(timestamp);
+    if ago == timestamp { ago } else { format!("{timestamp} ({ago})") }
 }
 
-fn ago_at(moment: &str, now: i64) -> String {
-    let Some(at) = millis(moment) else { return moment.to_owned() };
+fn ago_at(timestamp: &str, now: i64) -> String {
+    let Some(at) = millis(timestamp) else { return timestamp.to_owned() };
     if at > now {
         format!("in {}", span(at.abs_diff(now)))
     } else {
@@ -22,7 +22,7 @@ fn ago_at(moment: &str, now: i64) -> String {
     }
 }
 
-/// A span of milliseconds by its largest unit: `250ms`, `59s`, `3m`, `17h`, `12d`.
+/// A duration in milliseconds by its largest unit: `250ms`, `59s`, `3m`, `17h`, `12d`.
 pub(crate) fn span(millis: u64) -> String {
     let seconds = millis / 1_000;
     match (seconds / 86_400, seconds / 3_600, seconds / 60, seconds) {
@@ -40,7 +40,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     if bytes < 1_024 {
         return format!("{bytes} B");
     }
-    // In tenths of a unit, cut off: a bound that is not reached does not look as if it were.
+    // Rounded down to tenths of a unit, so that a usage below its limit never reads as equal to it.
     let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1_024, 0);
     while tenths >= 10_240 && unit + 1 < UNITS.len() {
         (tenths, unit) = (tenths / 1_024, unit + 1);
@@ -48,17 +48,17 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-#[expect(clippy::disallowed_methods, reason = "ages are shown to a person, by the clock on the wall")]
+#[expect(clippy::disallowed_methods, reason = "ages are shown relative to the wall clock")]
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Milliseconds since 1970 of a moment as the server writes it: `2026-11-16T05:57:21.798Z`.
+/// Milliseconds since 1970 of a timestamp as the server writes it: `2026-11-16T05:57:21.798Z`.
 fn millis(text: &str) -> Option<i64> {
-    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (23, b'Z')];
+    let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (23, b'Z')];
     let bytes = text.as_bytes();
-    if bytes.len() != 24 || marks.iter().any(|(place, mark)| bytes[*place] != *mark) {
+    if bytes.len() != 24 || separators.iter().any(|(index, separator)| bytes[*index] != *separator) {
         return None;
     }
     let number = |from: usize, to: usize| -> Option<i64> {
@@ -66,7 +66,7 @@ fn millis(text: &str) -> Option<i64> {
         digits.then(|| text[from..to].parse().ok()).flatten()
     };
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    // Years begin in March, so that the day that is sometimes there is the last.
+    // Years start in March, so that the leap day is the last day of the year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469;
     let seconds = ((days * 24 + number(11, 13)?) * 60 + number(14, 16)?) * 60 + number(17, 19)?;
@@ -81,14 +81,15 @@ mod tests {
     fn ages_have_one_unit() {
         let at = millis("2026-11-16T05:56:04.000Z").unwrap();
         assert_eq!(at, 1_794_808_564_000);
-        for (later, told) in [(0, "0ms ago"), (59_999, "59s ago"), (180_000, "3m ago"), (-5_000, "in 5s")] {
-            assert_eq!(ago_at("2026-11-16T05:56:04.000Z", at + later), told);
+        for (later, expected) in [(0, "0ms ago"), (59_999, "59s ago"), (180_000, "3m ago"), (-5_000, "in 5s")]
+        {
+            assert_eq!(ago_at("2026-11-16T05:56:04.000Z", at + later), expected);
         }
         assert_eq!([3_600_000, 86_400_000].map(span), ["1h", "1d"]);
     }
 
     #[test]
-    fn what_is_no_moment_stays_as_it_is() {
+    fn text_that_is_not_a_timestamp_is_unchanged() {
         for text in
             ["", "T1", "2026-11-16 05:56:04.000Z", "2026-11-16T05:5x:04.000Z", "2026-1é-16T05:56:04.00Z"]
         {

@@ -1,58 +1,61 @@
-//! `oncebox recv`: takes messages out of the mailbox.
+//! `oncebox recv`: receives messages from the mailbox.
 
 use std::time::Duration;
 
 use oncebox_client::Client;
-use oncebox_client::wire::mailbox::{Envelope, Op, Recv};
+use oncebox_client::wire::mailbox::{MessageEnvelope, RecvRequest, SettleOp};
 
+use crate::error::CliError;
 use crate::output::{self, Format, Output, Tone, pairs};
 use crate::settle;
-use crate::trouble::Trouble;
 use crate::{duration, quantity, text};
 
-/// After a failure, what is followed is tried again so much later.
-const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
-/// So long one call waits for messages that are followed, unless told otherwise.
+/// Delay before the next attempt after a failure, with `--follow`.
+const FOLLOW_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Default of `--wait` with `--follow`.
 const FOLLOW_WAIT: Duration = Duration::from_secs(30);
 
-/// Characters of a host's name that are shown, at most.
+/// Maximum number of characters of the host name in the default worker name.
 const HOST_CHARS_MAX: usize = 100;
 
-/// Receives messages. They are hidden from other receivers until they are acknowledged or their visibility ends.
+/// Receive messages from a topic.
+///
+/// Received messages are hidden from other receivers until they are acknowledged or their visibility timeout ends.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
-    /// Where from.
+    /// Topic to receive from.
     topic: String,
-    /// So many at once, at most.
+    /// Maximum number of messages to receive.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     max: u32,
-    /// Waits so long for the first message, 60s at most. If not given: 0s, with --follow 30s.
+    /// How long to wait for the first message (max 60s; default: 0s, with --follow 30s).
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
-    /// How long it is hidden from others. If not given, what the topic is set to: 30s by default.
+    /// How long the messages are hidden from other receivers (default: the topic's visibility timeout, 30s unless
+    /// configured).
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     visibility: Option<Duration>,
-    /// What this receiver calls itself, shown to operators beside what it holds. If not given: the host and the process.
+    /// Name of this receiver, shown to operators with the messages that it holds (default: host and process id).
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// Acknowledges messages as soon as they are written.
+    /// Acknowledge messages as soon as they are written.
     #[arg(long)]
     ack: bool,
-    /// Goes on until it is interrupted, also over a restart of the server. With --output json, as with ndjson.
+    /// Keep receiving until interrupted, also across server restarts. --output json is treated as ndjson.
     #[arg(long)]
     follow: bool,
-    /// Writes nothing but the payloads: one byte for byte; with --max or --follow, each with a newline after it.
+    /// Write only the payload, byte for byte; with --max or --follow, a newline follows each payload.
     #[arg(long)]
     raw: bool,
-    /// With --raw: a zero byte after each payload, for payloads that have newlines in them.
+    /// With --raw, write a NUL byte instead of a newline after each payload, for payloads that contain newlines.
     #[arg(long, requires = "raw")]
     null: bool,
 }
 
 impl Arguments {
-    /// What is written after each payload, so that they can be told apart.
-    fn end_of_payload(&self) -> &'static [u8] {
+    /// What separates payloads in raw output.
+    fn payload_terminator(&self) -> &'static [u8] {
         match (self.null, self.follow || self.max > 1) {
             (true, _) => b"\0",
             (false, true) => b"\n",
@@ -61,32 +64,32 @@ impl Arguments {
     }
 }
 
-pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
-    let usual = if arguments.follow { FOLLOW_WAIT } else { Duration::ZERO };
-    let wish = Recv {
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
+    let default_wait = if arguments.follow { FOLLOW_WAIT } else { Duration::ZERO };
+    let request = RecvRequest {
         topic: arguments.topic.clone(),
         visibility_ms: arguments.visibility.map(duration::millis),
         max_messages: Some(arguments.max),
-        wait_ms: Some(duration::millis(arguments.wait.unwrap_or(usual))),
-        worker: Some(arguments.worker.clone().unwrap_or_else(this_process)),
-        ..Recv::default()
+        wait_ms: Some(duration::millis(arguments.wait.unwrap_or(default_wait))),
+        worker: Some(arguments.worker.clone().unwrap_or_else(default_worker_name)),
+        ..RecvRequest::default()
     };
-    let (mut reached, mut patient) = (false, false);
+    let (mut connected, mut retrying) = (false, false);
     loop {
-        let envelopes = match client.recv(&wish).await.map_err(Trouble::from) {
+        let envelopes = match client.recv(&request).await.map_err(CliError::from) {
             Ok(received) => received.messages,
-            // Who was there once may come back.
-            Err(Trouble::Later(text)) if arguments.follow && reached => {
-                if !patient {
-                    output::note(&format!("{text}; trying again"));
+            // A server that was reached before may come back.
+            Err(CliError::Retryable(text)) if arguments.follow && connected => {
+                if !retrying {
+                    output::note(&format!("{text}; retrying"));
                 }
-                patient = true;
-                tokio::time::sleep(FOLLOW_PAUSE).await;
+                retrying = true;
+                tokio::time::sleep(FOLLOW_RETRY_DELAY).await;
                 continue;
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         };
-        (reached, patient) = (true, false);
+        (connected, retrying) = (true, false);
         write(arguments, &envelopes, output)?;
         if arguments.ack && !envelopes.is_empty() {
             acknowledge(&envelopes, &client, arguments.follow).await?;
@@ -95,9 +98,9 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
             if envelopes.is_empty() {
                 let waited = arguments.wait.is_some_and(|wait| !wait.is_zero());
                 output::note(if waited {
-                    "nothing came"
+                    "no message arrived"
                 } else {
-                    "nothing is ready: give --wait to wait for it"
+                    "no message is ready: use --wait to wait for one"
                 });
             }
             return Ok(());
@@ -105,8 +108,8 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
     }
 }
 
-/// The host and the process, as far as they are printable.
-fn this_process() -> String {
+/// The printable characters of the host name, and the process id.
+fn default_worker_name() -> String {
     let system = rustix::system::uname();
     let host: String = system
         .nodename()
@@ -118,40 +121,42 @@ fn this_process() -> String {
     format!("{host}:{}", std::process::id())
 }
 
-fn write(arguments: &Arguments, envelopes: &[Envelope], output: Output) -> Result<(), Trouble> {
+fn write(arguments: &Arguments, envelopes: &[MessageEnvelope], output: Output) -> Result<(), CliError> {
     if arguments.raw {
-        let end = arguments.end_of_payload();
+        let terminator = arguments.payload_terminator();
         return envelopes
             .iter()
-            .try_for_each(|envelope| output::write_bytes(&[&envelope.payload_b64.0, end].concat()));
+            .try_for_each(|envelope| output::write_bytes(&[&envelope.payload_b64.0, terminator].concat()));
     }
-    let people = |envelope| block(envelope, arguments.ack, output);
+    let human = |envelope| block(envelope, arguments.ack, output);
     if arguments.follow || output.format() == Format::Table {
-        let output = if output.format() == Format::Json { output.with(Format::Ndjson) } else { output };
-        return envelopes.iter().try_for_each(|envelope| output.one(envelope, || people(envelope)));
+        let output =
+            if output.format() == Format::Json { output.with_format(Format::Ndjson) } else { output };
+        return envelopes.iter().try_for_each(|envelope| output.write_one(envelope, || human(envelope)));
     }
-    output.many(envelopes, Vec::new)
+    output.write_list(envelopes, Vec::new)
 }
 
-/// What was written is handled. What cannot be acknowledged comes again.
-async fn acknowledge(envelopes: &[Envelope], client: &Client, follow: bool) -> Result<(), Trouble> {
-    let items = settle::items(Op::Ack, envelopes.iter().map(|envelope| envelope.receipt.as_str()));
-    let settled =
-        settle::all(client, items).await.and_then(|outcomes| settle::trouble(&outcomes).map_or(Ok(()), Err));
+/// Acknowledges messages that were written. With `--follow`, a failure is only noted: the messages are redelivered.
+async fn acknowledge(envelopes: &[MessageEnvelope], client: &Client, follow: bool) -> Result<(), CliError> {
+    let items = settle::items(SettleOp::Ack, envelopes.iter().map(|envelope| envelope.receipt.as_str()));
+    let settled = settle::settle_all(client, items)
+        .await
+        .and_then(|outcomes| settle::first_error(&outcomes).map_or(Ok(()), Err));
     match settled {
-        Err(trouble @ (Trouble::Later(_) | Trouble::Refused(_))) if follow => {
-            let why = trouble.text().unwrap_or_default();
-            output::note(&format!("{why}; what was written may come again"));
+        Err(error @ (CliError::Retryable(_) | CliError::Refused(_))) if follow => {
+            let why = error.text().unwrap_or_default();
+            output::note(&format!("{why}; messages that were written may be redelivered"));
             Ok(())
         }
         settled => settled,
     }
 }
 
-fn block(envelope: &Envelope, acknowledged: bool, output: Output) -> Vec<String> {
+fn block(envelope: &MessageEnvelope, acknowledged: bool, output: Output) -> Vec<String> {
     let mut fields = vec![
         ("message", envelope.msg_id.clone()),
-        ("key", text::plain(&envelope.idem_key)),
+        ("key", text::escape(&envelope.idem_key)),
         ("accepted", quantity::with_age(&envelope.ts)),
         ("delivery", envelope.attempt.to_string()),
     ];
@@ -160,10 +165,10 @@ fn block(envelope: &Envelope, acknowledged: bool, output: Output) -> Vec<String>
         fields.push(("receipt", envelope.receipt.clone()));
     }
     for (name, value) in &envelope.attrs {
-        fields.push(("attribute", text::plain(&format!("{name}={value}"))));
+        fields.push(("attribute", text::escape(&format!("{name}={value}"))));
     }
     fields.push(("payload", text::payload(&envelope.payload_b64)));
-    let mut lines = vec![output.paint(Tone::Good, &text::plain(&envelope.topic))];
+    let mut lines = vec![output.paint(Tone::Good, &text::escape(&envelope.topic))];
     lines.extend(pairs(output, &fields));
     lines.push(String::new());
     lines

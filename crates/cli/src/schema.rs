@@ -1,19 +1,20 @@
-//! `oncebox schema`: the tables of a store on PostgreSQL.
+//! `oncebox schema`: creates, validates and prints the schema of a PostgreSQL store.
 
 use std::path::PathBuf;
 
-use oncebox::postgres::{Address, Ensured, Options};
+use oncebox::postgres::{Address, Ensured, PostgresOptions};
 use serde_json::json;
 
-use crate::life;
+use crate::error::CliError;
 use crate::output::{Output, write_bytes};
+use crate::runtime;
 use crate::settings::Settings;
-use crate::trouble::Trouble;
 
-/// Makes, checks and writes down the tables of a store on PostgreSQL.
+/// Create, validate or print the PostgreSQL schema.
 ///
-/// The store is the server's: from --store, else from the variable `ONCEBOX__STORE`, which keeps a password out of the list
-/// of processes, else from the file of settings. Prose, also on a pipe; with --output json or ndjson, as JSON.
+/// The store URL comes from --store, otherwise from the environment variable `ONCEBOX__STORE`, which keeps a password
+/// out of the process list, otherwise from the configuration file. Writes prose, also to a pipe; with --output json or
+/// ndjson, JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -22,40 +23,45 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Makes the tables, or brings them to this version. Does nothing if they are as they should be.
+    /// Create the tables, or upgrade them to this version.
+    ///
+    /// Does nothing if they are up to date.
     Ensure(Store),
-    /// Tells everything in which the tables differ from what this version needs; changes nothing. Exit code 1: something
-    /// does.
+    /// List all differences between the tables and what this version expects.
+    ///
+    /// Changes nothing. Exits with 1 if there are any differences.
     Validate(Store),
-    /// Writes the SQL that makes the tables from nothing, for those who run it themselves; connects to nothing.
+    /// Print the SQL that creates the tables.
+    ///
+    /// For running it by hand. Does not connect to the database.
     Dump(Store),
 }
 
 #[derive(Debug, clap::Args)]
 struct Store {
-    /// The store: `postgres://USER@HOST/DATABASE?schema=NAME`.
+    /// Store URL: `postgres://USER@HOST/DATABASE?schema=NAME`.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// A file of settings (TOML) that says where the store is.
+    /// Configuration file (TOML) that contains the store URL.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl Store {
-    fn address(&self) -> Result<Address, Trouble> {
-        let settings = Settings::of_store(self.config.clone(), self.store.clone());
-        let loaded = settings.load()?.map_err(|problems| Trouble::failed(problems.to_string()))?;
+    fn address(&self) -> Result<Address, CliError> {
+        let settings = Settings::for_store(self.config.clone(), self.store.clone());
+        let loaded = settings.load()?.map_err(|problems| CliError::failed(problems.to_string()))?;
         let url = &loaded.config.store;
         if !url.starts_with("postgres") {
-            let text = "only a store on PostgreSQL has a schema: give --store postgres://USER@HOST/DATABASE";
-            return Err(Trouble::Misused(text.to_owned()));
+            let text = "only a PostgreSQL store has a schema: give --store postgres://USER@HOST/DATABASE";
+            return Err(CliError::Usage(text.to_owned()));
         }
-        Address::parse(url, Options::default()).map_err(|error| Trouble::Misused(error.to_string()))
+        Address::parse(url, PostgresOptions::default()).map_err(|error| CliError::Usage(error.to_string()))
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Trouble> {
-    let output = output.of_prose();
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), CliError> {
+    let output = output.prose_by_default();
     match &arguments.command {
         Command::Ensure(store) => ensure(&store.address()?, output),
         Command::Validate(store) => validate(&store.address()?, output),
@@ -63,34 +69,38 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Trouble> 
     }
 }
 
-fn ensure(address: &Address, output: Output) -> Result<(), Trouble> {
+fn ensure(address: &Address, output: Output) -> Result<(), CliError> {
     let schema = &address.options().schema;
-    let ensured = life::of_its_own(async { Ok(schema.ensure(&address.connect().await?).await?) })?;
+    let ensured = runtime::block_on(async { Ok(schema.ensure(&address.connect().await?).await?) })?;
     let Ensured { before, now, .. } = ensured;
-    output.one(&json!({ "schema": schema.name(), "before": before, "version": now }), || {
-        let place = format!("the tables in the schema `{}`", schema.name());
+    output.write_one(&json!({ "schema": schema.name(), "before": before, "version": now }), || {
+        let name = schema.name();
         vec![match before {
-            None => format!("{place} are made, in version {now}"),
-            Some(before) if before == now => format!("{place} are of version {now} already"),
-            Some(before) => format!("{place} were of version {before} and are of version {now} now"),
+            None => format!("created the tables in the schema `{name}`, version {now}"),
+            Some(before) if before == now => {
+                format!("the tables in the schema `{name}` are up to date, version {now}")
+            }
+            Some(before) => {
+                format!("upgraded the tables in the schema `{name}` from version {before} to {now}")
+            }
         }]
     })
 }
 
-fn validate(address: &Address, output: Output) -> Result<(), Trouble> {
+fn validate(address: &Address, output: Output) -> Result<(), CliError> {
     let schema = &address.options().schema;
-    let differences = life::of_its_own(async { Ok(schema.validate(&address.connect().await?).await?) })?;
+    let differences = runtime::block_on(async { Ok(schema.validate(&address.connect().await?).await?) })?;
     let ok = differences.is_empty();
-    output.one(&json!({ "schema": schema.name(), "ok": ok, "differences": differences }), || {
-        if ok { vec!["nothing differs".to_owned()] } else { differences.clone() }
+    output.write_one(&json!({ "schema": schema.name(), "ok": ok, "differences": differences }), || {
+        if ok { vec!["the schema is valid".to_owned()] } else { differences.clone() }
     })?;
-    let many = match differences.len() {
+    let count = match differences.len() {
         0 => return Ok(()),
         1 => "1 difference".to_owned(),
-        count => format!("{count} differences"),
+        many => format!("{many} differences"),
     };
-    Err(Trouble::failed(format!(
-        "{many} in the schema `{}`: see above; `oncebox schema ensure` makes and upgrades tables, but does not mend them",
+    Err(CliError::failed(format!(
+        "{count} in the schema `{}`, listed above; `oncebox schema ensure` creates and upgrades tables, but does not repair them",
         schema.name()
     )))
 }

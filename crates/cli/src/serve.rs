@@ -1,50 +1,52 @@
 //! `oncebox serve`: runs the server.
 
-mod wiping;
+mod amnesia;
 
 use std::error::Error as StdError;
 
-use oncebox_server::{Error, Reloader, Server, log};
+use oncebox_server::{Reloader, Server, ServerError, log};
 
+use crate::error::CliError;
 use crate::settings::Settings;
-use crate::trouble::Trouble;
-use crate::{Freed, life};
+use crate::{FreedMemory, runtime};
 
-/// Runs the server until it is interrupted or terminated; then it lets everybody finish. A second signal ends it at once.
+/// Run the server.
 ///
-/// Listens on 127.0.0.1:7420, for operators also on 127.0.0.1:7421, and keeps its messages in ./oncebox-data, unless the
-/// settings say otherwise. Logs to stderr. Reads its settings again on SIGHUP.
+/// By default, the server listens on 127.0.0.1:7420, and for operators on 127.0.0.1:7421, and stores messages in
+/// ./oncebox-data. It logs to stderr.
+///
+/// SIGINT or SIGTERM shuts it down gracefully; a second signal stops it immediately. SIGHUP reloads the configuration.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     settings: Settings,
 }
 
-pub(crate) fn run(arguments: &Arguments, freed: Freed) -> Result<(), Trouble> {
+pub(crate) fn run(arguments: &Arguments, freed: FreedMemory) -> Result<(), CliError> {
     let loaded = arguments.settings.load()?.map_err(|problems| {
-        Trouble::failed(format!(
-            "the settings are wrong:\n{problems}\n`oncebox config reference` tells all of them"
+        CliError::failed(format!(
+            "invalid configuration:\n{problems}\n`oncebox config reference` lists all settings"
         ))
     })?;
-    if loaded.config.amnesia && freed == Freed::Kept {
-        return Err(wiping::become_wiping());
+    if loaded.config.amnesia && freed == FreedMemory::Kept {
+        return Err(amnesia::exec_amnesia());
     }
     log::install(&loaded.config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Trouble::failed(format!("cannot start threads: {error}")))?;
+    let runtime = runtime.map_err(|error| CliError::failed(format!("cannot start threads: {error}")))?;
     runtime.block_on(async {
-        // Whoever reads that the server listens may send a signal at once: nothing but us must answer it.
+        // Signal handlers first: a supervisor may send a signal as soon as it reads that the server listens.
         let shutdown = shutdown();
         let server = Server::start(loaded).await?;
         let reloads = reload_on_hangup(&arguments.settings, server.reloader());
         tokio::select! {
-            ended = server.run(shutdown) => Ok(ended?),
+            result = server.run(shutdown) => Ok(result?),
             () = reloads => Ok(()),
         }
     })
 }
 
-/// Reads the settings again whenever somebody sends SIGHUP, from this call on; never ends. Wrong ones change nothing.
+/// Reloads the configuration on every SIGHUP from this call on; never completes. An invalid one changes nothing.
 fn reload_on_hangup(settings: &Settings, reloader: Reloader) -> impl Future<Output = ()> {
     #[cfg(unix)]
     let hangup = {
@@ -64,35 +66,35 @@ fn reload_on_hangup(settings: &Settings, reloader: Reloader) -> impl Future<Outp
 
 fn reload(settings: &Settings, reloader: &Reloader) {
     let problem = match settings.load() {
-        // What waits for a restart is in the log.
+        // Settings that need a restart are logged by the server.
         Ok(Ok(loaded)) => reloader.reload(loaded).err().map(|error| error.to_string()),
         Ok(Err(problems)) => Some(problems.to_string()),
-        Err(trouble) => trouble.text().map(str::to_owned),
+        Err(error) => error.text().map(str::to_owned),
     };
     if let Some(problem) = problem {
-        reloader.refused(&problem);
+        reloader.reload_failed(&problem);
     }
 }
 
-/// Ready at the first signal from this call on. From then on, the next one ends the process.
+/// Completes at the first SIGINT or SIGTERM from this call on. The next one exits the process.
 fn shutdown() -> impl Future<Output = ()> {
-    let first = life::interrupted();
+    let first = runtime::interrupted();
     async {
         first.await;
-        let second = life::interrupted();
+        let second = runtime::interrupted();
         tokio::spawn(async {
             second.await;
-            log::warn("stopped at once: what was not answered may or may not have happened");
+            log::warn("stopped immediately: requests without a response may or may not have taken effect");
             std::process::exit(130);
         });
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
+impl From<ServerError> for CliError {
+    fn from(error: ServerError) -> Self {
         match error {
-            Error::Store(error) => error.into(),
-            Error::Listen { .. } => Self::failed(error.to_string()),
+            ServerError::Store(error) => error.into(),
+            ServerError::Listen { .. } => Self::failed(error.to_string()),
             error => {
                 let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
                 Self::failed(format!("{error}{source}"))

@@ -1,57 +1,59 @@
-//! The server's settings, as `serve` and `config` take them.
+//! Command-line options for the server configuration, shared by `serve` and `config`.
 
 use std::path::{Path, PathBuf};
 
 use oncebox_server::config::{Loaded, Problems, Sources, load};
 
-use crate::trouble::Trouble;
-use crate::word;
+use crate::error::CliError;
+use crate::value;
 
-/// No file of settings is larger.
+/// Maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Where settings come from: the file, then variables `ONCEBOX__SECTION__NAME`, then flags; the later holds.
+/// Sources of the configuration. Flags override environment variables (`ONCEBOX__SECTION__NAME`), which override the
+/// file.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// A file of settings (TOML).
+    /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Listens there: `IP:PORT` or `unix:/path`; may be given more than once.
+    /// Address to listen on: `IP:PORT` or `unix:/path`; may be given more than once.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Where messages are kept: `embedded:DIRECTORY`, `postgres://USER@HOST/DATABASE` or `memory:`.
+    /// Store for messages: `embedded:DIRECTORY`, `postgres://USER@HOST/DATABASE` or `memory:`.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Keeps nothing on disk, all messages go with the process; overwrites memory before it is freed.
+    /// Store nothing on disk, so that all messages are lost when the process ends, and overwrite memory before it is
+    /// freed.
     #[arg(long)]
     amnesia: bool,
-    /// What the server is deployed as.
+    /// Deployment profile.
     #[arg(long, value_name = "PROFILE", value_parser = ["micronode", "macronode"])]
     profile: Option<String>,
-    /// How a line of the log looks.
+    /// Log format.
     #[arg(long, value_name = "FORMAT", value_parser = ["auto", "pretty", "json"])]
     log_format: Option<String>,
-    /// What is logged: `error`, `warn`, `info`, `debug`, `trace`; by target as in `info,oncebox=debug`.
+    /// Log level: `error`, `warn`, `info`, `debug` or `trace`; per target as in `info,oncebox=debug`.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// Any setting by its dotted name, as in `mailbox.shards=4`; may be given more than once.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = word::pair)]
+    /// Set any setting by its dotted name, as in `mailbox.shards=4`; may be given more than once.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = value::name_and_value)]
     set: Vec<(String, String)>,
 }
 
 impl Settings {
-    /// What says where the store is, and nothing else.
-    pub(crate) fn of_store(config: Option<PathBuf>, store: Option<String>) -> Self {
+    /// Only the options that determine the store.
+    pub(crate) fn for_store(config: Option<PathBuf>, store: Option<String>) -> Self {
         Self { config, store, ..Self::default() }
     }
 
-    /// Everything that holds, or everything that is wrong. The outer trouble: the file cannot be read.
-    pub(crate) fn load(&self) -> Result<Result<Loaded, Problems>, Trouble> {
+    /// Loads the effective configuration, or all problems in it. The outer error means that the file cannot be read.
+    pub(crate) fn load(&self) -> Result<Result<Loaded, Problems>, CliError> {
         let mut sources = Sources::default();
         sources.file = self
             .config
             .as_deref()
-            .map(|path| Ok::<_, Trouble>((path.to_owned(), read(path)?)))
+            .map(|path| Ok::<_, CliError>((path.to_owned(), read(path)?)))
             .transpose()?;
         let variables = std::env::vars_os();
         sources.environment = variables
@@ -61,11 +63,11 @@ impl Settings {
         Ok(load(&sources))
     }
 
-    /// Dotted names and values. What has a flag of its own holds over `--set`.
+    /// Dotted names and values. Dedicated flags come after, and so override, `--set`.
     fn flags(&self) -> Vec<(String, String)> {
         let listen = (!self.listen.is_empty()).then(|| self.listen.join(","));
         let amnesia = self.amnesia.then(|| "true".to_owned());
-        let own = [
+        let dedicated = [
             ("listen", listen),
             ("store", self.store.clone()),
             ("amnesia", amnesia),
@@ -73,19 +75,20 @@ impl Settings {
             ("log.format", self.log_format.clone()),
             ("log.level", self.log_level.clone()),
         ];
-        let own = own.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        self.set.iter().cloned().chain(own).collect()
+        let dedicated = dedicated.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        self.set.iter().cloned().chain(dedicated).collect()
     }
 }
 
-fn read(path: &Path) -> Result<String, Trouble> {
+fn read(path: &Path) -> Result<String, CliError> {
     let name = path.display();
     let size = std::fs::metadata(path).map(|file| file.len()).unwrap_or_default();
     if size > FILE_BYTES_MAX {
-        return Err(Trouble::failed(format!("{name} has more than 1 MiB: is it a file of settings?")));
+        return Err(CliError::failed(format!("{name} is larger than 1 MiB: is it a configuration file?")));
     }
-    std::fs::read_to_string(path)
-        .map_err(|error| Trouble::failed(format!("cannot read {name} ({error}): give --config another file")))
+    std::fs::read_to_string(path).map_err(|error| {
+        CliError::failed(format!("cannot read {name} ({error}): pass another file to --config"))
+    })
 }
 
 #[cfg(test)]
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_dotted_settings() {
+    fn flags_become_dotted_settings() {
         assert_eq!(flags("x"), [""; 0]);
         assert_eq!(
             flags(
@@ -117,10 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_is_known_to_the_server() {
+    fn the_server_accepts_every_flag() {
         let line = "x --listen 127.0.0.1:1 --store memory: --amnesia --profile micronode --log-format json --log-level debug";
         let line = Line::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{error}"));
-        let loaded = line.settings.load().unwrap_or_else(|trouble| panic!("{trouble:?}"));
+        let loaded = line.settings.load().unwrap_or_else(|error| panic!("{error:?}"));
         assert!(loaded.is_ok(), "{:?}", loaded.err());
     }
 }

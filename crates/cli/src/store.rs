@@ -1,16 +1,16 @@
-//! `oncebox store`: the directory of an embedded store that nobody has open.
+//! `oncebox store`: verifies, repairs and measures the directory of an embedded store that is not open.
 
 use std::path::{Path, PathBuf};
 
-use oncebox::embedded::{self, Cut, Repaired, Report, Stats, Verified};
+use oncebox::embedded::{self, RepairReport, Repaired, Stats, TornTail, Verified};
 use serde_json::{Value, json};
 
-use crate::output::{Output, while_working};
-use crate::trouble::Trouble;
+use crate::error::CliError;
+use crate::output::{Output, with_progress};
 
-/// Checks, repairs and measures the directory of an embedded store that nobody has open.
+/// Verify, repair or measure an embedded store that no process has open.
 ///
-/// Prose, also on a pipe; with --output json or ndjson, as JSON.
+/// Writes prose, also to a pipe; with --output json or ndjson, JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -19,74 +19,78 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Reads everything and lists all damage; changes nothing. Exit code 1: it is damaged.
+    /// Read the whole store and list all damage.
+    ///
+    /// Changes nothing. Exits with 1 if the store is damaged.
     Verify {
-        /// The directory.
+        /// Directory of the store.
         directory: PathBuf,
     },
-    /// Makes a damaged store open again, after copying it.
+    /// Copy a damaged store, then repair it so that it can be opened again.
     Repair {
-        /// The directory.
+        /// Directory of the store.
         directory: PathBuf,
-        /// Where the copy goes, which must not exist; if not given, beside the directory, with `-before-repair` after its
-        /// name.
+        /// Directory for the copy, which must not exist (default: the directory of the store with `-before-repair`
+        /// appended).
         #[arg(long, value_name = "DIRECTORY")]
         copy_to: Option<PathBuf>,
     },
-    /// Tells what is in a sound store; changes nothing.
+    /// Show what an undamaged store contains.
+    ///
+    /// Changes nothing.
     Stats {
-        /// The directory.
+        /// Directory of the store.
         directory: PathBuf,
     },
 }
 
-pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Trouble> {
-    let output = output.of_prose();
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), CliError> {
+    let output = output.prose_by_default();
     match &arguments.command {
         Command::Verify { directory } => {
-            let verified = while_working("reading the store", || embedded::verify(directory))?;
-            output.one(&verified_json(&verified), || lines(&verified))?;
+            let verified = with_progress("reading the store", || embedded::verify(directory))?;
+            output.write_one(&verified_json(&verified), || lines(&verified))?;
             match verified {
                 Verified::Damaged(_) => {
-                    let text = "the store is damaged: find the cause, then `oncebox store repair` it";
-                    Err(Trouble::failed(text))
+                    let text = "the store is damaged: find the cause, then run `oncebox store repair`";
+                    Err(CliError::failed(text))
                 }
                 _ => Ok(()),
             }
         }
         Command::Repair { directory, copy_to } => {
-            let copy_to = copy_to.clone().unwrap_or_else(|| beside(directory));
+            let copy_to = copy_to.clone().unwrap_or_else(|| default_copy_path(directory));
             let repaired =
-                while_working("copying and repairing the store", || embedded::repair(directory, &copy_to))?;
-            output.one(&repaired_json(&repaired), || lines(&repaired))
+                with_progress("copying and repairing the store", || embedded::repair(directory, &copy_to))?;
+            output.write_one(&repaired_json(&repaired), || lines(&repaired))
         }
         Command::Stats { directory } => {
-            let stats = while_working("reading the store", || embedded::stats(directory))?;
-            output.one(&stats_json(&stats), || lines(&stats))
+            let stats = with_progress("reading the store", || embedded::stats(directory))?;
+            output.write_one(&stats_json(&stats), || lines(&stats))
         }
     }
 }
 
-fn beside(directory: &Path) -> PathBuf {
+fn default_copy_path(directory: &Path) -> PathBuf {
     let mut name = directory.components().as_path().as_os_str().to_owned();
     name.push("-before-repair");
     PathBuf::from(name)
 }
 
-fn lines(told: &impl ToString) -> Vec<String> {
-    vec![told.to_string()]
+fn lines(report: &impl ToString) -> Vec<String> {
+    vec![report.to_string()]
 }
 
-fn cut_json(cut: &Cut) -> Value {
-    let Cut { segment, offset, bytes, frames, lsn, durable_lsn, .. } = cut;
+fn torn_tail_json(tail: &TornTail) -> Value {
+    let TornTail { segment, offset, bytes, frames, lsn, durable_lsn, .. } = tail;
     json!({ "segment": segment, "offset": offset, "bytes": bytes, "frames": frames, "lsn": lsn, "durable_lsn": durable_lsn })
 }
 
 fn verified_json(verified: &Verified) -> Value {
     match verified {
         Verified::Sound => json!({ "status": "sound" }),
-        Verified::Torn(cut) => {
-            let mut torn = cut_json(cut);
+        Verified::Torn(tail) => {
+            let mut torn = torn_tail_json(tail);
             torn["status"] = json!("torn");
             torn
         }
@@ -106,7 +110,7 @@ fn repaired_json(repaired: &Repaired) -> Value {
     }
 }
 
-fn report_json(report: &Report) -> Value {
+fn report_json(report: &RepairReport) -> Value {
     let findings: Vec<_> = report.found.findings.iter().map(ToString::to_string).collect();
     let losses: Vec<_> = report.losses.iter().map(ToString::to_string).collect();
     json!({
@@ -127,7 +131,7 @@ fn report_json(report: &Report) -> Value {
 fn stats_json(stats: &Stats) -> Value {
     let totals = |totals: embedded::SegmentTotals| json!({ "count": totals.count, "bytes": totals.bytes });
     let counts = stats.messages.iter().map(|(namespace, counts)| {
-        let oncebox::Counts { seen, ready, waiting, leased, done, dead, .. } = counts;
+        let oncebox::operator::Counts { seen, ready, waiting, leased, done, dead, .. } = counts;
         let counts =
             json!({ "seen": seen, "ready": ready, "waiting": waiting, "leased": leased, "done": done, "dead": dead });
         (namespace.to_string(), counts)
@@ -137,14 +141,14 @@ fn stats_json(stats: &Stats) -> Value {
         "opened": stats.epoch,
         "closed": stats.closed,
         "live_segments": totals(stats.live),
-        "unneeded_segments": totals(stats.unneeded),
-        "blank_segments": totals(stats.blank),
+        "obsolete_segments": totals(stats.obsolete),
+        "free_segments": totals(stats.free),
         "lsns": stats.lsns.map(|(first, last)| json!({ "first": first, "last": last })),
         "groups": stats.groups,
         "frame_bytes": stats.frame_bytes,
         "messages": Value::Object(counts.collect()),
         "time": stats.time.to_string(),
-        "torn": stats.torn.as_ref().map(cut_json),
+        "torn": stats.torn_tail.as_ref().map(torn_tail_json),
     })
 }
 
@@ -152,11 +156,11 @@ fn stats_json(stats: &Stats) -> Value {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::beside;
+    use super::default_copy_path;
 
     #[test]
-    fn a_copy_lies_beside_and_not_inside() {
-        assert_eq!(beside(Path::new("a/data/")), PathBuf::from("a/data-before-repair"));
-        assert_eq!(beside(Path::new("data")), PathBuf::from("data-before-repair"));
+    fn the_default_copy_is_next_to_the_store() {
+        assert_eq!(default_copy_path(Path::new("a/data/")), PathBuf::from("a/data-before-repair"));
+        assert_eq!(default_copy_path(Path::new("data")), PathBuf::from("data-before-repair"));
     }
 }

@@ -1,32 +1,32 @@
-//! Texts of others on a terminal: nothing in them may play with it.
+//! Escapes untrusted text, so that it cannot control the terminal.
 
 use oncebox_client::wire::Base64;
 use serde_json::Value;
 
-/// On one line, with everything escaped that is not to be seen.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|char| if is_visible(char) { char.to_string() } else { escape(char) }).collect()
+/// The text on one line, with invisible characters escaped.
+pub(crate) fn escape(text: &str) -> String {
+    text.chars().map(|char| if is_visible(char) { char.to_string() } else { escape_char(char) }).collect()
 }
 
-/// The same, with its line ends and tabs left as they are.
-pub(crate) fn lines(text: &str) -> String {
+/// The text with invisible characters escaped, except line feeds and tabs.
+pub(crate) fn escape_multiline(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     let shown = |char| is_visible(char) || matches!(char, '\n' | '\t');
-    text.chars().map(|char| if shown(char) { char.to_string() } else { escape(char) }).collect()
+    text.chars().map(|char| if shown(char) { char.to_string() } else { escape_char(char) }).collect()
 }
 
-/// JSON with everything escaped that a terminal might obey; still the same JSON.
-pub(crate) fn json(text: &str) -> String {
-    let escape = |char: char| format!("\\u{:04x}", u32::from(char));
+/// The same JSON document, with characters that could control the terminal escaped.
+pub(crate) fn escape_json(text: &str) -> String {
+    let escape_char = |char: char| format!("\\u{:04x}", u32::from(char));
     let shown = |char: char| is_visible(char) || char == '\n';
-    text.chars().map(|char| if shown(char) { char.to_string() } else { escape(char) }).collect()
+    text.chars().map(|char| if shown(char) { char.to_string() } else { escape_char(char) }).collect()
 }
 
-/// A payload for people: as text if it is one, else as base64 with a note.
+/// A payload as text if it is valid text, otherwise as base64 with a note.
 pub(crate) fn payload(bytes: &Base64) -> String {
     match std::str::from_utf8(&bytes.0) {
-        Ok(text) if !text.contains('\0') => lines(text),
-        _ => format!("{}\n({} bytes that are not text, so in base64)", base64(bytes), bytes.0.len()),
+        Ok(text) if !text.contains('\0') => escape_multiline(text),
+        _ => format!("{}\n({} bytes that are not text, shown in base64)", base64(bytes), bytes.0.len()),
     }
 }
 
@@ -37,36 +37,37 @@ fn base64(bytes: &Base64) -> String {
     }
 }
 
-fn escape(char: char) -> String {
+fn escape_char(char: char) -> String {
     char.escape_default().to_string()
 }
 
-/// Control characters, and those that turn the direction of writing or break lines, are not. All are below U+FFFF.
+/// False for control characters, line separators and those that change the text direction; all of these are below
+/// U+FFFF.
 fn is_visible(char: char) -> bool {
-    let turns = matches!(
+    let invisible = matches!(
         char,
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{61c}' | '\u{feff}'
     );
-    !char.is_control() && !turns
+    !char.is_control() && !invisible
 }
 
 #[cfg(test)]
 mod tests {
     use oncebox_client::wire::Base64;
 
-    use super::{json, lines, payload, plain};
+    use super::{escape, escape_json, escape_multiline, payload};
 
     #[test]
-    fn nothing_plays_with_the_terminal() {
-        let evil = "a\u{1b}[2J\u{9b}31m\u{7f}\r\u{202e}b\nc\tü";
-        assert_eq!(plain(evil), r"a\u{1b}[2J\u{9b}31m\u{7f}\r\u{202e}b\nc\tü");
-        assert_eq!(lines("a\r\nb\rc\t\u{1b}"), "a\nb\\rc\t\\u{1b}");
+    fn control_characters_are_escaped() {
+        let hostile = "a\u{1b}[2J\u{9b}31m\u{7f}\r\u{202e}b\nc\tü";
+        assert_eq!(escape(hostile), r"a\u{1b}[2J\u{9b}31m\u{7f}\r\u{202e}b\nc\tü");
+        assert_eq!(escape_multiline("a\r\nb\rc\t\u{1b}"), "a\nb\\rc\t\\u{1b}");
     }
 
     #[test]
-    fn json_stays_the_same() {
+    fn escaped_json_is_equivalent() {
         let text = serde_json::to_string("a\u{9b}\u{7f}\u{202e}\u{1b}ü").unwrap();
-        let safe = json(&text);
+        let safe = escape_json(&text);
         assert!(safe.chars().all(|char| !char.is_control() && char != '\u{202e}'), "{safe}");
         let (before, after): (String, String) =
             (serde_json::from_str(&text).unwrap(), serde_json::from_str(&safe).unwrap());
@@ -77,7 +78,7 @@ mod tests {
     fn a_payload_is_text_or_base64() {
         assert_eq!(payload(&Base64::from(b"hi\x1b".to_vec())), "hi\\u{1b}");
         let bytes = payload(&Base64::from(vec![255, 254]));
-        assert_eq!(bytes, "//4=\n(2 bytes that are not text, so in base64)");
+        assert_eq!(bytes, "//4=\n(2 bytes that are not text, shown in base64)");
         assert!(payload(&Base64::from(b"a\0b".to_vec())).contains("base64"));
     }
 }

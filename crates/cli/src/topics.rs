@@ -1,45 +1,47 @@
-//! `oncebox topics`: how the topics stand.
+//! `oncebox topics`: the backlog of each topic.
 
 use std::time::Duration;
 
 use oncebox_client::Client;
-use oncebox_client::wire::operator::{ListTopics, Namespace, Topic, TopicPage};
+use oncebox_client::wire::operator::{ListTopicsRequest, ListTopicsResponse, NamespaceName, TopicDetails};
 
+use crate::error::CliError;
 use crate::output::{self, Cell, Format, Output, Progress, Tone, table};
-use crate::trouble::Trouble;
-use crate::{duration, quantity, word};
+use crate::{duration, quantity, value};
 
-/// Topics that one page has, at most.
+/// Maximum number of topics in one page.
 const PAGE_MAX: u32 = 1_000;
 
-/// Lists topics that have messages which are not handled: how many stand where (`+`: that many or more), the age of the oldest,
-/// how many came and went in the last minute, and the names of the workers that hold some.
+/// List topics with unfinished messages.
+///
+/// Shows the counts by state (`+` means at least), the age of the oldest message, the messages accepted and delivered
+/// in the last minute, and the workers that hold messages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only this topic.
+    /// Show only this topic.
     topic: Option<String>,
-    /// Of this namespace.
-    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = word::namespaces())]
-    namespace: Namespace,
-    /// This many at most.
+    /// Namespace of the topics.
+    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = value::namespaces())]
+    namespace: NamespaceName,
+    /// Maximum number of topics to list.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
-    /// Shows them again and again until it is interrupted, every 2s if no time is given.
+    /// Refresh the list at this interval until interrupted (2s if no interval is given).
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, num_args = 0..=1, require_equals = true,
         default_missing_value = "2s")]
     watch: Option<Duration>,
 }
 
-pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), Trouble> {
+pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
     loop {
-        let topics = gather(arguments, &client).await?;
+        let topics = list_topics(arguments, &client).await?;
         if arguments.watch.is_some() && output.format() == Format::Table {
-            output::clear(output)?;
+            output::clear_screen(output)?;
         }
         if topics.is_empty() {
-            output::note("no topic has messages that are not handled");
+            output::note("no topic has unfinished messages");
         }
-        output.many(&topics, || lines(&topics, output))?;
+        output.write_list(&topics, || lines(&topics, output))?;
         match arguments.watch {
             Some(interval) => tokio::time::sleep(interval).await,
             None => return Ok(()),
@@ -47,20 +49,21 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
     }
 }
 
-async fn gather(arguments: &Arguments, client: &Client) -> Result<Vec<Topic>, Trouble> {
+async fn list_topics(arguments: &Arguments, client: &Client) -> Result<Vec<TopicDetails>, CliError> {
     let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
     let namespace = Some(arguments.namespace);
     if let Some(topic) = &arguments.topic {
-        let list = ListTopics { namespace, topic: Some(topic.clone()), ..ListTopics::default() };
+        let list =
+            ListTopicsRequest { namespace, topic: Some(topic.clone()), ..ListTopicsRequest::default() };
         return Ok(client.topics(&list).await?.topics);
     }
     let (mut topics, mut after) = (Vec::new(), None);
     let mut progress = Progress::new();
     loop {
-        let room = u32::try_from(limit - topics.len()).unwrap_or(PAGE_MAX).min(PAGE_MAX);
-        let list = ListTopics { namespace, topic: None, limit: Some(room), after };
-        let TopicPage { topics: came, next } = client.topics(&list).await?;
-        topics.extend(came);
+        let remaining = u32::try_from(limit - topics.len()).unwrap_or(PAGE_MAX).min(PAGE_MAX);
+        let list = ListTopicsRequest { namespace, topic: None, limit: Some(remaining), after };
+        let ListTopicsResponse { topics: page, next } = client.topics(&list).await?;
+        topics.extend(page);
         if next.is_none() {
             return Ok(topics);
         }
@@ -75,13 +78,13 @@ async fn gather(arguments: &Arguments, client: &Client) -> Result<Vec<Topic>, Tr
     }
 }
 
-fn lines(topics: &[Topic], output: Output) -> Vec<String> {
+fn lines(topics: &[TopicDetails], output: Output) -> Vec<String> {
     let rows: Vec<_> = topics.iter().map(row).collect();
     let head = ["topic", "ready", "waiting", "in flight", "dead", "oldest", "in/min", "out/min", "held by"];
     table(output, &head, &rows)
 }
 
-fn row(topic: &Topic) -> Vec<Cell> {
+fn row(topic: &TopicDetails) -> Vec<Cell> {
     let rate = |rate: Option<u64>| Cell::from(rate.map_or_else(|| "?".to_owned(), |rate| rate.to_string()));
     let dead = if topic.dead > 0 { Tone::Bad } else { Tone::Plain };
     let mut cells = vec![Cell::from(&topic.topic)];
@@ -98,15 +101,15 @@ fn row(topic: &Topic) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use oncebox_client::wire::operator::Topic;
+    use oncebox_client::wire::operator::TopicDetails;
 
     use super::lines;
     use crate::output::{Color, Format, Output};
 
     #[test]
-    fn a_topic_is_one_line_that_fits() {
-        let topic = Topic {
-            topic: "a-topic-with-a-name-that-is-longer-than-anybody-needs-it-to-be".to_owned(),
+    fn a_topic_fits_on_one_line() {
+        let topic = TopicDetails {
+            topic: "a-topic-with-a-name-that-is-longer-than-the-column-that-shows-it".to_owned(),
             ready: 10_000,
             waiting: 12,
             in_flight: 8_192,

@@ -1,15 +1,15 @@
-//! Where the server is: `http://host:port`, or `unix:/path/to.sock`.
+//! The server's address: `http://host:port`, or `unix:/path/to.sock`.
 
 use std::path::PathBuf;
 
 use hyper::Uri;
 
-use crate::error::Error;
+use crate::error::ClientError;
 
-/// The port of a server that is not told another one.
-const PORT: u16 = 7420;
+/// The default port of the server.
+const PORT_DEFAULT: u16 = 7420;
 
-/// Where the server is.
+/// The server's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp { host: String, port: u16 },
@@ -17,39 +17,39 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ClientError> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
             return if path.as_os_str().is_empty() || !cfg!(unix) {
-                Err(Error::invalid(
-                    "the address names no unix socket: write it as in `unix:/run/oncebox.sock`",
+                Err(ClientError::invalid(
+                    "the address contains no path of a Unix socket: write it as in `unix:/run/oncebox.sock`",
                 ))
             } else {
                 Ok(Self::Unix { path })
             };
         }
         if text.starts_with("https:") {
-            return Err(Error::invalid(
-                "the client speaks no TLS: put a proxy in front of it, or use http://",
+            return Err(ClientError::invalid(
+                "the client does not support TLS: use a proxy on this machine, or http://",
             ));
         }
-        let wrong = || {
-            Error::invalid(
-                "the address is neither `http://127.0.0.1:7420` nor `unix:/run/oncebox.sock`: fix it",
+        let invalid = || {
+            ClientError::invalid(
+                "the address is invalid: write it as in `http://127.0.0.1:7420` or `unix:/run/oncebox.sock`",
             )
         };
-        let uri: Uri = text.parse().map_err(|_| wrong())?;
+        let uri: Uri = text.parse().map_err(|_| invalid())?;
         let bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
         let named = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
         match uri.host() {
             Some(host) if uri.scheme_str() == Some("http") && bare && named && !host.is_empty() => {
-                Ok(Self::Tcp { host: host.to_owned(), port: uri.port_u16().unwrap_or(PORT) })
+                Ok(Self::Tcp { host: host.to_owned(), port: uri.port_u16().unwrap_or(PORT_DEFAULT) })
             }
-            _ => Err(wrong()),
+            _ => Err(invalid()),
         }
     }
 
-    /// What stands before the path of a request; also the server's name to those who check it.
+    /// The URL without path; it also determines the `Host` header.
     pub(crate) fn origin(&self) -> String {
         match self {
             Self::Tcp { host, port } => format!("http://{host}:{port}"),
@@ -72,7 +72,7 @@ mod tests {
     use super::Address;
 
     #[test]
-    fn addresses_are_told_apart() {
+    fn valid_addresses_are_parsed() {
         for (text, shown) in [
             ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
             ("http://localhost/", "http://localhost:7420"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_an_example() {
+    fn invalid_addresses_are_rejected_with_advice() {
         for text in ["", "localhost:7420", "unix:", "https://a", "http://a/v1", "http://u:p@a", "ftp://a"] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains(": "), "{error}");

@@ -1,4 +1,4 @@
-//! The client: what all its calls share.
+//! The client and its builder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::address::Address;
 use crate::connect::Connector;
-use crate::error::Error;
+use crate::error::ClientError;
 use crate::random;
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
-const RETRIES: u32 = 4;
-/// Connections that nobody uses are kept for so long. Servers usually wait longer.
-const IDLE: Duration = Duration::from_secs(30);
+const RETRIES_DEFAULT: u32 = 4;
+/// Idle connections are closed after this time. Servers usually keep them longer.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
 pub(crate) type Pool = legacy::Client<Connector, Full<Bytes>>;
 
-/// A client of one server. Cheap to clone; clones share their connections. Needs a Tokio runtime.
+/// A client for one server. Cheap to clone; clones share their connections. Needs a Tokio runtime.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
@@ -39,35 +39,35 @@ pub(crate) struct Shared {
 }
 
 impl Client {
-    /// A client of the server at `http://host:port` or `unix:/path/to.sock`. Does not connect yet.
+    /// A client for the server at `http://host:port` or `unix:/path/to.sock`. Does not connect yet.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) if that is no such address.
-    pub fn new(address: &str) -> Result<Self, Error> {
+    /// [`ClientErrorKind::Invalid`](crate::ClientErrorKind::Invalid) if the address is invalid.
+    pub fn new(address: &str) -> Result<Self, ClientError> {
         Self::builder(address).build()
     }
 
-    /// A client that is told more.
-    pub fn builder(address: &str) -> Builder {
-        Builder {
+    /// A builder for a client with other options.
+    pub fn builder(address: &str) -> ClientBuilder {
+        ClientBuilder {
             address: address.to_owned(),
-            timeout: TIMEOUT,
-            retries: RETRIES,
+            timeout: TIMEOUT_DEFAULT,
+            retries: RETRIES_DEFAULT,
             corr_id: None,
             actor: None,
         }
     }
 
-    /// The id of the next call.
+    /// The correlation id of the next call.
     pub(crate) fn corr_id(&self) -> String {
         self.shared.corr_id.clone().unwrap_or_else(random::uuid)
     }
 }
 
-/// What a client is told. Begin with [`Client::builder`].
+/// Options of a client. Start with [`Client::builder`].
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder {
+pub struct ClientBuilder {
     address: String,
     timeout: Duration,
     retries: u32,
@@ -75,51 +75,55 @@ pub struct Builder {
     actor: Option<String>,
 }
 
-impl Builder {
-    /// A call ends after so long, repeats and pauses included: 30 seconds if not given, an hour at most. A call that waits for
-    /// messages may take so much longer as it asks the server to wait.
+impl ClientBuilder {
+    /// Timeout of a call, including retries and backoff: default 30 seconds, at most one hour. The `wait_ms` of a call
+    /// that waits for messages is added to it.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// A call that fails is repeated so often at most, if that is safe: 4 if not given, 0 for never.
+    /// Maximum number of retries of a call, if they are safe: default 4; 0 disables retries.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Ties all calls of this client together, here and in the server's log: a UUID. If not given, each call has its own.
+    /// Correlation id of all calls of this client, also in the server's log: a UUID. Default: a new id for each call.
     pub fn corr_id(mut self, id: impl Into<String>) -> Self {
         self.corr_id = Some(id.into());
         self
     }
 
-    /// Who operates, for the server's audit log.
+    /// Name of the operator, for the server's audit log.
     pub fn actor(mut self, actor: impl Into<String>) -> Self {
         self.actor = Some(actor.into());
         self
     }
 
-    /// The client.
+    /// Builds the client.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) if something that was given is not right.
-    pub fn build(self) -> Result<Client, Error> {
+    /// [`ClientErrorKind::Invalid`](crate::ClientErrorKind::Invalid) if an option is invalid.
+    pub fn build(self) -> Result<Client, ClientError> {
         let address = Address::parse(&self.address)?;
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
-            return Err(Error::invalid("the timeout is zero or above an hour: give one between"));
+            return Err(ClientError::invalid(
+                "the timeout is zero or more than an hour: use a value in between",
+            ));
         }
         if self.corr_id.as_deref().is_some_and(|id| uuid::Uuid::try_parse(id).is_err()) {
-            return Err(Error::invalid("the correlation id is not a UUID: give one, or none"));
+            return Err(ClientError::invalid("the correlation id is not a UUID: use a UUID, or omit it"));
         }
-        let speakable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-        if self.actor.as_deref().is_some_and(|actor| actor.is_empty() || !speakable(actor)) {
-            return Err(Error::invalid("the actor is empty or not plain ASCII: give a name that is"));
+        let is_printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+        if self.actor.as_deref().is_some_and(|actor| actor.is_empty() || !is_printable(actor)) {
+            return Err(ClientError::invalid(
+                "the actor is empty or not printable ASCII: use a name of printable ASCII characters",
+            ));
         }
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(Connector { address: address.clone() });
         let Self { timeout, retries, corr_id, actor, .. } = self;
@@ -132,20 +136,20 @@ mod tests {
     use std::time::Duration;
 
     use super::Client;
-    use crate::Kind;
+    use crate::ClientErrorKind;
 
     #[test]
-    fn what_is_not_right_is_refused_before_any_call() {
-        let fine = || Client::builder("http://localhost");
-        for wrong in [
-            fine().timeout(Duration::ZERO),
-            fine().timeout(Duration::MAX),
-            fine().corr_id("x"),
-            fine().actor("a\nb"),
-            fine().actor(""),
+    fn invalid_options_are_rejected_before_any_call() {
+        let valid = || Client::builder("http://localhost");
+        for invalid in [
+            valid().timeout(Duration::ZERO),
+            valid().timeout(Duration::MAX),
+            valid().corr_id("x"),
+            valid().actor("a\nb"),
+            valid().actor(""),
             Client::builder("nowhere"),
         ] {
-            assert_eq!(wrong.build().unwrap_err().kind(), Kind::Invalid);
+            assert_eq!(invalid.build().unwrap_err().kind(), ClientErrorKind::Invalid);
         }
     }
 }

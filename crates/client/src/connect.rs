@@ -1,4 +1,4 @@
-//! Connections: TCP and unix sockets, as the pool wants them.
+//! Connections over TCP and Unix sockets, for the connection pool.
 
 use std::future::Future;
 use std::io;
@@ -17,10 +17,10 @@ use tower_service::Service;
 
 use crate::address::Address;
 
-/// A server that does not take a connection in this time is out of reach.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// A server that does not accept a connection within this time is unreachable.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to one server, whatever the address of a request says.
+/// Connects to one server, regardless of the URI of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
     pub(crate) address: Address,
@@ -41,7 +41,7 @@ impl Socket {
     async fn open(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp { host, port } => {
-                // A name resolver wants no brackets around an address of IPv6.
+                // The resolver does not accept brackets around an IPv6 address.
                 let stream = TcpStream::connect((host.trim_matches(['[', ']']), *port)).await?;
                 stream.set_nodelay(true)?;
                 Ok(Self::new(stream))
@@ -66,7 +66,7 @@ impl Service<Uri> for Connector {
     fn call(&mut self, _: Uri) -> Self::Future {
         let address = self.address.clone();
         Box::pin(async move {
-            let opened = timeout(CONNECT_MAX, Socket::open(&address)).await;
+            let opened = timeout(CONNECT_TIMEOUT, Socket::open(&address)).await;
             opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         })
     }

@@ -1,31 +1,31 @@
-//! A typed client of the server of Oncebox: mailbox, ledger, and what operators need.
+//! A typed client for the Oncebox server: mailbox, ledger and operator API.
 //!
 //! ```no_run
 //! use oncebox_client::Client;
-//! use oncebox_client::wire::mailbox::{Recv, Send};
+//! use oncebox_client::wire::mailbox::{RecvRequest, SendRequest};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), oncebox_client::Error> {
+//! # async fn main() -> Result<(), oncebox_client::ClientError> {
 //! let client = Client::new("http://127.0.0.1:7420")?; // or "unix:/run/oncebox.sock"
 //!
 //! let sent = client
-//!     .send(&Send {
+//!     .send(&SendRequest {
 //!         topic: "orders".into(),
 //!         idem_key: "order-1".into(),
 //!         payload_b64: b"{}".to_vec().into(),
-//!         ..Send::default()
+//!         ..SendRequest::default()
 //!     })
 //!     .await?;
 //! println!("{} until {}", sent.msg_id, sent.dedup_until);
 //!
-//! let wish = Recv { topic: "orders".into(), wait_ms: Some(10_000), ..Recv::default() };
-//! for envelope in client.recv(&wish).await?.messages {
-//!     println!("{} came {} times", envelope.msg_id, envelope.attempt);
+//! let request = RecvRequest { topic: "orders".into(), wait_ms: Some(10_000), ..RecvRequest::default() };
+//! for envelope in client.recv(&request).await?.messages {
+//!     println!("{}: delivery {}", envelope.msg_id, envelope.attempt);
 //!     client.ack(&envelope.receipt).await?;
 //! }
 //!
-//! // Or as they come.
-//! let mut stream = client.recv_stream(&wish).await?;
+//! // Or as a stream.
+//! let mut stream = client.recv_stream(&request).await?;
 //! while let Some(envelope) = stream.next().await {
 //!     client.ack(&envelope?.receipt).await?;
 //! }
@@ -33,27 +33,29 @@
 //! # }
 //! ```
 //!
-//! # What is repeated
-//! A call that fails is made again, up to [`Builder::retries`] times within [`Builder::timeout`], with pauses that grow, are
-//! spread, and are never shorter than the server asks for (`Retry-After`). Only what may be repeated is:
+//! # Retries
+//! A failed call is retried up to [`ClientBuilder::retries`] times within [`ClientBuilder::timeout`], with exponential
+//! backoff and jitter, and never earlier than the server's `Retry-After`. Whether a call is retried depends on whether
+//! that is safe:
 //!
-//! | call | no connection | connection broke, 408, 429, 503 | why |
+//! | call | no connection | connection lost, 408, 429, 503 | reason |
 //! |---|---|---|---|
-//! | `send`, `send_batch` | again | again | the idempotency key makes it the same message |
-//! | `recv`, `work` | again | again | a `request_id`, made up if not given, gets the same deliveries |
-//! | `ack`, `extend` | again | again | the same settlement again gets the same answer |
-//! | `nack`, and in `settle` or `work` | again | again, if named by its receipt | a message may be in another delivery by then |
-//! | `mark_processed`, `release` | again | again | as above |
-//! | `recv_stream` | again | no | what it gave out cannot be given out again |
-//! | `try_begin` | again | no | a repeat would be told `Busy` by its own lease |
-//! | `redrive_dead_letters`, `redrive`, `purge` | again | only dry runs | a repeat takes the next that match |
-//! | everything that only reads | again | again | |
+//! | `send`, `send_batch` | retried | retried | the idempotency key makes it the same message |
+//! | `recv`, `work` | retried | retried | the `request_id`, generated if missing, gets the same deliveries |
+//! | `ack`, `extend` | retried | retried | repeating a settlement gets the same response |
+//! | `nack`, also in `settle`, `work` | retried | retried if by receipt | a message id may mean another delivery |
+//! | `mark_processed`, `release` | retried | retried | repeating it gets the same response |
+//! | `recv_stream` | retried | not retried | its deliveries cannot be delivered again |
+//! | `try_begin` | retried | not retried | its own lease would make a retry `Busy` |
+//! | `redrive_dead_letters`, `redrive`, `purge` | retried | only dry runs | a retry would change further messages |
+//! | all calls that only read | retried | retried | |
 //!
-//! `E_CORRUPT` travels as 503 and is not repeated, nor is anything else the server refuses, nor what timed out: then its time
-//! is over.
+//! `E_CORRUPT` has status 503 but is not retried. Neither are other error responses, nor calls that ran into the
+//! timeout.
 //!
-//! # Bounds
-//! Answers and lines of a stream are read up to 64 MiB. Connections are pooled, those that nobody uses for 30 seconds are closed.
+//! # Limits
+//! Responses and lines of a stream are read up to 64 MiB. Connections are pooled; idle ones are closed after 30
+//! seconds.
 
 mod address;
 mod call;
@@ -65,12 +67,12 @@ mod ledger;
 mod mailbox;
 mod operator;
 mod random;
-mod repeat;
+mod retry;
 mod stream;
 mod target;
 
-pub use client::{Builder, Client};
-pub use error::{Error, Kind};
-/// The shapes of requests and answers.
+pub use client::{Client, ClientBuilder};
+pub use error::{ClientError, ClientErrorKind};
+/// Requests and responses.
 pub use oncebox_wire as wire;
 pub use stream::Stream;

@@ -1,94 +1,110 @@
-//! Calls on the mailbox.
+//! Mailbox calls.
 
 use bytes::Bytes;
 use oncebox_wire::mailbox::{
-    Extend, Nack, Op, Received, Recv, Send, SendBatch, Sent, SentBatch, Settle, SettleItem, Settled,
-    SettledBatch, Work, Worked,
+    ExtendRequest, NackRequest, RecvRequest, RecvResponse, SendBatchRequest, SendBatchResponse, SendRequest,
+    SendResponse, SettleBatchRequest, SettleBatchResponse, SettleItem, SettleOp, SettleResponse, WorkRequest,
+    WorkResponse,
 };
 use oncebox_wire::path;
 
 use crate::call::{Body, Call, json};
 use crate::client::Client;
-use crate::error::Error;
+use crate::error::ClientError;
 use crate::random;
-use crate::repeat::Repeat;
+use crate::retry::RetryPolicy;
 use crate::target;
 
 /// # Mailbox
 impl Client {
-    /// Sends a message. Repeated with the same idempotency key, it is taken in once.
+    /// Sends a message. Sending it again with the same idempotency key has no effect within the deduplication window.
     ///
     /// # Errors
-    /// `E_DUPLICATE` if its key belongs to a message with another payload: [`Error::msg_id`] tells which.
-    pub async fn send(&self, message: &Send) -> Result<Sent, Error> {
-        self.ask(Call::post(path::SEND, Repeat::Safe, json(message)?)).await
+    /// `E_DUPLICATE` if a message with another payload has the key: see [`ClientError::msg_id`].
+    pub async fn send(&self, message: &SendRequest) -> Result<SendResponse, ClientError> {
+        self.call(Call::post(path::SEND, RetryPolicy::Always, json(message)?)).await
     }
 
-    /// Sends up to 1,000 messages, in order; what became of each stands in the answer.
-    pub async fn send_batch(&self, batch: &SendBatch) -> Result<SentBatch, Error> {
-        self.ask(Call::post(path::SEND_BATCH, Repeat::Safe, json(batch)?)).await
+    /// Sends up to 1,000 messages, in order. The response has one result per message.
+    pub async fn send_batch(&self, batch: &SendBatchRequest) -> Result<SendBatchResponse, ClientError> {
+        self.call(Call::post(path::SEND_BATCH, RetryPolicy::Always, json(batch)?)).await
     }
 
-    /// Receives messages, waiting for the first if `wait_ms` says so. Has a `request_id` of its own if none is given.
-    pub async fn recv(&self, wish: &Recv) -> Result<Received, Error> {
-        self.ask(Call::post(path::RECV, Repeat::Safe, Body::Recv(named(wish)))).await
+    /// Receives messages; waits up to `wait_ms` for the first. Generates a `request_id` if there is none.
+    pub async fn recv(&self, request: &RecvRequest) -> Result<RecvResponse, ClientError> {
+        self.call(Call::post(path::RECV, RetryPolicy::Always, Body::Recv(with_request_id(request)))).await
     }
 
-    /// Acknowledges a delivery: its message was handled.
+    /// Acknowledges a delivery: its message was processed.
     ///
     /// # Errors
-    /// `E_LEASE_LOST` if it is not held any more; `E_RECEIPT` if it was named by its message and that is not enough.
-    pub async fn ack(&self, delivery: &str) -> Result<Settled, Error> {
-        self.ask(Call::post(target::path(path::ACK, delivery)?, Repeat::Safe, Body::Bytes(Bytes::new())))
-            .await
+    /// `E_LEASE_LOST` if the delivery is no longer leased; `E_RECEIPT` if it was identified by its message id, but the
+    /// message was delivered more than once.
+    pub async fn ack(&self, delivery: &str) -> Result<SettleResponse, ClientError> {
+        self.call(Call::post(
+            target::path(path::ACK, delivery)?,
+            RetryPolicy::Always,
+            Body::Bytes(Bytes::new()),
+        ))
+        .await
     }
 
-    /// Gives a delivery back: its message comes again, or is a dead letter.
-    ///
-    /// # Errors
-    /// As [`Client::ack`].
-    pub async fn nack(&self, delivery: &str, nack: &Nack) -> Result<Settled, Error> {
-        let item = SettleItem { op: Op::Nack, delivery: delivery.to_owned(), ..SettleItem::default() };
-        self.ask(Call::post(target::path(path::NACK, delivery)?, Repeat::of([&item]), json(nack)?)).await
-    }
-
-    /// Gives a delivery more time.
+    /// Negatively acknowledges a delivery: its message is retried, or becomes a dead letter.
     ///
     /// # Errors
     /// As [`Client::ack`].
-    pub async fn extend(&self, delivery: &str, extend: &Extend) -> Result<Settled, Error> {
-        self.ask(Call::post(target::path(path::EXTEND, delivery)?, Repeat::Safe, json(extend)?)).await
+    pub async fn nack(&self, delivery: &str, nack: &NackRequest) -> Result<SettleResponse, ClientError> {
+        let item = SettleItem { op: SettleOp::Nack, delivery: delivery.to_owned(), ..SettleItem::default() };
+        self.call(Call::post(
+            target::path(path::NACK, delivery)?,
+            RetryPolicy::for_settlements([&item]),
+            json(nack)?,
+        ))
+        .await
     }
 
-    /// Settles up to 1,000 deliveries, in order; what became of each stands in the answer.
-    pub async fn settle(&self, settle: &Settle) -> Result<SettledBatch, Error> {
-        self.ask(Call::post(path::SETTLE, Repeat::of(&settle.settle), json(settle)?)).await
+    /// Extends the visibility timeout of a delivery.
+    ///
+    /// # Errors
+    /// As [`Client::ack`].
+    pub async fn extend(
+        &self,
+        delivery: &str,
+        extend: &ExtendRequest,
+    ) -> Result<SettleResponse, ClientError> {
+        self.call(Call::post(target::path(path::EXTEND, delivery)?, RetryPolicy::Always, json(extend)?)).await
     }
 
-    /// One round of a worker: settles what is finished, then receives what is next. Has a `request_id` as [`Client::recv`].
-    pub async fn work(&self, work: &Work) -> Result<Worked, Error> {
-        let work = Work { settle: work.settle.clone(), recv: named(&work.recv) };
-        self.ask(Call::post(path::WORK, Repeat::of(&work.settle), Body::Work(work))).await
+    /// Settles up to 1,000 deliveries, in order. The response has one result per delivery.
+    pub async fn settle(&self, settle: &SettleBatchRequest) -> Result<SettleBatchResponse, ClientError> {
+        self.call(Call::post(path::SETTLE, RetryPolicy::for_settlements(&settle.settle), json(settle)?)).await
+    }
+
+    /// Settles deliveries, then receives messages, in one round trip. Generates a `request_id` as [`Client::recv`]
+    /// does.
+    pub async fn work(&self, work: &WorkRequest) -> Result<WorkResponse, ClientError> {
+        let work = WorkRequest { settle: work.settle.clone(), recv: with_request_id(&work.recv) };
+        self.call(Call::post(path::WORK, RetryPolicy::for_settlements(&work.settle), Body::Work(work))).await
     }
 }
 
-/// With an id that makes a repeat safe.
-fn named(wish: &Recv) -> Recv {
-    let mut wish = wish.clone();
-    wish.request_id.get_or_insert_with(random::uuid);
-    wish
+/// The request with a `request_id`, which makes a retry safe.
+fn with_request_id(request: &RecvRequest) -> RecvRequest {
+    let mut request = request.clone();
+    request.request_id.get_or_insert_with(random::uuid);
+    request
 }
 
 #[cfg(test)]
 mod tests {
-    use oncebox_wire::mailbox::Recv;
+    use oncebox_wire::mailbox::RecvRequest;
 
-    use super::named;
+    use super::with_request_id;
 
     #[test]
-    fn a_wish_gets_a_name_of_its_own_unless_it_has_one() {
-        let wish = named(&Recv::default());
-        assert_eq!(named(&wish), wish);
-        assert_ne!(named(&Recv::default()), wish);
+    fn a_request_id_is_generated_unless_there_is_one() {
+        let request = with_request_id(&RecvRequest::default());
+        assert_eq!(with_request_id(&request), request);
+        assert_ne!(with_request_id(&RecvRequest::default()), request);
     }
 }

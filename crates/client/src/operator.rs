@@ -1,94 +1,95 @@
-//! Calls for operators: dead letters, messages of all faces, numbers.
+//! Operator calls: dead letters, messages in any namespace, counts and statistics.
 
 use oncebox_wire::operator::{
-    ByKey, Count, Counts, List, ListDead, ListTopics, Message, Page, Redrive, Show, Stats, Sweep, Swept,
-    TopicPage,
+    ByKeyRequest, CountRequest, CountsResponse, ListDeadRequest, ListRequest, ListResponse,
+    ListTopicsRequest, ListTopicsResponse, MessageDetails, RedriveRequest, ShowRequest, StatsResponse,
+    SweepRequest, SweepResponse,
 };
 use oncebox_wire::path;
 
 use crate::call::{Call, json};
 use crate::client::Client;
-use crate::error::Error;
-use crate::repeat::Repeat;
+use crate::error::ClientError;
+use crate::retry::RetryPolicy;
 use crate::target;
 
 /// # Dead letters of the mailbox
 impl Client {
-    /// A page of dead letters.
-    pub async fn dlq(&self, list: &ListDead) -> Result<Page, Error> {
-        self.ask(Call::get(target::query(path::DLQ, list)?)).await
+    /// Lists dead letters, one page at a time.
+    pub async fn dlq(&self, list: &ListDeadRequest) -> Result<ListResponse, ClientError> {
+        self.call(Call::get(target::query(path::DLQ, list)?)).await
     }
 
-    /// A dead letter.
+    /// Shows a dead letter.
     ///
     /// # Errors
-    /// `E_NOT_FOUND` if there is none.
-    pub async fn dead_letter(&self, msg_id: &str, show: &Show) -> Result<Message, Error> {
-        self.ask(Call::get(target::query(&target::path(path::DLQ_SHOW, msg_id)?, show)?)).await
+    /// `E_NOT_FOUND` if there is no such dead letter.
+    pub async fn dead_letter(&self, msg_id: &str, show: &ShowRequest) -> Result<MessageDetails, ClientError> {
+        self.call(Call::get(target::query(&target::path(path::DLQ_SHOW, msg_id)?, show)?)).await
     }
 
-    /// Redrives dead letters: gives them another chance.
+    /// Redrives dead letters.
     ///
     /// # Errors
-    /// `E_NOT_FOUND` if nothing is stored of the topic, or none of the ids belongs to a message.
-    pub async fn redrive_dead_letters(&self, redrive: &Redrive) -> Result<Swept, Error> {
-        self.ask(Call::post(path::DLQ_REDRIVE, repeat(redrive.dry_run), json(redrive)?)).await
+    /// `E_NOT_FOUND` if the topic has no messages, or no message has any of the ids.
+    pub async fn redrive_dead_letters(&self, redrive: &RedriveRequest) -> Result<SweepResponse, ClientError> {
+        self.call(Call::post(path::DLQ_REDRIVE, retry_policy(redrive.dry_run), json(redrive)?)).await
     }
 }
 
 /// # Messages
 impl Client {
-    /// A page of messages.
-    pub async fn messages(&self, list: &List) -> Result<Page, Error> {
-        self.ask(Call::get(target::query(path::MESSAGES, list)?)).await
+    /// Lists messages, one page at a time.
+    pub async fn messages(&self, list: &ListRequest) -> Result<ListResponse, ClientError> {
+        self.call(Call::get(target::query(path::MESSAGES, list)?)).await
     }
 
-    /// Everything that is known about a message.
+    /// Shows all details of a message.
     ///
     /// # Errors
-    /// `E_NOT_FOUND` if there is none.
-    pub async fn message(&self, id: &str, show: &Show) -> Result<Message, Error> {
-        self.ask(Call::get(target::query(&target::path(path::MESSAGE, id)?, show)?)).await
+    /// `E_NOT_FOUND` if there is no such message.
+    pub async fn message(&self, id: &str, show: &ShowRequest) -> Result<MessageDetails, ClientError> {
+        self.call(Call::get(target::query(&target::path(path::MESSAGE, id)?, show)?)).await
     }
 
-    /// The message that has a key.
+    /// Shows the message that has a key.
     ///
     /// # Errors
-    /// `E_NOT_FOUND` if none has it.
-    pub async fn message_by_key(&self, key: &ByKey) -> Result<Message, Error> {
-        self.ask(Call::get(target::query(path::MESSAGE_BY_KEY, key)?)).await
+    /// `E_NOT_FOUND` if no message has the key.
+    pub async fn message_by_key(&self, key: &ByKeyRequest) -> Result<MessageDetails, ClientError> {
+        self.call(Call::get(target::query(path::MESSAGE_BY_KEY, key)?)).await
     }
 
-    /// Redrives Dead messages: gives them another chance.
+    /// Redrives Dead messages.
     ///
     /// # Errors
     /// As [`Client::redrive_dead_letters`].
-    pub async fn redrive(&self, sweep: &Sweep) -> Result<Swept, Error> {
-        self.ask(Call::post(path::REDRIVE, repeat(sweep.dry_run), json(sweep)?)).await
+    pub async fn redrive(&self, sweep: &SweepRequest) -> Result<SweepResponse, ClientError> {
+        self.call(Call::post(path::REDRIVE, retry_policy(sweep.dry_run), json(sweep)?)).await
     }
 
-    /// Erases messages. Nothing remains of them.
-    pub async fn purge(&self, sweep: &Sweep) -> Result<Swept, Error> {
-        self.ask(Call::post(path::PURGE, repeat(sweep.dry_run), json(sweep)?)).await
+    /// Erases messages completely.
+    pub async fn purge(&self, sweep: &SweepRequest) -> Result<SweepResponse, ClientError> {
+        self.call(Call::post(path::PURGE, retry_policy(sweep.dry_run), json(sweep)?)).await
     }
 
-    /// How many messages stand where.
-    pub async fn counts(&self, count: &Count) -> Result<Counts, Error> {
-        self.ask(Call::get(target::query(path::COUNTS, count)?)).await
+    /// Counts messages by state.
+    pub async fn counts(&self, count: &CountRequest) -> Result<CountsResponse, ClientError> {
+        self.call(Call::get(target::query(path::COUNTS, count)?)).await
     }
 
-    /// A page of topics, and how they stand.
-    pub async fn topics(&self, list: &ListTopics) -> Result<TopicPage, Error> {
-        self.ask(Call::get(target::query(path::TOPICS, list)?)).await
+    /// Lists topics with their counts, one page at a time.
+    pub async fn topics(&self, list: &ListTopicsRequest) -> Result<ListTopicsResponse, ClientError> {
+        self.call(Call::get(target::query(path::TOPICS, list)?)).await
     }
 
-    /// How the server and its store stand.
-    pub async fn stats(&self) -> Result<Stats, Error> {
-        self.ask(Call::get(path::STATS.to_owned())).await
+    /// Statistics of the server and its store.
+    pub async fn stats(&self) -> Result<StatsResponse, ClientError> {
+        self.call(Call::get(path::STATS.to_owned())).await
     }
 }
 
-/// A sweep that is repeated takes the next that match, and its numbers would be wrong.
-fn repeat(dry_run: bool) -> Repeat {
-    if dry_run { Repeat::Safe } else { Repeat::Unsent }
+/// A retry of a redrive or purge would change further matching messages, and its counts would be wrong.
+fn retry_policy(dry_run: bool) -> RetryPolicy {
+    if dry_run { RetryPolicy::Always } else { RetryPolicy::IfUnsent }
 }

@@ -1,11 +1,11 @@
-//! Randomness: ids of calls and requests, and the jitter of pauses.
+//! Randomness for ids of calls and requests, and for the jitter of the backoff.
 
 use uuid::Builder;
 
 fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // A machine without randomness cannot make ids that nobody else has.
-    getrandom::fill(&mut bytes).expect("the system has randomness");
+    // Without a source of randomness, ids could not be unique.
+    getrandom::fill(&mut bytes).expect("the system has a source of randomness");
     bytes
 }
 
@@ -14,7 +14,7 @@ pub(crate) fn uuid() -> String {
     Builder::from_random_bytes(bytes()).into_uuid().to_string()
 }
 
-/// From 0 to 1.
+/// A random number from 0 to 1.
 pub(crate) fn fraction() -> f64 {
     f64::from(u32::from_ne_bytes(bytes())) / f64::from(u32::MAX)
 }

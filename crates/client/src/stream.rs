@@ -1,4 +1,4 @@
-//! Receiving as messages come: one per line of one long answer.
+//! Receiving messages as a stream: one per line of a long response.
 
 use std::time::Duration;
 
@@ -6,27 +6,28 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
-use oncebox_wire::mailbox::{Envelope, Recv};
+use oncebox_wire::mailbox::{MessageEnvelope, RecvRequest};
 use oncebox_wire::{ErrorBody, path};
 use tokio::time::timeout;
 
-use crate::call::{Body, Call, Take, decode, refusal};
+use crate::call::{Body, Call, ReadResponse, decode, error_response};
 use crate::client::Client;
-use crate::error::Error;
-use crate::repeat::Repeat;
+use crate::error::ClientError;
+use crate::retry::RetryPolicy;
 
-/// No line is longer.
+/// Maximum length of a line.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Messages as they come. Dropped, it stops receiving; what it gave out stays held until it is settled or its time is over.
+/// A stream of messages. Dropping it stops receiving; its deliveries stay leased until they are settled or their
+/// visibility timeout ends.
 #[derive(Debug)]
 pub struct Stream {
     body: Incoming,
     buffer: BytesMut,
-    /// In `buffer`, no line ends before here.
+    /// `buffer` contains no line end before this offset.
     searched: usize,
-    /// Silence beyond this is a broken connection.
-    silence_max: Duration,
+    /// The connection counts as lost if nothing arrives for this long.
+    idle_timeout: Duration,
     corr_id: String,
     state: State,
 }
@@ -34,67 +35,71 @@ pub struct Stream {
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// The server has said everything; what is buffered is left.
+    /// The response has ended; buffered lines are left.
     Ended,
-    /// Nothing comes any more.
-    Over,
+    /// The stream returns nothing any more.
+    Closed,
 }
 
 impl Client {
-    /// Receives messages as they come, until the server has waited `wait_ms` for the next in vain. `max_messages` and
-    /// `max_bytes` bound what comes at once.
+    /// Receives messages as they become ready, until none arrives for `wait_ms`. `max_messages` and `max_bytes` limit
+    /// each batch.
     ///
-    /// A stream cannot be repeated, so a `request_id` is refused. One that breaks ends with an error, and what it gave out
-    /// stays held.
-    pub async fn recv_stream(&self, wish: &Recv) -> Result<Stream, Error> {
-        let call = Call::post(path::RECV_STREAM, Repeat::Unsent, Body::Recv(wish.clone()));
+    /// A stream cannot be retried, so the server rejects a `request_id`. If the connection is lost, the stream ends
+    /// with an error, and its deliveries stay leased.
+    pub async fn recv_stream(&self, request: &RecvRequest) -> Result<Stream, ClientError> {
+        let call = Call::post(path::RECV_STREAM, RetryPolicy::IfUnsent, Body::Recv(request.clone()));
         let corr_id = self.corr_id();
-        let opened = self.repeated(&call, &corr_id, &Head).await;
-        let body = opened.map_err(|error| error.of_call(&corr_id))?;
-        let silence_max = call.limit(self.shared.timeout);
-        Ok(Stream { body, buffer: BytesMut::new(), searched: 0, silence_max, corr_id, state: State::Open })
+        let opened = self.call_with_retries(&call, &corr_id, &StreamBody).await;
+        let body = opened.map_err(|error| error.with_corr_id(&corr_id))?;
+        let idle_timeout = call.limit(self.shared.timeout);
+        Ok(Stream { body, buffer: BytesMut::new(), searched: 0, idle_timeout, corr_id, state: State::Open })
     }
 }
 
-/// Leaves the content of an answer for later.
-struct Head;
+/// Returns the body of a response unread.
+struct StreamBody;
 
-impl Take for Head {
-    type Taken = Incoming;
+impl ReadResponse for StreamBody {
+    type Output = Incoming;
 
-    async fn take(&self, answer: Response<Incoming>) -> Result<Incoming, Error> {
-        if answer.status().is_success() { Ok(answer.into_body()) } else { Err(refusal(answer).await) }
+    async fn read(&self, response: Response<Incoming>) -> Result<Incoming, ClientError> {
+        if response.status().is_success() {
+            Ok(response.into_body())
+        } else {
+            Err(error_response(response).await)
+        }
     }
 }
 
 impl Stream {
-    /// The next message; none when the stream is over. Nothing follows an error.
+    /// The next message; none at the end of the stream. An error is the last item.
     ///
-    /// Cancel-safe: a call that is dropped loses nothing.
-    pub async fn next(&mut self) -> Option<Result<Envelope, Error>> {
+    /// Cancel-safe: dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Result<MessageEnvelope, ClientError>> {
         match self.advance().await {
             Ok(Some(envelope)) => Some(Ok(envelope)),
             Ok(None) => {
-                self.state = State::Over;
+                self.state = State::Closed;
                 None
             }
             Err(error) => {
-                self.state = State::Over;
+                self.state = State::Closed;
                 self.buffer.clear();
-                Some(Err(error.of_call(&self.corr_id)))
+                Some(Err(error.with_corr_id(&self.corr_id)))
             }
         }
     }
 
-    async fn advance(&mut self) -> Result<Option<Envelope>, Error> {
+    async fn advance(&mut self) -> Result<Option<MessageEnvelope>, ClientError> {
         loop {
-            if self.state == State::Over {
+            if self.state == State::Closed {
                 return Ok(None);
             }
             while let Some(line) = self.line() {
-                // An empty line only says that the server is still there.
+                // An empty line is a keep-alive.
                 if !line.trim_ascii().is_empty() {
-                    return understand(&line).map(Some);
+                    return parse_line(&line).map(Some);
                 }
             }
             if self.state == State::Ended {
@@ -104,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// A whole line; at the end, what is left.
+    /// The next complete line; at the end of the response, the rest.
     fn line(&mut self) -> Option<Bytes> {
         let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
         match end {
@@ -124,19 +129,19 @@ impl Stream {
         }
     }
 
-    async fn fill(&mut self) -> Result<(), Error> {
-        let frame = timeout(self.silence_max, self.body.frame()).await;
-        match frame.map_err(|_| Error::timed_out(self.silence_max))? {
+    async fn fill(&mut self) -> Result<(), ClientError> {
+        let frame = timeout(self.idle_timeout, self.body.frame()).await;
+        match frame.map_err(|_| ClientError::timed_out(self.idle_timeout))? {
             None => self.state = State::Ended,
             Some(Err(error)) => {
-                let text = "the stream broke: open another; what came is held until its time is over";
-                return Err(Error::unreachable(text, error));
+                let text = "the connection of the stream was lost: open a new stream; received messages stay leased until their visibility timeout ends";
+                return Err(ClientError::unreachable(text, error));
             }
             Some(Ok(frame)) => {
                 let data = frame.into_data().unwrap_or_default();
                 if self.buffer.len() + data.len() > LINE_BYTES_MAX {
-                    return Err(Error::malformed(
-                        "a line of the stream is too long: receive it in another way",
+                    return Err(ClientError::malformed(
+                        "a line of the stream is too long: receive the message with recv",
                     ));
                 }
                 self.buffer.extend_from_slice(&data);
@@ -146,10 +151,10 @@ impl Stream {
     }
 }
 
-/// A message, or the error that ends the stream.
-fn understand(line: &[u8]) -> Result<Envelope, Error> {
+/// Parses a line: a message, or the error that ends the stream.
+fn parse_line(line: &[u8]) -> Result<MessageEnvelope, ClientError> {
     decode(line).map_err(|malformed| match serde_json::from_slice::<ErrorBody>(line) {
-        Ok(body) => Error::refused(body.code.status(), Some(body), None),
+        Ok(body) => ClientError::error_response(body.code.status(), Some(body), None),
         Err(_) => malformed,
     })
 }

@@ -1,4 +1,4 @@
-//! What travels beside the payload: attributes, trace ids, the last error.
+//! Data that accompanies the payload: attributes, trace ids, the last error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::limits::{
     TEXT_BYTES_MAX,
 };
 
-/// Names and values beside the payload, sorted by name. Cheap to clone; values stay out of `Debug` output.
+/// Names and values that accompany the payload, sorted by name. Cheap to clone; values stay out of `Debug` output.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Attributes(Option<Arc<BTreeMap<Box<str>, Box<str>>>>);
 
 impl Attributes {
-    /// Takes up to [`ATTRIBUTES_COUNT_MAX`] pairs of [`ATTRIBUTES_BYTES_MAX`] bytes together. A name given twice keeps
-    /// its last value.
+    /// Accepts up to [`ATTRIBUTES_COUNT_MAX`] pairs with [`ATTRIBUTES_BYTES_MAX`] bytes in total. If a name occurs
+    /// twice, the last value is kept.
     pub fn new<N: AsRef<str>, V: AsRef<str>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, Invalid> {
@@ -60,12 +60,12 @@ impl Attributes {
         self.0.iter().flat_map(|map| map.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
     }
 
-    /// Whether there are none.
+    /// Whether there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Bytes of all names and values.
+    /// The total size of all names and values.
     pub fn bytes(&self) -> usize {
         self.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
@@ -77,23 +77,23 @@ impl fmt::Debug for Attributes {
     }
 }
 
-/// The ids that tie a message to what caused it. Cheap to clone. A blank id is none.
+/// The ids that connect a message to what caused it. Cheap to clone. A blank id counts as none.
 ///
-/// Kept as one text, correlation, causation and tenant with a NUL between them, which none of them may contain: most
-/// messages have one, and a text of its own for each would take twice the memory.
+/// Stored as one text: correlation, causation and tenant, separated by NUL, which none of them may contain. Most
+/// messages have only one of them, and separate texts would take twice the memory.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Trace(Option<Arc<str>>);
 
-/// Which of the three ids.
+/// Selects one of the three ids.
 #[derive(Clone, Copy)]
-enum Place {
+enum TraceId {
     Correlation,
     Causation,
     Tenant,
 }
 
 impl Trace {
-    fn with(self, field: &'static str, place: Place, id: &str) -> Result<Self, Invalid> {
+    fn with(self, field: &'static str, which: TraceId, id: &str) -> Result<Self, Invalid> {
         if id.trim().is_empty() {
             return Ok(self);
         }
@@ -104,59 +104,59 @@ impl Trace {
             return Err(Invalid::nul(field));
         }
         let mut ids = self.ids();
-        ids[place as usize] = id;
+        ids[which as usize] = id;
         Ok(Self(Some(ids.join("\0").into())))
     }
 
-    fn get(&self, place: Place) -> Option<&str> {
-        Some(self.ids()[place as usize]).filter(|id| !id.is_empty())
+    fn get(&self, which: TraceId) -> Option<&str> {
+        Some(self.ids()[which as usize]).filter(|id| !id.is_empty())
     }
 
-    /// Correlation, causation and tenant, in this order; one that is not set is empty.
+    /// Correlation, causation and tenant, in this order; an id that is not set is empty.
     pub fn ids(&self) -> [&str; 3] {
         let mut rest = self.0.as_deref().unwrap_or_default();
-        [Place::Correlation, Place::Causation, Place::Tenant].map(|_| {
-            // Ids are short: to prepare a search for the mark would take longer than to look at each byte.
+        [TraceId::Correlation, TraceId::Causation, TraceId::Tenant].map(|_| {
+            // Ids are short: setting up a `memchr` search would take longer than checking each byte.
             let end = rest.bytes().position(|byte| byte == 0).unwrap_or(rest.len());
-            let (id, marked) = rest.split_at(end);
-            rest = marked.get(1..).unwrap_or_default();
+            let (id, remainder) = rest.split_at(end);
+            rest = remainder.get(1..).unwrap_or_default();
             id
         })
     }
 
-    /// Sets the id of the whole story that the message belongs to.
+    /// Sets the correlation id, which all messages of one business process share.
     pub fn with_correlation(self, id: &str) -> Result<Self, Invalid> {
-        self.with("correlation id", Place::Correlation, id)
+        self.with("correlation id", TraceId::Correlation, id)
     }
 
-    /// Sets the id of what directly caused the message.
+    /// Sets the id of the direct cause of the message.
     pub fn with_causation(self, id: &str) -> Result<Self, Invalid> {
-        self.with("causation id", Place::Causation, id)
+        self.with("causation id", TraceId::Causation, id)
     }
 
-    /// Sets the id of the tenant on whose behalf the message came.
+    /// Sets the id of the tenant that the message belongs to.
     pub fn with_tenant(self, id: &str) -> Result<Self, Invalid> {
-        self.with("tenant id", Place::Tenant, id)
+        self.with("tenant id", TraceId::Tenant, id)
     }
 
-    /// The id of the whole story.
+    /// The correlation id.
     pub fn correlation(&self) -> Option<&str> {
-        self.get(Place::Correlation)
+        self.get(TraceId::Correlation)
     }
 
     /// The id of the direct cause.
     pub fn causation(&self) -> Option<&str> {
-        self.get(Place::Causation)
+        self.get(TraceId::Causation)
     }
 
     /// The id of the tenant.
     pub fn tenant(&self) -> Option<&str> {
-        self.get(Place::Tenant)
+        self.get(TraceId::Tenant)
     }
 
-    /// Bytes of all ids together.
+    /// The total size of all ids.
     pub fn bytes(&self) -> usize {
-        // Two of them are the marks between the ids.
+        // Two bytes are the separators.
         self.0.as_ref().map_or(0, |ids| ids.len() - 2)
     }
 
@@ -176,12 +176,12 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Why the last attempt failed, as `type: message`; never a payload, never a stack. Cheap to clone.
+/// The error of the last failed attempt, as `type: message`; never a payload, never a stack trace. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LastError(Arc<str>);
 
 impl LastError {
-    /// Keeps the first [`LAST_ERROR_BYTES_MAX`] bytes, cut between characters. A blank text is none.
+    /// Keeps the first [`LAST_ERROR_BYTES_MAX`] bytes, cut at a character boundary. A blank text gives none.
     pub fn new(text: &str) -> Option<Self> {
         if text.trim().is_empty() {
             return None;
@@ -190,7 +190,7 @@ impl LastError {
         Some(Self(text[..text.floor_char_boundary(LAST_ERROR_BYTES_MAX)].into()))
     }
 
-    /// What a lease leaves behind that ended by itself.
+    /// The error that a lapsed lease leaves.
     pub fn lapsed() -> Self {
         static TEXT: LazyLock<Arc<str>> =
             LazyLock::new(|| "lease lost: the worker crashed, stalled, or could not reach the store".into());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_ids_keep_their_places_whatever_the_order_they_are_set_in() {
+    fn trace_ids_are_independent_of_the_order_they_are_set_in() {
         let trace = Trace::default().with_tenant("t").unwrap().with_correlation("a").unwrap();
         assert_eq!((trace.correlation(), trace.causation(), trace.tenant()), (Some("a"), None, Some("t")));
         let trace = trace.with_causation("b").unwrap().with_correlation("c").unwrap();

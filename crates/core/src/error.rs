@@ -1,4 +1,4 @@
-//! Failures of the machinery: few kinds, each telling the caller what to do next.
+//! Errors of the store: few kinds, each with a clear action for the caller.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,23 +10,23 @@ use crate::port::Bound;
 /// What the caller of a failed operation can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
-    /// The outcome is unknown or the store is out of reach: repeat the same call later.
+pub enum ErrorKind {
+    /// The outcome is unknown or the store cannot be reached: repeat the same call later.
     Unavailable,
-    /// A bound is reached, and nothing was done: slow down, and repeat the same call later.
+    /// A bound is reached and nothing was done: slow down, and repeat the same call later.
     Saturated,
     /// The call itself is wrong: fix it, do not repeat it.
     Invalid,
-    /// This store cannot do it: choose another store.
+    /// This store does not support the call: choose another store.
     Unsupported,
-    /// Stored data is damaged: stop and call a human.
+    /// Stored data is damaged: stop, and involve an operator.
     Corrupt,
     /// The store has been closed: open it again.
     Closed,
 }
 
-impl Kind {
-    /// The stable code that every door shows for this kind.
+impl ErrorKind {
+    /// The stable error code of this kind, the same in every API.
     pub fn code(self) -> &'static str {
         match self {
             Self::Unavailable => "E_UNAVAILABLE",
@@ -39,44 +39,48 @@ impl Kind {
     }
 }
 
-/// A failure of the machinery. Expected refusals (a duplicate, a lost lease) are values, never errors. Clones share what is
-/// below: one failure can be told to everybody whom it concerns.
+/// A failure of a store. Expected refusals (a duplicate, a lost lease) are outcomes, never errors. Clones share the
+/// source, so one failure can be returned to all callers that it affects.
 #[derive(Debug, Clone)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     message: String,
     retry_after: Option<Duration>,
     bound: Option<Bound>,
-    held_up: bool,
+    blocked: bool,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// An error of `kind`; `message` is lower case, has no full stop and says what to do next.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None, bound: None, held_up: false, source: None }
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after: None, bound: None, blocked: false, source: None }
     }
 
-    /// This bound is reached, so nothing was done; the same call may succeed after `retry_after`.
+    /// The bound is reached and nothing was done; the same call may succeed after `retry_after`.
     pub fn saturated(retry_after: Duration, bound: Bound) -> Self {
         let Bound { name, used, limit, .. } = bound;
         let (problem, remedy) = (bound.problem(), bound.remedy());
         let message = format!("{problem} ({name}: {used} of {limit}): repeat the call later; {remedy}");
-        Self { retry_after: Some(retry_after), bound: Some(bound), ..Self::new(Kind::Saturated, message) }
+        Self {
+            retry_after: Some(retry_after),
+            bound: Some(bound),
+            ..Self::new(ErrorKind::Saturated, message)
+        }
     }
 
-    /// Somebody else holds what the call needs, and it does not wait for that. Nothing happened that a repeat would not
-    /// answer the same.
-    pub fn held_up(message: impl Into<String>) -> Self {
-        Self { held_up: true, ..Self::new(Kind::Unavailable, message) }
+    /// Another transaction holds a lock that the call needs, and the call does not wait for it. The call can be
+    /// repeated: whatever took effect has the same outcome again.
+    pub fn blocked(message: impl Into<String>) -> Self {
+        Self { blocked: true, ..Self::new(ErrorKind::Unavailable, message) }
     }
 
-    /// Whether it was made by [`Self::held_up`].
-    pub fn is_held_up(&self) -> bool {
-        self.held_up
+    /// Whether it was created by [`Self::blocked`].
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
     }
 
-    /// Adds the failure below this one.
+    /// Sets the underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
@@ -84,21 +88,21 @@ impl Error {
     }
 
     /// What the caller can do.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, Kind::Unavailable | Kind::Saturated)
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Saturated)
     }
 
-    /// When to repeat the call, if the store said so.
+    /// When to repeat the call, if known.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The bound that left no room, if the store said so.
+    /// The bound that is reached, if known.
     pub fn bound(&self) -> Option<Bound> {
         self.bound
     }
@@ -116,7 +120,7 @@ impl StdError for Error {
     }
 }
 
-/// A value that cannot be built. Names the field, the limit and the given size, never the value itself.
+/// A value that is out of bounds. Names the field, the limit and the given size, never the value itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct Invalid {
@@ -132,7 +136,7 @@ enum Problem {
     TooLong { limit: usize, given: usize, unit: &'static str },
     #[error("has {given} items, the limit is {limit}: split it")]
     TooMany { limit: usize, given: usize },
-    #[error("holds a NUL character: remove it")]
+    #[error("contains a NUL character: remove it")]
     Nul,
     #[error("{0}")]
     Other(&'static str),
@@ -155,12 +159,12 @@ impl Invalid {
         Self { field, problem: Problem::Nul }
     }
 
-    /// Any other fault of `field`; `problem` continues the sentence "`field` …".
+    /// Any other problem of `field`; `problem` continues the sentence "`field` …".
     pub fn new(field: &'static str, problem: &'static str) -> Self {
         Self { field, problem: Problem::Other(problem) }
     }
 
-    /// The field that is wrong.
+    /// The invalid field.
     pub fn field(&self) -> &'static str {
         self.field
     }
@@ -168,7 +172,7 @@ impl Invalid {
 
 impl From<Invalid> for Error {
     fn from(invalid: Invalid) -> Self {
-        Self::new(Kind::Invalid, invalid.to_string())
+        Self::new(ErrorKind::Invalid, invalid.to_string())
     }
 }
 
@@ -177,18 +181,18 @@ mod tests {
     use std::error::Error as _;
     use std::time::Duration;
 
-    use super::{Error, Invalid, Kind};
+    use super::{Error, ErrorKind, Invalid};
     use crate::port::Bound;
 
     #[test]
-    fn only_the_unavailable_and_the_full_are_worth_a_repeat() {
+    fn only_unavailable_and_saturated_errors_are_retryable() {
         let kinds = [
-            Kind::Unavailable,
-            Kind::Saturated,
-            Kind::Invalid,
-            Kind::Unsupported,
-            Kind::Corrupt,
-            Kind::Closed,
+            ErrorKind::Unavailable,
+            ErrorKind::Saturated,
+            ErrorKind::Invalid,
+            ErrorKind::Unsupported,
+            ErrorKind::Corrupt,
+            ErrorKind::Closed,
         ];
         let retryable = kinds.map(|kind| Error::new(kind, "text").is_retryable());
         assert_eq!(retryable, [true, true, false, false, false, false]);
@@ -197,15 +201,15 @@ mod tests {
         assert_eq!((full.retry_after(), full.bound()), (Some(Duration::from_secs(1)), Some(bound)));
         let (full, bound) = (full.to_string(), "keys: 5 of 5");
         assert!(full.contains(bound) && full.contains("`keys_max`"), "{full}");
-        let mut codes = kinds.map(Kind::code).to_vec();
+        let mut codes = kinds.map(ErrorKind::code).to_vec();
         codes.dedup();
         assert_eq!(codes.len(), kinds.len());
     }
 
     #[test]
-    fn an_error_says_what_is_wrong_and_keeps_what_is_below_it() {
+    fn an_error_has_a_message_and_keeps_its_source() {
         let error = Error::from(Invalid::new("owner", "is missing")).with_source("below");
-        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "owner is missing"));
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, "owner is missing"));
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("below"));
         assert_eq!(error.clone().source().map(ToString::to_string).as_deref(), Some("below"));
     }

@@ -1,20 +1,20 @@
-//! Two hashes of a message's content: our fingerprint and, apart from it, a hash that the caller brought.
+//! The two hashes of a message's content: Oncebox's own fingerprint, and a hash that the caller may supply.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::digits::{Ascii, append_hex, write_hex};
+use crate::ascii::{AppendAscii, append_hex, write_hex};
 use crate::error::Invalid;
 use crate::limits::{HASH_ALGORITHM_BYTES_MAX, HASH_BYTES_MAX};
 use crate::payload::Payload;
 use crate::text::Topic;
 
-/// Our BLAKE3 over a message's content. Printed as `b3:` and 64 hex digits.
+/// Oncebox's own BLAKE3 hash of a message's content. Printed as `b3:` and 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of topic and payload: the content of inbox messages and commands.
+    /// The fingerprint of a topic and a payload, for inbox messages and commands.
     pub fn of(topic: &Topic, payload: &Payload) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(topic.as_str().len() as u64).to_le_bytes());
@@ -23,7 +23,7 @@ impl Fingerprint {
         Self(*hasher.finalize().as_bytes())
     }
 
-    /// Of these bytes alone: of the payload, for mailbox messages.
+    /// The fingerprint of these bytes alone: the payload, for mailbox messages.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-impl Ascii for Fingerprint {
+impl AppendAscii for Fingerprint {
     fn append_to(&self, text: &mut Vec<u8>) {
         text.extend_from_slice(b"b3:");
         append_hex(text, &self.0);
@@ -64,7 +64,7 @@ impl fmt::Debug for Fingerprint {
 pub struct CallerHash(Arc<(Box<str>, Box<[u8]>)>);
 
 impl CallerHash {
-    /// Takes an algorithm's name (such as `sha256`) and 1 to [`HASH_BYTES_MAX`] bytes.
+    /// Accepts the name of an algorithm (such as `sha256`) and 1 to [`HASH_BYTES_MAX`] bytes.
     pub fn new(algorithm: &str, bytes: &[u8]) -> Result<Self, Invalid> {
         if algorithm.is_empty() {
             return Err(Invalid::empty("hash algorithm"));
@@ -95,12 +95,12 @@ impl CallerHash {
         &self.0.1
     }
 
-    /// Bytes of name and hash together.
+    /// The size of name and hash together.
     pub fn bytes(&self) -> usize {
         self.algorithm().len() + self.as_bytes().len()
     }
 
-    /// Whether the two say that the contents differ: same algorithm, other bytes.
+    /// Whether the hashes prove that the contents differ: same algorithm, other bytes.
     pub fn contradicts(&self, other: &Self) -> bool {
         self.algorithm() == other.algorithm() && self.as_bytes() != other.as_bytes()
     }
@@ -113,7 +113,7 @@ mod tests {
     use crate::text::Topic;
 
     #[test]
-    fn topic_and_payload_do_not_run_into_each_other() {
+    fn topic_and_payload_are_hashed_separately() {
         let of = |topic: &'static str, payload: &'static str| {
             Fingerprint::of(&Topic::new(topic).unwrap(), &Payload::new(payload).unwrap())
         };
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(of("a", "b"), of("a", "b"));
     }
 
-    /// The published value of BLAKE3 for no input.
+    /// The published BLAKE3 value for empty input.
     /// Holds: MBX-I-7, MBX-C-9.
     #[test]
     fn a_fingerprint_prints_as_b3_and_64_hex_digits() {
@@ -133,7 +133,7 @@ mod tests {
 
     /// Holds: RULE-08, RULE-23.
     #[test]
-    fn only_hashes_of_one_algorithm_contradict() {
+    fn only_hashes_of_the_same_algorithm_contradict() {
         let hash = |algorithm, byte| CallerHash::new(algorithm, &[byte; 32]).unwrap();
         assert!(hash("sha256", 1).contradicts(&hash("sha256", 2)));
         assert!(!hash("sha256", 1).contradicts(&hash("sha256", 1)));

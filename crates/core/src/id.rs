@@ -1,4 +1,4 @@
-//! Identities that the system gives out: uid, owner, request, fence, acceptance number; and where new uids come from.
+//! Ids that Oncebox assigns: uid, owner, request, fence, acceptance number; and the source of new uids.
 
 use std::fmt;
 use std::num::{NonZeroU64, NonZeroU128};
@@ -34,7 +34,7 @@ macro_rules! uuid_text {
     };
 }
 
-/// The identity of one message: any UUID; ours are version 7.
+/// The identity of one message: any UUID. Generated uids are version 7.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(u128);
 
@@ -49,7 +49,7 @@ impl Uid {
         self.0
     }
 
-    /// A version 7 UUID of this moment; of `random` 74 bits are used.
+    /// A version 7 UUID for this moment; uses 74 bits of `random`.
     pub fn v7(now: Timestamp, random: u128) -> Self {
         const MILLIS_MASK: u128 = (1 << 48) - 1;
         let millis = u128::from(now.as_millis()) & MILLIS_MASK;
@@ -61,12 +61,12 @@ impl Uid {
 
 uuid_text!(Uid, "uid", |value| Ok(Uid(value)), |uid: &Uid| uid.0);
 
-/// The worker that holds a lease: any UUID but the nil one.
+/// The worker that holds a lease: any UUID except the nil UUID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(NonZeroU128);
 
 impl Owner {
-    /// Takes any value but zero (IBX-043, IBX-130).
+    /// Accepts any value except zero (IBX-043, IBX-130).
     pub fn new(value: u128) -> Result<Self, Invalid> {
         NonZeroU128::new(value)
             .map(Self)
@@ -81,7 +81,7 @@ impl Owner {
 
 uuid_text!(Owner, "owner", Owner::new, |owner: &Owner| owner.0.get());
 
-/// Names one claim call, so that its repeat gets the same deliveries.
+/// Identifies one claim call, so that its repeat returns the same deliveries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u128);
 
@@ -99,12 +99,13 @@ impl RequestId {
 
 uuid_text!(RequestId, "request", |value| Ok(RequestId(value)), |request: &RequestId| request.0);
 
-/// Orders the leases of a message: strictly increasing; a store gives none out twice, not even after a crash or a purge.
+/// Orders the leases of a message: strictly increasing. A store never assigns a fence twice, not even after a crash or
+/// a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(NonZeroU64);
 
 impl Fence {
-    /// Takes any value but zero.
+    /// Accepts any value except zero.
     pub fn new(value: u64) -> Result<Self, Invalid> {
         NonZeroU64::new(value).map(Self).ok_or(Invalid::new("fence", "must be greater than zero"))
     }
@@ -115,11 +116,11 @@ impl Fence {
     }
 }
 
-/// The place of a message in its lane: given at acceptance, given anew at redrive.
+/// The position of a message in its lane: assigned at acceptance, and again at redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u64);
 
-/// A slice of a topic's messages; each slice keeps its own order.
+/// A shard of a topic's messages; order is kept within each shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Shard(pub u16);
 

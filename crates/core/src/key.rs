@@ -1,4 +1,4 @@
-//! Keys: what makes two messages the same one.
+//! Keys: what identifies duplicates of a message.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,16 +9,16 @@ use crate::id::Uid;
 use crate::limits::{COMMANDS_ATTEMPTS_DEFAULT, INBOX_ATTEMPTS_DEFAULT, MAILBOX_ATTEMPTS_DEFAULT};
 use crate::text::{Id, Source};
 
-/// The four faces keep their keys and their work apart: a claim never crosses its namespace.
+/// One of the four namespaces. Keys and messages of different namespaces never mix: a claim stays within its namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Namespace {
-    /// Messages by (source, id).
+    /// Messages identified by (source, id).
     Inbox,
     /// Commands; the source of a key is the tenant.
     Commands,
-    /// "Was this key processed?"; keys without content.
+    /// Keys without content, for "was this key processed?".
     Ledger,
     /// Store-and-forward; the source of a key is the topic.
     Mailbox,
@@ -28,7 +28,7 @@ impl Namespace {
     /// All namespaces, in order.
     pub const ALL: [Self; 4] = [Self::Inbox, Self::Commands, Self::Ledger, Self::Mailbox];
 
-    /// The name in stored data, labels and answers.
+    /// The name in stored data, labels and responses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inbox => "inbox",
@@ -38,7 +38,7 @@ impl Namespace {
         }
     }
 
-    /// How many deliveries of a message may end badly if neither its sender nor its claimer named a limit; none is no limit.
+    /// The maximum number of failed deliveries if neither the sender nor the claimer sets a limit; none is no limit.
     pub fn attempts_default(self) -> Option<NonZeroU32> {
         match self {
             Self::Inbox => NonZeroU32::new(INBOX_ATTEMPTS_DEFAULT),
@@ -55,14 +55,14 @@ impl fmt::Display for Namespace {
     }
 }
 
-/// What a message is known by: at most one live message holds a key.
+/// The identity of a message towards its senders: at most one live message holds a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The face that the key belongs to.
+    /// The namespace of the key.
     pub namespace: Namespace,
-    /// Where the message comes from.
+    /// The system that the message comes from.
     pub source: Source,
-    /// What its source calls it.
+    /// The id of the message within its source.
     pub id: Id,
 }
 
@@ -72,28 +72,28 @@ impl Key {
         Self { namespace, source, id }
     }
 
-    /// A key of the inbox, with the inbox's limits.
+    /// A key of the inbox, checked against the inbox's limits.
     pub fn inbox(source: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         Ok(Self::new(Namespace::Inbox, Source::inbox(source)?, Id::inbox(id)?))
     }
 }
 
-/// Names a message in a call: by uid, or by key through the key's live entry.
+/// Refers to a message in a call: by uid, or by the key that it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Ref {
+pub enum MessageRef {
     /// The message with this uid.
     Uid(Uid),
     /// The message that holds this key now.
     Key(Key),
 }
 
-impl From<Uid> for Ref {
+impl From<Uid> for MessageRef {
     fn from(uid: Uid) -> Self {
         Self::Uid(uid)
     }
 }
 
-impl From<Key> for Ref {
+impl From<Key> for MessageRef {
     fn from(key: Key) -> Self {
         Self::Key(key)
     }

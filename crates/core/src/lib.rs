@@ -1,19 +1,20 @@
-//! The heart of Oncebox: its vocabulary, its limits, the pure state machine and the port that every store implements.
+//! The core of Oncebox: its types, its limits, the pure state machine, and [`Store`], the trait that every store
+//! implements.
 //!
-//! Nothing here does I/O, reads a clock, draws randomness or knows an async runtime: it is told the time, handed ids,
-//! and decides.
+//! Nothing here performs I/O, reads a clock, draws random numbers or depends on an async runtime. Callers pass in the
+//! time and a source of ids.
 
-pub mod digits;
+pub mod ascii;
 pub mod limits;
 pub mod machine;
 
 mod annotation;
-mod bell;
 mod error;
 mod hash;
 mod id;
 mod key;
 mod message;
+mod notifier;
 mod payload;
 mod port;
 mod retry;
@@ -22,22 +23,22 @@ mod time;
 mod worker;
 
 pub use annotation::{Attributes, LastError, Trace};
-pub use bell::Bell;
-pub use error::{Error, Invalid, Kind};
+pub use error::{Error, ErrorKind, Invalid};
 pub use hash::{CallerHash, Fingerprint};
 pub use id::{Fence, IdSource, Number, Owner, RequestId, Rng, Shard, Uid};
-pub use key::{Key, Namespace, Ref};
+pub use key::{Key, MessageRef, Namespace};
 pub use message::{
-    Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Keep, Lease, NewMessage, Policy, Seal, Snapshot,
-    State,
+    Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Keep, Lease, MessageState, NewMessage, Policy,
+    Seal, Snapshot,
 };
+pub use notifier::Notifier;
 pub use payload::{Omitted, Payload, PayloadHandle};
 pub use port::{
     Accepted, Action, AttemptCount, Batch, Begin, Begun, Bound, Budget, Capabilities, Claim, Counts, Cursor,
-    DeadLetters, Deaths, Delivery, Direction, Extended, Extension, Interest, Observed, Operated, Order, Page,
-    PageSize, Query, ReadyTopics, Receipt, Recorded, Retention, Scope, Settled, Settlement, Sighting, Store,
-    StoreExt, TopicCounts, TopicPage, TopicQuery, TopicRange, Topics, TransactionalStore, Upkept, Usage,
-    Verdict, VerdictKind, Wake, Wakeups, Worked,
+    DeadLetters, Deaths, Delivery, Direction, Extended, Extension, Interest, MaintenanceReport, MessagePage,
+    MessageQuery, MessageSummary, Observation, Observed, Operated, Order, PageSize, ReadyTopics, Recorded,
+    Retention, Scope, Settled, Settlement, Store, StoreExt, TopicCounts, TopicPage, TopicQuery, TopicRange,
+    Topics, TransactionalStore, Usage, Verdict, VerdictKind, Wake, Wakeups, Worked,
 };
 pub use retry::{Backoff, Growth, Jitter};
 pub use text::{Id, Partition, Source, Topic};

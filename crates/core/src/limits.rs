@@ -1,58 +1,58 @@
-//! Every bound of the vocabulary and of a call, in one place, the unit last.
+//! All limits of the core's types and calls, with the unit last.
 
 use std::time::Duration;
 
 use crate::error::{Error, Invalid};
 use crate::port::Claim;
 
-/// Longest source, id, topic, partition or trace id.
+/// Maximum length of a source, id, topic, partition or trace id.
 pub const TEXT_BYTES_MAX: usize = 1_024;
-/// Longest source, id and topic that the inbox face takes (IBX-011, IBX-012, IBX-020).
+/// Maximum length of a source, id or topic in the inbox (IBX-011, IBX-012, IBX-020).
 pub const INBOX_TEXT_CHARS_MAX: usize = 255;
-/// Longest name of a worker.
+/// Maximum length of a worker name.
 pub const WORKER_BYTES_MAX: usize = 128;
-/// Most names of workers in the counts of a topic.
+/// Maximum number of worker names in the counts of a topic.
 pub const TOPIC_WORKERS_MAX: usize = 8;
-/// Largest payload any store takes.
+/// Maximum size of a payload, in any store.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Longest caller's hash.
+/// Maximum length of a caller's hash.
 pub const HASH_BYTES_MAX: usize = 128;
-/// Longest name of a caller's hash algorithm.
+/// Maximum length of the name of a caller's hash algorithm.
 pub const HASH_ALGORITHM_BYTES_MAX: usize = 32;
-/// Most attributes on one message.
+/// Maximum number of attributes of one message.
 pub const ATTRIBUTES_COUNT_MAX: usize = 64;
-/// Longest attribute name.
+/// Maximum length of an attribute name.
 pub const ATTRIBUTE_NAME_BYTES_MAX: usize = 128;
-/// All attribute names and values of one message together.
+/// Maximum total size of the attribute names and values of one message.
 pub const ATTRIBUTES_BYTES_MAX: usize = 16 * 1024;
-/// Longest kept error text; longer ones are cut.
+/// Maximum length of a stored error text; longer texts are truncated.
 pub const LAST_ERROR_BYTES_MAX: usize = 4 * 1024;
-/// Most topics that one claim may name.
+/// Maximum number of topics that one claim may name.
 pub const CLAIM_TOPICS_MAX: usize = 64;
-/// Most messages that one claim may take.
+/// Maximum number of messages that one claim may ask for.
 pub const CLAIM_MESSAGES_MAX: u32 = 10_000;
-/// Most items in one call of the port.
+/// Maximum number of items in one call of [`crate::Store`].
 pub const CALL_ITEMS_MAX: usize = 10_000;
-/// Most messages on one page.
+/// Maximum number of messages on one page.
 pub const PAGE_ITEMS_MAX: u32 = 1_000;
-/// Most topics with a retention of their own.
+/// Maximum number of topics with a retention of their own.
 pub const RETENTION_TOPICS_MAX: usize = 1_000;
-/// Longest lease or retry delay.
+/// Maximum duration of a lease or retry delay.
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
-/// How long a finished message answers a repeated settlement, at least.
+/// The minimum time for which a finished message answers repeats of its settlement.
 pub const REPEAT_WINDOW: Duration = Duration::from_secs(10 * 60);
-/// How many times its visibility a mailbox delivery can be held by extensions (MBX-P-9).
+/// Extensions can hold a mailbox delivery for at most this many times its visibility timeout (MBX-P-9).
 pub const MAILBOX_EXTEND_FACTOR: u32 = 10;
-/// Deliveries of an inbox message that may end badly, if neither its sender nor its claimer named a limit (IBX-084).
+/// Failed deliveries allowed for an inbox message if neither its sender nor its claimer sets a limit (IBX-084).
 pub const INBOX_ATTEMPTS_DEFAULT: u32 = 10;
-/// The same for a command.
+/// Failed deliveries allowed for a command, likewise.
 pub const COMMANDS_ATTEMPTS_DEFAULT: u32 = 5;
-/// The same for a mailbox message.
+/// Failed deliveries allowed for a mailbox message, likewise.
 pub const MAILBOX_ATTEMPTS_DEFAULT: u32 = 16;
-/// How far a mailbox lane runs ahead of its oldest inherited delivery after a restart (MBX-G-9).
+/// How many messages a mailbox lane may deliver past its oldest inherited delivery after a restart (MBX-G-9).
 pub const MAILBOX_REORDER_MESSAGES_MAX: usize = 32;
 
-/// Checks the number of items in one call that works.
+/// Checks the number of items in one [`crate::Store::work`] call.
 pub fn check_work(settlements: usize, claims: &[Claim]) -> Result<(), Error> {
     check_call(settlements + claims.len())?;
     let messages: u64 = claims.iter().map(|claim| u64::from(claim.batch.get())).sum();
@@ -63,7 +63,7 @@ pub fn check_work(settlements: usize, claims: &[Claim]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the number of items in one call of the port.
+/// Checks the number of items in one call.
 pub fn check_call(items: usize) -> Result<(), Error> {
     if items > CALL_ITEMS_MAX {
         return Err(Invalid::too_many("call", CALL_ITEMS_MAX, items).into());

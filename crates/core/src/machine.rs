@@ -1,33 +1,34 @@
 //! The state machine: old state + operation + time → outcome + effects. Pure and deterministic.
 //!
-//! A store hands each item of a call to one method here, together with a [`Turn`]: the time, a source of ids, and a
-//! journal that is told every effect *before* it is enacted. [`Machine::replay`] enacts the same effects again and
-//! decides nothing, so live state and replayed state come from one piece of code, `enact.rs`, the only one that writes.
+//! A store passes each item of a call to one method of [`Machine`], together with a [`CallContext`]: the time, a source
+//! of ids, and a journal that receives every effect *before* it is applied. [`Machine::replay`] applies recorded
+//! effects again without making decisions. Live operations and replay thus share one implementation, `apply.rs`, which
+//! is the only code that changes a message.
 //!
-//! A message lives in an arena; indexes hold slots, never copies. `place.rs` keeps each message in exactly the
-//! structures that its state and the time ask for: a lane (claimable), a partition's queue, the timers, a shelf.
+//! Messages live in an arena; indexes hold slots, never copies. `membership.rs` keeps each message in exactly the
+//! indexes that its state and the time require: a lane (claimable messages), a partition's queue, the timers, or a
+//! retention queue.
 
 mod accept;
+mod apply;
 mod arena;
 mod claim;
 mod content;
 mod counts;
-mod enact;
-mod ended;
+mod dead_letters;
 mod evict;
-mod held;
+mod grant;
 mod index;
 mod inherited;
 mod keys;
 mod lanes;
 mod leases;
-mod letters;
+mod membership;
 mod message;
 mod numbers;
 mod observe;
 mod operate;
 mod partitions;
-mod place;
 mod read;
 mod ready;
 mod record;
@@ -38,6 +39,7 @@ mod settle;
 mod sorted;
 #[cfg(test)]
 mod tests;
+mod timer_events;
 mod timers;
 mod topics;
 
@@ -50,27 +52,28 @@ use crate::payload::{Payload, PayloadHandle};
 use crate::port::Bound;
 use crate::time::Timestamp;
 use arena::{Arena, Slot};
-use counts::Tally;
-use ended::Ended;
-use held::Held;
+use counts::Totals;
+use grant::StoredGrant;
 use keys::Keys;
 use lanes::Lanes;
 use message::Message;
 use numbers::Numbers;
 use partitions::Partitions;
-use retention::Shelves;
+use retention::RetentionQueues;
+use timer_events::TimerEvents;
 use timers::Timers;
 
 pub use evict::Version;
 pub use leases::Resume;
 pub use record::{Effect, Journal, Record};
 
-/// How much a machine may hold. Over a bound, what would add is answered `Saturated`; a held key is never forgotten.
+/// How much a machine may hold. A call that would exceed a bound returns `Saturated`; a held key is never forgotten to
+/// make space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// Messages that are not Done.
     pub messages_max: u64,
-    /// Keys and records of any kind, Done ones included.
+    /// Keys and records of any kind, including Done ones.
     pub keys_max: u64,
     /// Payloads, attributes and the fixed cost of each record together.
     pub live_bytes_max: u64,
@@ -83,13 +86,13 @@ impl Default for Capacity {
     }
 }
 
-/// What one operation is given: the time, new ids, and a journal for its effects.
-pub struct Turn<'a, P = Payload> {
-    /// Store time; a moment before an earlier turn's counts as that turn's.
+/// The context of one operation: the time, new ids, and a journal for its effects.
+pub struct CallContext<'a, P = Payload> {
+    /// Store time; if it is earlier than in a previous call, the machine uses the previous time.
     pub now: Timestamp,
-    /// Where new uids come from.
+    /// Generates new uids.
     pub ids: &'a mut dyn IdSource,
-    /// Told every effect before it is enacted.
+    /// Receives every effect before it is applied.
     pub journal: &'a mut dyn Journal<P>,
 }
 
@@ -101,21 +104,21 @@ pub struct Machine<P = Payload> {
     fence_next: u64,
     version_next: u64,
     messages: Arena<Message<P>>,
-    grants: Arena<Held>,
+    grants: Arena<StoredGrant>,
     keys: Keys,
     lanes: Lanes,
     partitions: Partitions,
     timers: Timers,
-    shelves: Shelves,
-    /// For listings.
+    retention_queues: RetentionQueues,
+    /// Messages by number, for listings.
     numbers: Numbers,
-    /// Current leases by the claim call that got them.
+    /// Current leases by the claim call that they were granted to.
     requests: BTreeMap<(Namespace, Owner, RequestId, Fence), Slot>,
-    tally: Tally,
-    /// Messages with a lower number than this are not given out before this moment; see `hold_back`.
+    totals: Totals,
+    /// Messages with a lower number than this are not delivered before this moment; see `hold_back`.
     held_back: (Number, Timestamp),
-    /// What time has ended since the last upkeep.
-    ended: Ended,
+    /// Timer events since the last maintenance.
+    timer_events: TimerEvents,
 }
 
 impl<P: PayloadHandle> Machine<P> {
@@ -133,36 +136,37 @@ impl<P: PayloadHandle> Machine<P> {
             lanes: Lanes::default(),
             partitions: Partitions::default(),
             timers: Timers::default(),
-            shelves: Shelves::default(),
+            retention_queues: RetentionQueues::default(),
             numbers: Numbers::default(),
             requests: BTreeMap::new(),
-            tally: Tally::default(),
+            totals: Totals::default(),
             held_back: (Number(0), Timestamp::EPOCH),
-            ended: Ended::default(),
+            timer_events: TimerEvents::default(),
         }
     }
 
-    /// Lets everything happen that time has brought by `turn.now`, each event at its own instant.
-    fn advance(&mut self, turn: &mut Turn<'_, P>) {
-        while !self.catch_up(turn, u32::MAX) {}
+    /// Processes all timer events up to `context.now`, each at its own instant.
+    fn advance(&mut self, context: &mut CallContext<'_, P>) {
+        while !self.catch_up(context, u32::MAX) {}
     }
 
-    /// Lets a bounded number of events happen that time has brought by `turn.now`, each at its own instant. Answers whether
-    /// that was all. Every operation does the rest first; a store may do it in pieces before, when there is much.
-    pub fn catch_up(&mut self, turn: &mut Turn<'_, P>, events_max: u32) -> bool {
-        turn.now = turn.now.max(self.now);
+    /// Processes at most `events_max` timer events up to `context.now`, each at its own instant. Returns whether none
+    /// are left. Every operation processes the rest first; a store with many due events may process them in batches
+    /// before.
+    pub fn catch_up(&mut self, context: &mut CallContext<'_, P>, events_max: u32) -> bool {
+        context.now = context.now.max(self.now);
         for _ in 0..events_max {
-            let Some((at, slot)) = self.timers.due(turn.now) else {
-                self.now = turn.now;
+            let Some((at, slot)) = self.timers.due(context.now) else {
+                self.now = context.now;
                 return true;
             };
             self.now = self.now.max(at);
-            self.tick(turn.journal, slot);
+            self.tick(context.journal, slot);
         }
         false
     }
 
-    /// The next thing that time brings to one message: its lease ends, it expires, or it becomes claimable.
+    /// Processes the next timer event of one message: its lease lapses, it expires, or it becomes claimable.
     fn tick(&mut self, journal: &mut dyn Journal<P>, slot: Slot) {
         let message = &self.messages[slot];
         if self.is_leased(message) {
@@ -172,18 +176,18 @@ impl<P: PayloadHandle> Machine<P> {
         } else if message.is_processing() && message.expires <= self.now {
             self.commit(journal, slot, Effect::Expired);
         } else {
-            self.replace(slot, |_, _| ());
+            self.reindex(slot, |_, _| ());
         }
     }
 
-    /// Higher than every number that was given out.
+    /// Higher than every number assigned so far.
     pub fn next_number(&self) -> Number {
         Number(self.number_next)
     }
 
-    /// Gives out this number next, and those after it. For stores that lay some of their messages before a machine: only they
+    /// Makes this the next number to assign. For stores that load only some of their messages into a machine: only they
     /// know which numbers are free.
-    pub fn number_from(&mut self, next: Number) {
+    pub fn set_next_number(&mut self, next: Number) {
         self.number_next = next.0;
     }
 
@@ -191,43 +195,43 @@ impl<P: PayloadHandle> Machine<P> {
         Fence::new(self.fence_next).expect("fences start at one")
     }
 
-    /// A uid that no message here has.
-    fn draw_uid(&self, turn: &mut Turn<'_, P>) -> Uid {
+    /// A uid that no message in memory has.
+    fn draw_uid(&self, context: &mut CallContext<'_, P>) -> Uid {
         const TRIES: u32 = 8;
         (0..TRIES)
-            .map(|_| turn.ids.next_uid(turn.now))
+            .map(|_| context.ids.next_uid(context.now))
             .find(|uid| self.find_uid(*uid).is_none())
             .expect("an id source does not repeat itself")
     }
 
-    /// How much of each bound is used: messages, keys, bytes.
+    /// The usage of each bound: messages, keys, bytes.
     fn bounds(&self) -> [Bound; 3] {
         let Capacity { messages_max, keys_max, live_bytes_max } = self.capacity;
         [
-            Bound::new(Bound::MESSAGES, self.tally.unfinished(), messages_max),
+            Bound::new(Bound::MESSAGES, self.totals.unfinished(), messages_max),
             Bound::new(Bound::KEYS, self.messages.len(), keys_max),
-            Bound::new(Bound::LIVE_BYTES, self.tally.bytes(), live_bytes_max),
+            Bound::new(Bound::LIVE_BYTES, self.totals.bytes(), live_bytes_max),
         ]
     }
 
-    /// If there is no room for one more message of `bytes`, when to come again and which bound is full.
-    fn full(&self, bytes: u64) -> Option<(Duration, Bound)> {
+    /// Checks whether one more message of `bytes` fits; otherwise returns when to retry and which bound is reached.
+    fn check_capacity(&self, bytes: u64) -> Option<(Duration, Bound)> {
         let [messages, keys, _] = self.bounds();
         let full = [messages, keys].into_iter().find(|bound| bound.used >= bound.limit);
-        full.map(|bound| (self.relief(), bound)).or_else(|| self.heavy(bytes))
+        full.map(|bound| (self.retry_hint(), bound)).or_else(|| self.check_bytes(bytes))
     }
 
-    /// If there is no room for `bytes` more, when to come again and which bound is full.
-    fn heavy(&self, bytes: u64) -> Option<(Duration, Bound)> {
+    /// Checks whether `bytes` more fit; otherwise returns when to retry and which bound is reached.
+    fn check_bytes(&self, bytes: u64) -> Option<(Duration, Bound)> {
         let [.., live_bytes] = self.bounds();
-        (live_bytes.used + bytes > live_bytes.limit).then(|| (self.relief(), live_bytes))
+        (live_bytes.used + bytes > live_bytes.limit).then(|| (self.retry_hint(), live_bytes))
     }
 
-    /// When there may be room again: the next moment at which something is forgotten, within reason.
-    fn relief(&self) -> Duration {
+    /// When to retry after a bound was reached: at the next moment a message is forgotten, within 1 s to 60 s.
+    fn retry_hint(&self) -> Duration {
         const RETRY_MIN: Duration = Duration::from_secs(1);
         const RETRY_MAX: Duration = Duration::from_secs(60);
-        let relief = self.shelves.next_forgotten().map_or(RETRY_MIN, |at| at.since(self.now));
-        relief.clamp(RETRY_MIN, RETRY_MAX)
+        let retry_after = self.retention_queues.next_forgotten().map_or(RETRY_MIN, |at| at.since(self.now));
+        retry_after.clamp(RETRY_MIN, RETRY_MAX)
     }
 }

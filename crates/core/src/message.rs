@@ -1,4 +1,4 @@
-//! The message: its content, the policies it is accepted under, and everything that can be read about it later.
+//! Messages: their content, the policies they are accepted under, and everything that can be read about them later.
 
 mod policy;
 mod seal;
@@ -16,26 +16,27 @@ use crate::time::Timestamp;
 
 pub use policy::{Divergence, Hold, Keep, Policy};
 pub use seal::Seal;
-pub use snapshot::{DeadReason, Grant, GrantEnd, Lease, Snapshot, State};
+pub use snapshot::{DeadReason, Grant, GrantEnd, Lease, MessageState, Snapshot};
 
-/// What a handler gets to see. Generic over the payload handle: only sender and handler look into a payload.
+/// The content that a handler receives. Generic over the payload handle: only sender and handler read a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content<P = Payload> {
-    /// Chooses the handler.
+    /// Selects the handler.
     pub topic: Topic,
-    /// The slice of the topic; with the topic it makes the lane in which order is kept.
+    /// The shard of the topic; topic and shard form the lane in which order is kept.
     pub shard: Shard,
-    /// Messages of one namespace with the same partition run one at a time, in order.
+    /// Messages of one namespace with the same partition are processed one at a time, in order.
     pub partition: Option<Partition>,
     /// The bytes, or a handle to them.
     pub payload: P,
-    /// Names and values beside the payload.
+    /// Names and values that accompany the payload.
     pub attributes: Attributes,
-    /// Not claimable before this moment of the sender's.
+    /// Not claimable before this moment, as the sender requested.
     pub due: Option<Timestamp>,
-    /// Dead with reason `expired` from this moment of the sender's on, unless it is leased or finished. [`Timestamp::NEVER`] is none.
+    /// Dead with reason `expired` from this moment on, unless it is leased or finished; set by the sender.
+    /// [`Timestamp::NEVER`] means no expiry.
     pub expires: Option<Timestamp>,
-    /// What the sender froze about it, for the receiver to check. A store keeps it and never looks into it.
+    /// The sender's seal, for the receiver to verify. A store keeps it and never interprets it.
     pub seal: Option<Seal>,
 }
 
@@ -58,27 +59,28 @@ impl<P> Content<P> {
 /// A message to be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMessage<P = Payload> {
-    /// The uid it shall have if its key is new; drawn by the store if none is given.
+    /// The uid of the message if its key is new; none lets the store generate one.
     pub uid: Option<Uid>,
-    /// What it is known by.
+    /// The key that identifies duplicates.
     pub key: Key,
-    /// What its handler gets.
+    /// The content that its handler receives.
     pub content: Content<P>,
-    /// Our hash of the content, made by [`NewMessage::new`]: two messages with one key and one fingerprint are the same. Make
-    /// a new message rather than exchange topic or payload.
+    /// Oncebox's own hash of the content, computed by [`NewMessage::new`]: two messages with the same key and
+    /// fingerprint are duplicates. To change topic or payload, build a new message.
     pub fingerprint: Fingerprint,
-    /// A hash of the caller's own.
+    /// A hash that the caller computed.
     pub hash: Option<CallerHash>,
-    /// What caused it.
+    /// The ids of what caused it.
     pub trace: Trace,
-    /// The rules it lives under, stored with it.
+    /// The rules that apply to it, stored with it.
     pub policy: Policy,
-    /// Refused if it is new and its lane, the slice of its topic, has so many unfinished messages already. Not stored.
+    /// Refuses a new message if its lane, the shard of its topic, already has this many unfinished messages. Not
+    /// stored.
     pub lane_max: Option<NonZeroU32>,
 }
 
 impl NewMessage {
-    /// A message ready at once, under its namespace's usual policy.
+    /// A message that is ready at once, under the default policy of its namespace.
     pub fn new(key: Key, topic: Topic, payload: Payload) -> Self {
         let fingerprint = match key.namespace {
             Namespace::Mailbox => Fingerprint::of_bytes(payload.as_bytes()),

@@ -1,4 +1,4 @@
-//! What a message carries: bytes that nobody between sender and handler looks into.
+//! Payloads: the bytes of a message, which only its sender and its handler interpret.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::limits::PAYLOAD_BYTES_MAX;
 pub struct Payload(Bytes);
 
 impl Payload {
-    /// Takes up to [`PAYLOAD_BYTES_MAX`] bytes; none is fine (IBX-019).
+    /// Accepts up to [`PAYLOAD_BYTES_MAX`] bytes, including none (IBX-019).
     pub fn new(bytes: impl Into<Bytes>) -> Result<Self, Invalid> {
         let bytes = bytes.into();
         if bytes.len() > PAYLOAD_BYTES_MAX {
@@ -31,12 +31,12 @@ impl Payload {
         self.0
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -48,16 +48,16 @@ impl PayloadHandle for Payload {
     }
 }
 
-/// Stands for a payload wherever nobody needs to look into it. Cheap to clone.
+/// Stands in for a payload where its bytes are not needed. Cheap to clone.
 pub trait PayloadHandle: Clone {
-    /// How many bytes the payload has.
+    /// The number of bytes of the payload.
     fn bytes(&self) -> u32;
 }
 
-/// A payload that was left out; its size is all that is known.
+/// A payload that was left out; only its size is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Omitted {
-    /// How many bytes the payload has.
+    /// The number of bytes of the payload.
     pub bytes: u32,
 }
 

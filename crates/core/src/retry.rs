@@ -1,4 +1,4 @@
-//! Retry policies as plain values: from a count of failures to a delay.
+//! Retry policies as plain values, from a number of failures to a delay.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::id::Rng;
 use crate::limits::DURATION_MAX;
 use crate::time::Span;
 
-/// How a delay grows with the count of failures.
+/// How a delay grows with the number of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Growth {
@@ -17,7 +17,7 @@ pub enum Growth {
     Exponential,
 }
 
-/// How a delay is spread.
+/// How a delay is randomized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Jitter {
@@ -29,7 +29,7 @@ pub enum Jitter {
     Full,
 }
 
-/// When to try again.
+/// A backoff policy: how long to wait before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -39,21 +39,21 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The inbox: 2 s doubling to 60 s (IBX-081). Call it with the failures before this one.
+    /// The inbox: 2 s doubling to 60 s (IBX-081). Pass the number of earlier failures.
     pub const INBOX: Self = Self {
         first: Duration::from_secs(2),
         max: Duration::from_secs(60),
         growth: Growth::Exponential,
         jitter: Jitter::None,
     };
-    /// Commands: 5 s doubling to 5 min, ±20 %. Call it with the failures before this one.
+    /// Commands: 5 s doubling to 5 min, ±20 %. Pass the number of earlier failures.
     pub const COMMANDS: Self = Self {
         first: Duration::from_secs(5),
         max: Duration::from_secs(300),
         growth: Growth::Exponential,
         jitter: Jitter::Fifth,
     };
-    /// The mailbox: full jitter below `min(60 s, 1 s · 2^n)`. Call it with the number of the delivery, from 1 (MBX-P-7).
+    /// The mailbox: full jitter below `min(60 s, 1 s · 2^n)`. Pass the number of the delivery, from 1 (MBX-P-7).
     pub const MAILBOX: Self = Self {
         first: Duration::from_secs(1),
         max: Duration::from_secs(60),
@@ -61,7 +61,7 @@ impl Backoff {
         jitter: Jitter::Full,
     };
 
-    /// A policy whose delays lie between `first` and `max`. Refuses zero, a `max` below `first` and more than ten years.
+    /// A policy with delays between `first` and `max`. Refuses zero, a `max` below `first`, and more than ten years.
     pub fn new(first: Duration, max: Duration, growth: Growth, jitter: Jitter) -> Result<Self, Invalid> {
         if first.is_zero() {
             return Err(Invalid::new("first delay", "must be greater than zero"));
@@ -75,7 +75,7 @@ impl Backoff {
         Ok(Self { first, max, growth, jitter })
     }
 
-    /// The delay before the next try, for `count` failures or deliveries as the policy counts them.
+    /// The delay before the next attempt, for `count` failures or deliveries as the policy counts them.
     pub fn delay(&self, count: u32, rng: &mut dyn Rng) -> Span {
         let base = self.base(count);
         let spread = match self.jitter {
@@ -99,7 +99,7 @@ impl Backoff {
     }
 }
 
-/// A random duration of whole milliseconds, both ends included.
+/// A random duration of whole milliseconds between `low` and `high`, both inclusive.
 fn between(rng: &mut dyn Rng, low: Duration, high: Duration) -> Duration {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let (low, high) = (millis(low), millis(high.max(low)));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_policies_are_refused() {
+    fn invalid_policies_are_refused() {
         let policy = |first, max| {
             Backoff::new(Duration::from_secs(first), Duration::from_secs(max), Growth::Fixed, Jitter::None)
         };

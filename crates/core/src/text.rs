@@ -1,4 +1,4 @@
-//! The texts that name things: source, id, topic, partition. A value of these types is always in bounds.
+//! Texts that name things: source, id, topic, partition. A value of these types is always within its limits.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -38,14 +38,14 @@ macro_rules! text {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes a text that keeps the limits of the core.
+            /// Accepts a text within the limits of the core.
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self, Invalid> {
                 let text = text.into();
                 check($field, &text)?;
                 Ok(Self(text))
             }
 
-            /// Takes a text that also keeps the limit of the inbox face, [`INBOX_TEXT_CHARS_MAX`] characters.
+            /// Accepts a text that is also within the limit of the inbox, [`INBOX_TEXT_CHARS_MAX`] characters.
             pub fn inbox(text: impl Into<Arc<str>>) -> Result<Self, Invalid> {
                 let text = text.into();
                 check_inbox($field, &text)?;
@@ -85,22 +85,22 @@ macro_rules! text {
 }
 
 text!(
-    /// The system a message comes from, such as `stripe`; it keeps the ids of two systems apart.
+    /// The system that a message comes from, such as `stripe`; ids of different sources never collide.
     Source,
     "source"
 );
 text!(
-    /// The id its source gave a message.
+    /// The id that its source gave a message.
     Id,
     "id"
 );
 text!(
-    /// What a message is about; it chooses the handler. Case-sensitive.
+    /// The subject of a message; it selects the handler. Case-sensitive.
     Topic,
     "topic"
 );
 text!(
-    /// Messages with the same partition run one at a time, in order.
+    /// Messages with the same partition are processed one at a time, in order.
     Partition,
     "partition"
 );

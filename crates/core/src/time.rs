@@ -1,11 +1,11 @@
-//! Store time: whole milliseconds since 1970. The core never reads a clock; it is told the time.
+//! Store time: whole milliseconds since 1970. The core never reads a clock; callers pass in the time.
 
 mod parse;
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::digits::{Ascii, put_decimal, write_ascii};
+use crate::ascii::{AppendAscii, put_decimal, write_ascii};
 use crate::error::Invalid;
 use crate::limits::DURATION_MAX;
 
@@ -16,7 +16,7 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// Later than every moment that happens.
+    /// Later than every real moment.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The moment `millis` milliseconds after [`Timestamp::EPOCH`].
@@ -29,7 +29,7 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment plus `duration`, rounded up to a millisecond, [`Timestamp::NEVER`] at most.
+    /// This moment plus `duration`, rounded up to a millisecond; at most [`Timestamp::NEVER`].
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         let rest = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
@@ -37,7 +37,7 @@ impl Timestamp {
         Self(self.0.saturating_add(millis))
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -50,16 +50,16 @@ impl fmt::Debug for Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// As RFC 3339 has it, to the millisecond: `2026-01-01T00:00:00.000Z`.
+    /// In RFC 3339 format with milliseconds: `2026-01-01T00:00:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.text() {
             Some(text) => write_ascii(f, &text),
-            None => self.write_odd(f),
+            None => self.write_out_of_range(f),
         }
     }
 }
 
-impl Ascii for Timestamp {
+impl AppendAscii for Timestamp {
     fn append_to(&self, text: &mut Vec<u8>) {
         match self.text() {
             Some(digits) => text.extend_from_slice(&digits),
@@ -69,7 +69,7 @@ impl Ascii for Timestamp {
 }
 
 impl Timestamp {
-    /// The text of a moment within the next eight thousand years.
+    /// The text, for years up to 9999.
     fn text(self) -> Option<[u8; 24]> {
         let (days, rest) = (self.0 / DAY_MS, self.0 % DAY_MS);
         let (year, month, day) = date(days);
@@ -78,7 +78,7 @@ impl Timestamp {
         }
         let (hour, minute, second, milli) = time_of_day(rest);
         let mut text = *b"0000-00-00T00:00:00.000Z";
-        for (place, number) in [
+        for (range, number) in [
             (0..4, year),
             (5..7, month),
             (8..10, day),
@@ -87,12 +87,12 @@ impl Timestamp {
             (17..19, second),
             (20..23, milli),
         ] {
-            put_decimal(&mut text[place], number);
+            put_decimal(&mut text[range], number);
         }
         Some(text)
     }
 
-    fn write_odd(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_out_of_range(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self == Self::NEVER {
             return f.write_str("never");
         }
@@ -109,7 +109,8 @@ fn time_of_day(millis: u64) -> (u64, u64, u64, u64) {
     (millis / 3_600_000, millis / 60_000 % 60, millis / 1_000 % 60, millis % 1_000)
 }
 
-/// Year, month and day of the day that is `days` after 1970-01-01. Years begin in March here, so that the odd day comes last.
+/// Year, month and day of the day that is `days` after 1970-01-01. Years start in March here, so that the leap day is
+/// last.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_400_YEARS: u64 = 146_097;
     let days = days + 719_468;
@@ -125,12 +126,12 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 /// A duration that is greater than zero and at most [`DURATION_MAX`]: a lease, a retry delay.
 ///
-/// Kept in milliseconds, rounded up.
+/// Stored in milliseconds, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(Duration);
 
 impl Span {
-    /// Takes a duration for `field`, which the error names.
+    /// Accepts a duration for `field`, which an error will name.
     pub fn new(field: &'static str, duration: Duration) -> Result<Self, Invalid> {
         if duration.is_zero() {
             return Err(Invalid::new(field, "must be greater than zero"));
@@ -157,16 +158,16 @@ impl Span {
     }
 }
 
-/// Tells the time of a store.
+/// The clock of a store.
 pub trait Clock: Send + Sync {
-    /// The present moment; never earlier than an answer before.
+    /// The current time; never earlier than a previous result.
     fn now(&self) -> Timestamp;
 }
 
-/// Turns readings of the wall clock and of a monotonic clock into store time.
+/// Derives store time from readings of the wall clock and a monotonic clock.
 ///
-/// Starts at the later of the wall clock and the highest recorded moment, then runs with the monotonic clock and is
-/// drawn towards the wall clock by at most 1 %. It never goes back.
+/// Starts at the later of the wall clock and the highest recorded time, then follows the monotonic clock and slews
+/// towards the wall clock by at most 1 %. It never goes back.
 #[derive(Debug, Clone)]
 pub struct Steady {
     now_ms: f64,
@@ -174,9 +175,9 @@ pub struct Steady {
 }
 
 impl Steady {
-    const PULL: f64 = 0.01;
+    const SLEW_MAX: f64 = 0.01;
 
-    /// Begins at the later of `wall` and `recorded`, with the monotonic clock at zero.
+    /// Starts at the later of `wall` and `recorded`, with the monotonic clock at zero.
     #[expect(
         clippy::cast_precision_loss,
         reason = "milliseconds since 1970 stay below 2^53 for 285,000 years"
@@ -197,7 +198,7 @@ impl Steady {
         let step = (elapsed_ms - self.elapsed_ms).max(0.0);
         self.elapsed_ms = self.elapsed_ms.max(elapsed_ms);
         let gap = wall.as_millis() as f64 - (self.now_ms + step);
-        self.now_ms += step + gap.clamp(-Self::PULL * step, Self::PULL * step);
+        self.now_ms += step + gap.clamp(-Self::SLEW_MAX * step, Self::SLEW_MAX * step);
         Timestamp::from_millis(self.now_ms as u64)
     }
 }
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_told_as_people_write_it() {
+    fn timestamps_are_printed_in_rfc_3339_format() {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),
@@ -235,15 +236,15 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_after_forever_is_never() {
+    fn adding_a_huge_duration_gives_never() {
         assert_eq!(Timestamp::from_millis(5).after(Duration::MAX), Timestamp::NEVER);
     }
 
     proptest! {
-        /// Whatever the wall clock says, by minutes or by years.
+        /// Whatever the wall clock shows, off by minutes or by years.
         /// Holds: RULE-09, MBX-I-17, MBX-C-11.
         #[test]
-        fn store_time_never_goes_back_and_keeps_the_pace(
+        fn store_time_never_goes_back_and_keeps_its_rate(
             start in 0u64..1 << 40,
             recorded in 0u64..1 << 40,
             readings in prop::collection::vec((0u64..100_000, any::<u32>()), 1..50),

@@ -1,4 +1,4 @@
-//! The name that a worker gives itself, for people: who holds a message, or held it last.
+//! The display name of a worker, which shows operators who holds a message or held it last.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::error::Invalid;
 use crate::limits::WORKER_BYTES_MAX;
 
-/// What a worker calls itself: 1 to [`WORKER_BYTES_MAX`] printable ASCII characters. Cheap to clone.
+/// The display name of a worker: 1 to [`WORKER_BYTES_MAX`] printable ASCII characters. Cheap to clone.
 ///
-/// It is shown to operators and decides nothing: leases are held by an [`crate::Owner`] and a fence.
+/// It is only shown to operators: leases are held by an [`crate::Owner`] and a fence.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerName(Arc<str>);
 
 impl WorkerName {
-    /// Takes a name.
+    /// Accepts 1 to [`WORKER_BYTES_MAX`] printable ASCII characters.
     pub fn new(name: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         const FIELD: &str = "worker";
         let name = name.into();

@@ -1,4 +1,4 @@
-//! `derive(Command)`: reads the attributes, says what is wrong with them, writes the implementations.
+//! `derive(Command)`: parses the attributes, reports errors in them, and generates the implementations.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -6,7 +6,7 @@ use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, LitInt, LitStr, Member, Result, Type};
 
-/// What stands in `#[command(…)]` on the type.
+/// The arguments of `#[command(…)]` on the type.
 #[derive(Default)]
 struct Settings {
     name: Option<LitStr>,
@@ -24,16 +24,16 @@ impl Settings {
     }
 
     fn take(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
-        let twice = if meta.path.is_ident("name") {
+        let duplicate = if meta.path.is_ident("name") {
             self.name.replace(meta.value()?.parse()?).is_some()
         } else if meta.path.is_ident("version") {
             self.version.replace(meta.value()?.parse()?).is_some()
         } else if meta.path.is_ident("output") {
             self.output.replace(meta.value()?.parse()?).is_some()
         } else {
-            return Err(meta.error("a command has `name = \"…\"`, `version = 1` and `output = Type`"));
+            return Err(meta.error("unknown argument: use `name = \"…\"`, `version = 1` or `output = Type`"));
         };
-        if twice { Err(meta.error("this is set twice: set it once")) } else { Ok(()) }
+        if duplicate { Err(meta.error("duplicate argument: set it once")) } else { Ok(()) }
     }
 
     /// The name and version, if the command has a contract.
@@ -42,17 +42,17 @@ impl Settings {
             (None, None) => return Ok(None),
             (Some(name), Some(version)) => (name, version),
             (Some(name), None) => {
-                return Err(Error::new(name.span(), "a contract has a version: add `version = 1`"));
+                return Err(Error::new(name.span(), "a contract needs a version: add `version = 1`"));
             }
             (None, Some(version)) => {
                 return Err(Error::new(
                     version.span(),
-                    "a contract has a name: add `name = \"…\"`, which never changes",
+                    "a contract needs a name, which must never change: add `name = \"…\"`",
                 ));
             }
         };
         if let Some(output) = &self.output {
-            let text = "a command with a result cannot be scheduled, so it has no contract: leave out `name` and `version`, or `output`";
+            let text = "a command with a result cannot be scheduled, so it has no contract: remove `name` and `version`, or `output`";
             return Err(Error::new(output.span(), text));
         }
         if name.value().trim().is_empty() {
@@ -62,7 +62,7 @@ impl Settings {
         if number == 0 {
             return Err(Error::new(
                 version.span(),
-                "the version of a contract is greater than zero: begin with 1",
+                "the version of a contract must be greater than zero: start with 1",
             ));
         }
         Ok(Some((name, number)))
@@ -81,17 +81,17 @@ fn key_field(data: &Data) -> Result<Option<(Member, Span)>> {
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("command")) {
             attribute.parse_nested_meta(|meta| {
                 if !meta.path.is_ident("idempotency_key") {
-                    return Err(meta.error("a field has `idempotency_key` and nothing else"));
+                    return Err(meta.error("unknown argument: a field only supports `idempotency_key`"));
                 }
                 if !matches!(data, Data::Struct(_)) {
                     return Err(
-                        meta.error("only a struct's field can be the key: implement `Command` by hand")
+                        meta.error("only a field of a struct can be the key: implement `Command` by hand")
                     );
                 }
                 if found.is_some() {
-                    return Err(
-                        meta.error("one field is the key: implement `Command` by hand to make it of several")
-                    );
+                    return Err(meta.error(
+                        "only one field can be the key: implement `Command` by hand to combine several",
+                    ));
                 }
                 let member = field.ident.clone().map_or_else(|| Member::from(index), Member::from);
                 found = Some((member, field.ty.span()));
@@ -107,9 +107,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let contract = settings.contract()?;
     let (ident, generics) = (&input.ident, &input.generics);
     if let (Some((name, _)), Some(parameter)) = (contract, generics.params.first()) {
-        let text = "each concrete type of a generic command has a contract of its own: leave the name out, and give each to `Contracts::register`";
+        let text = "each concrete type of a generic command needs its own contract: remove the name, and pass each type to `Contracts::register`";
         let mut error = Error::new(parameter.span(), text);
-        error.combine(Error::new(name.span(), "this would be the name of all of them"));
+        error.combine(Error::new(name.span(), "this name would apply to all of them"));
         return Err(error);
     }
     let (impl_generics, type_generics, bounds) = generics.split_for_impl();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_gets_what_its_attributes_say() {
+    fn the_attributes_determine_the_implementation() {
         let plain = expanded("struct A;").unwrap();
         assert!(plain.contains("type Output = () ;") && !plain.contains("Contracted"), "{plain}");
         let named =
@@ -168,32 +168,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_in_attributes_are_reported() {
         for (code, text) in [
-            (r#"#[command(name = "a")] struct A;"#, "a contract has a version: add `version = 1`"),
-            ("#[command(version = 1)] struct A;", "a contract has a name"),
+            (r#"#[command(name = "a")] struct A;"#, "a contract needs a version: add `version = 1`"),
+            ("#[command(version = 1)] struct A;", "a contract needs a name"),
             (r#"#[command(name = " ", version = 1)] struct A;"#, "must not be blank"),
-            (r#"#[command(name = "a", version = 0)] struct A;"#, "greater than zero: begin with 1"),
+            (r#"#[command(name = "a", version = 0)] struct A;"#, "greater than zero: start with 1"),
             (r#"#[command(name = "a", version = 4294967296)] struct A;"#, "number too large"),
             (r#"#[command(name = "a", version = "1")] struct A;"#, "expected integer literal"),
-            (r#"#[command(name = "a", name = "b", version = 1)] struct A;"#, "this is set twice"),
+            (r#"#[command(name = "a", name = "b", version = 1)] struct A;"#, "duplicate argument"),
             (
                 r#"#[command(name = "a", version = 1, output = u8)] struct A;"#,
                 "a command with a result cannot be scheduled",
             ),
             (
                 r#"#[command(title = "a")] struct A;"#,
-                "a command has `name = \"…\"`, `version = 1` and `output = Type`",
+                "unknown argument: use `name = \"…\"`, `version = 1` or `output = Type`",
             ),
             (
                 r#"#[command(name = "a", version = 1)] struct A<T>(T);"#,
                 "each concrete type of a generic command",
             ),
-            ("struct A { #[command(key)] a: u8 }", "a field has `idempotency_key` and nothing else"),
-            ("enum A { B { #[command(idempotency_key)] a: u8 } }", "only a struct's field can be the key"),
+            (
+                "struct A { #[command(key)] a: u8 }",
+                "unknown argument: a field only supports `idempotency_key`",
+            ),
+            ("enum A { B { #[command(idempotency_key)] a: u8 } }", "only a field of a struct can be the key"),
             (
                 "struct A { #[command(idempotency_key)] a: u8, #[command(idempotency_key)] b: u8 }",
-                "one field is the key",
+                "only one field can be the key",
             ),
         ] {
             let error = expanded(code).unwrap_err();

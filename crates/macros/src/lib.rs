@@ -5,7 +5,7 @@ mod command;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Makes a type a command, with the contract that it is stored under.
+/// Implements `Command` for a type, and the contract under which it is stored.
 ///
 /// ```text
 /// #[derive(Serialize, Deserialize, Command)]
@@ -17,10 +17,11 @@ use syn::{DeriveInput, parse_macro_input};
 /// }
 /// ```
 ///
-/// - `name` and `version` belong together: the name never changes, the version does when older payloads no longer fit. The type can
-///   be given to `Contracts::add`. Without them the type is a command that has no contract, or gets one by `Contracts::register`.
-/// - `output = Type` says what its handler gives back; such a command can be sent and not scheduled, so it has no name.
-/// - `#[command(idempotency_key)]` on one field: its text is the command's own key.
+/// - `name` and `version` belong together: the name must never change, and the version changes when older payloads no
+///   longer fit. Such a type can be passed to `Contracts::add`. Without them, the command has no contract unless
+///   `Contracts::register` assigns one.
+/// - `output = Type` is the result of its handler. Such a command can be sent but not scheduled, so it has no name.
+/// - `#[command(idempotency_key)]` marks the field whose text is the idempotency key of the command.
 #[proc_macro_derive(Command, attributes(command))]
 pub fn derive_command(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

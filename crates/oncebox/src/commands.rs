@@ -1,13 +1,15 @@
-//! Commands: run now, or store now and run later.
+//! Typed commands: run one now, or store it now and run it later.
 //!
-//! A command is a type of the application's; a [`Mediator`] runs it through its handlers. Whoever has one chooses at the call:
-//! [`Mediator::send`] runs it here and now, [`Scheduler::schedule`] stores it, and a [`Processor`] runs it later, through the same
-//! handlers, again until it succeeds or is given up.
+//! A command is an application type that describes work to do; a [`Mediator`] runs it through its handlers. The caller
+//! decides when: [`Mediator::send`] runs the command at once in this process. [`Scheduler::schedule`] stores it, and a
+//! [`Processor`] runs it later through the same handlers, with retries, until it succeeds or becomes a dead letter.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
-//! use oncebox::commands::{Command, Contracts, Execution, Mediator, Processor, ProcessorOptions, ScheduleOptions, Status};
+//! use oncebox::commands::{
+//!     Command, CommandStatus, Contracts, Execution, Mediator, Processor, ProcessorOptions, ScheduleOptions,
+//! };
 //! use oncebox::{Failure, Oncebox};
 //! use serde::{Deserialize, Serialize};
 //!
@@ -38,7 +40,7 @@
 //!
 //! let processor = Processor::new(&oncebox, &contracts, &mediator, ProcessorOptions::default())?;
 //! assert_eq!(processor.process_pending().await?.handled, 1);
-//! assert_eq!(scheduler.status(receipt.command_id).await?, Some(Status::Completed));
+//! assert_eq!(scheduler.status(receipt.command_id).await?, Some(CommandStatus::Completed));
 //! # Ok(())
 //! # }
 //! ```
@@ -58,12 +60,12 @@ pub use contracts::Contracts;
 pub use execution::Execution;
 pub use mediator::{Mediator, MediatorBuilder};
 pub use processor::{Processor, ProcessorOptions, Retry};
-pub use receipt::{Outcome, Receipt};
-pub use record::{Record, Status};
+pub use receipt::{ScheduleOutcome, ScheduleReceipt};
+pub use record::{CommandRecord, CommandStatus};
 pub use schedule::ScheduleOptions;
 pub use scheduler::Scheduler;
 
-/// Makes a type a [`Command`], with the contract that it is stored under.
+/// Implements [`Command`] for a type, and [`Contracted`] if it names a contract.
 ///
 /// ```
 /// use oncebox::commands::{Command, Contracts};
@@ -77,7 +79,7 @@ pub use scheduler::Scheduler;
 ///     cents: u64,
 /// }
 ///
-/// /// One that gives something back; it can be sent and not scheduled.
+/// /// Returns a result, so it can be sent but not scheduled.
 /// #[derive(Command)]
 /// #[command(output = u64)]
 /// struct CountPayments;
@@ -90,7 +92,7 @@ pub use scheduler::Scheduler;
 /// # }
 /// ```
 ///
-/// A contract has a version:
+/// A contract without a version does not compile:
 /// ```compile_fail
 /// # use oncebox::commands::Command;
 /// #[derive(serde::Serialize, serde::Deserialize, Command)]
@@ -99,31 +101,33 @@ pub use scheduler::Scheduler;
 /// ```
 pub use oncebox_macros::Command;
 
-/// A wish of the application's: what shall be done, as a value.
+/// A unit of work to do, as a value of an application type.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no command",
-    note = "say `#[derive(Command)]`, or `impl Command for … {{ type Output = (); }}`"
+    message = "`{Self}` is not a command",
+    note = "use `#[derive(Command)]`, or `impl Command for … {{ type Output = (); }}`"
 )]
 pub trait Command: Send + Sync + 'static {
-    /// What its handler gives back. Only a command that gives back nothing can be scheduled: whoever schedules it is not there
-    /// any more when it runs.
+    /// What the handler returns. Only a command whose output is `()` can be scheduled: its caller no longer waits when
+    /// it runs.
     type Output: Send + 'static;
 
-    /// What makes two of them the same: while the first is remembered, the second is not stored. Used unless the call gives a
-    /// key; blank means none.
+    /// The key that identifies duplicates: within the deduplication window of the first command, a second one with the
+    /// same key is not stored. Used when [`ScheduleOptions`] has no key; a blank key counts as none.
     fn idempotency_key(&self) -> Option<String> {
         None
     }
 }
 
-/// A command that names its contract itself; what `#[derive(Command)]` with a name and a version makes. For
-/// [`Contracts::add`].
+/// A command type that declares its own contract, for [`Contracts::add`]. Implemented by `#[derive(Command)]` with a
+/// name and a version.
 pub trait Contracted: Command<Output = ()> {
-    /// The name it is stored under, which never changes.
+    /// The contract name that commands are stored under. It must never change.
     const NAME: &'static str;
-    /// The version of what is stored, from 1: a new one for each change that older payloads do not survive.
+    /// The version of the stored payload, starting at 1. Increase it with every change that makes older payloads
+    /// unreadable.
     const VERSION: u32;
 }
 
-/// Marks a command that is meant to be scheduled: seen in reviews, and usable as a bound. It changes nothing.
+/// Marks a command that is meant to be scheduled. The marker documents intent and can serve as a trait bound; it has no
+/// other effect.
 pub trait InboxCommand: Command<Output = ()> {}

@@ -1,4 +1,4 @@
-//! Receiving: taking messages in, each once.
+//! The inbox: accepts messages and deduplicates them.
 
 mod receipt;
 mod transaction;
@@ -6,7 +6,7 @@ mod transaction;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Accepted, Action, CallerHash, Error, Invalid, Key, LastError, NewMessage, Observed, Operated, Order,
+    Accepted, Action, CallerHash, Error, Invalid, Key, LastError, NewMessage, Observation, Operated, Order,
 };
 use tracing::{debug, info, warn};
 
@@ -14,28 +14,29 @@ use crate::message::Message;
 use crate::shared::Shared;
 use crate::telemetry;
 
-pub use receipt::{Outcome, Receipt};
+pub use oncebox_core::{MessageSummary, Observed};
+pub use receipt::{EnqueueOutcome, EnqueueReceipt};
 
-/// Takes messages in, and knows which came before. Cheap to clone.
+/// Accepts messages, each key once. Cheap to clone.
 #[derive(Clone)]
 pub struct Inbox(Arc<Shared>);
 
-/// A key that came by, for [`Inbox::observe`].
+/// The key of a received message, for [`Inbox::observe`].
 #[derive(Debug, Clone)]
-pub struct Sighting {
+pub struct ObservedKey {
     source: Arc<str>,
     id: Arc<str>,
     hash: Option<CallerHash>,
     problem: Option<Invalid>,
 }
 
-impl Sighting {
-    /// The message that `source` calls `id` came by.
+impl ObservedKey {
+    /// The key of the message that `source` identifies by `id`.
     pub fn new(source: impl AsRef<str>, id: impl AsRef<str>) -> Self {
         Self { source: source.as_ref().into(), id: id.as_ref().into(), hash: None, problem: None }
     }
 
-    /// With a hash of its content: kept, and compared when it comes again.
+    /// Adds a hash of the message's content. It is stored, and compared when the key is observed again.
     #[must_use]
     pub fn hash(mut self, algorithm: &str, hash: &[u8]) -> Self {
         match CallerHash::new(algorithm, hash) {
@@ -46,15 +47,15 @@ impl Sighting {
     }
 }
 
-/// What [`Inbox::mark`] makes of a message.
+/// The state that [`Inbox::mark`] gives a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mark {
-    /// Seen or Dead becomes Processing; what a worker holds is ready again.
+    /// A Seen or Dead message becomes Processing; a message leased by a worker becomes ready again.
     Processing,
-    /// It becomes Done; an unknown key is recorded as Done.
+    /// The message becomes Done; an unknown key is recorded as Done.
     Processed,
-    /// Seen or Processing becomes Dead.
+    /// A Seen or Processing message becomes Dead.
     Dead,
 }
 
@@ -63,101 +64,102 @@ impl Inbox {
         Self(shared)
     }
 
-    /// Whether the message that `source` calls `id` was handled before; notes that it came by.
+    /// Whether the message that `source` identifies by `id` has been processed; records that the key was observed.
     ///
     /// An unknown key is recorded as Seen. *Repeat:* harmless.
     pub async fn already_processed(&self, source: &str, id: &str) -> Result<bool, Error> {
-        self.observe_one(Sighting::new(source, id)).await
+        self.observe_one(ObservedKey::new(source, id)).await
     }
 
-    /// The same, with a hash of the content by the caller's own algorithm, such as `sha256`. If it came before with
-    /// another hash, a warning is logged.
+    /// As [`Inbox::already_processed`], with a hash of the content by the caller's own algorithm, such as `sha256`.
+    /// Logs a warning if the key was observed with another hash before.
     pub async fn already_processed_with_hash(
         &self,
         source: &str,
         id: &str,
         (algorithm, hash): (&str, &[u8]),
     ) -> Result<bool, Error> {
-        self.observe_one(Sighting::new(source, id).hash(algorithm, hash)).await
+        self.observe_one(ObservedKey::new(source, id).hash(algorithm, hash)).await
     }
 
-    async fn observe_one(&self, sighting: Sighting) -> Result<bool, Error> {
-        match self.observe([sighting]).await?.pop() {
+    async fn observe_one(&self, key: ObservedKey) -> Result<bool, Error> {
+        match self.observe([key]).await?.pop() {
             Some(Observed::Saturated { retry_after, bound }) => Err(Error::saturated(retry_after, bound)),
             Some(observed) => Ok(observed.is_processed()),
             None => Ok(false),
         }
     }
 
-    /// The same for many, one outcome each, in order. Nothing is recorded if one of them is out of bounds.
-    pub async fn observe(
-        &self,
-        sightings: impl IntoIterator<Item = Sighting>,
-    ) -> Result<Vec<Observed>, Error> {
+    /// Records up to 10,000 keys as seen, and returns what was known about each, in order. Nothing is recorded if one
+    /// of them is invalid. A key for which the store has no capacity is reported as [`Observed::Saturated`].
+    pub async fn observe(&self, keys: impl IntoIterator<Item = ObservedKey>) -> Result<Vec<Observed>, Error> {
         let hold = self.0.settings.hold();
-        let sightings = sightings.into_iter().map(|Sighting { source, id, hash, problem }| {
+        let observations = keys.into_iter().map(|ObservedKey { source, id, hash, problem }| {
             let key = problem.map_or_else(|| Key::inbox(source, id), Err)?;
-            Ok(oncebox_core::Sighting { key, hash, hold })
+            Ok(Observation { key, hash, hold })
         });
-        let sightings = sightings.collect::<Result<Vec<_>, Invalid>>()?;
-        let observed = self.0.store.observe(&sightings).await?;
-        for (sighting, outcome) in sightings.iter().zip(&observed) {
-            let Key { source, id, .. } = &sighting.key;
+        let observations = observations.collect::<Result<Vec<_>, Invalid>>()?;
+        let observed = self.0.store.observe(&observations).await?;
+        for (Observation { key, .. }, outcome) in observations.iter().zip(&observed) {
+            let Key { source, id, .. } = key;
             let processed = outcome.is_processed();
-            debug!(store = %self.0.name, %source, %id, processed, "looked for a duplicate");
+            debug!(store = %self.0.name, %source, %id, processed, "checked for a duplicate");
             if matches!(outcome, Observed::Again { diverged: true, .. }) {
-                self.diverged(&sighting.key);
+                self.diverged(key);
             }
         }
         Ok(observed)
     }
 
-    /// Takes a message in, once while its key is held: by default until 30 days after it was handled.
+    /// Accepts a message, unless a message with the same key was accepted within the dedup window: by default, until 30
+    /// days after that message was handled.
     ///
-    /// When this answers, the message is as safe as the store promises. If the store is full it answers
-    /// [`crate::Kind::Saturated`]: nothing was taken in, tell the sender to come again.
+    /// When this returns, the message is as durable as the store promises. If the store is full, it fails with
+    /// [`crate::ErrorKind::Saturated`]: nothing was accepted, and the sender should retry later.
     ///
-    /// *Repeat:* answers [`Outcome::Duplicate`] with the first receipt; but should other content have come in between, it is
-    /// replaced again, unless the inbox is set to keep the first ([`crate::Divergence::KeepFirst`]).
-    pub async fn enqueue(&self, message: Message) -> Result<Receipt, Error> {
+    /// *Repeat:* returns [`EnqueueOutcome::Duplicate`] with the first receipt. If other content was accepted in
+    /// between, it is replaced again, unless the inbox is set to keep the first content
+    /// ([`crate::message::Divergence::KeepFirst`]).
+    pub async fn enqueue(&self, message: Message) -> Result<EnqueueReceipt, Error> {
         match self.enqueue_all([message]).await?.pop() {
             Some(outcome) => outcome,
-            None => unreachable!("a store gives one outcome per item"),
+            None => unreachable!("a store returns one outcome per item"),
         }
     }
 
-    /// Takes up to 10,000 in, in order, with one outcome each: look at them, those for whom there was no room are errors.
-    /// Nothing is taken in if one of them is out of bounds.
+    /// Accepts up to 10,000 messages, in order, and returns one result for each. Check all of them: a message for which
+    /// the store has no capacity is an error. Nothing is accepted if one of the messages is invalid.
     pub async fn enqueue_all(
         &self,
         messages: impl IntoIterator<Item = Message>,
-    ) -> Result<Vec<Result<Receipt, Error>>, Error> {
-        let messages = messages.into_iter().map(|message| self.prepared(message));
+    ) -> Result<Vec<Result<EnqueueReceipt, Error>>, Error> {
+        let messages = messages.into_iter().map(|message| self.prepare(message));
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
         let accepted = self.0.store.accept(&messages).await?;
-        let receipts = messages.iter().zip(accepted).map(|(message, accepted)| self.taken(message, accepted));
+        let receipts =
+            messages.iter().zip(accepted).map(|(message, accepted)| self.receipt_for(message, accepted));
         Ok(receipts.collect())
     }
 
-    fn prepared(&self, message: Message) -> Result<NewMessage, Error> {
+    fn prepare(&self, message: Message) -> Result<NewMessage, Error> {
         let Shared { settings, clock, .. } = &*self.0;
         let message = match &settings.trace_context {
             Some(context) => telemetry::inject(&**context, message),
             None => message,
         };
-        message.accepted_by(settings, &**clock)
+        message.into_new_message(settings, &**clock)
     }
 
-    fn taken(&self, message: &NewMessage, accepted: Accepted) -> Result<Receipt, Error> {
+    fn receipt_for(&self, message: &NewMessage, accepted: Accepted) -> Result<EnqueueReceipt, Error> {
         if accepted.diverged() {
             self.diverged(&message.key);
         }
-        let receipt = Receipt::of(accepted);
+        let receipt = EnqueueReceipt::of(accepted);
         telemetry::enqueued(receipt.as_ref().ok().map(|receipt| receipt.outcome));
         let Key { source, id, .. } = &message.key;
         let topic = &message.content.topic;
         match &receipt {
-            Ok(Receipt { outcome, uid, .. }) => {
+            Ok(EnqueueReceipt { outcome, uid, .. }) => {
                 info!(store = %self.0.name, %topic, %source, %id, %uid, ?outcome, "enqueued");
             }
             Err(_) => warn!(store = %self.0.name, %topic, %source, %id, "not enqueued: the store is full"),
@@ -165,23 +167,23 @@ impl Inbox {
         receipt
     }
 
-    /// What came again under the same key differs from what came first (IBX-008).
+    /// Reports that a duplicate has different content (IBX-008).
     fn diverged(&self, Key { source, id, .. }: &Key) {
         telemetry::diverged();
-        warn!(store = %self.0.name, %source, %id, "the same message came again with other content");
+        warn!(store = %self.0.name, %source, %id, "duplicate message has different content");
     }
 
-    /// Seen or Dead becomes Processing. Changes nothing on an unknown key, and says so.
+    /// Makes a Seen or Dead message Processing. Changes nothing if the key is unknown, and reports that.
     pub async fn mark_processing(&self, source: &str, id: &str) -> Result<Operated, Error> {
         self.mark_one(Mark::Processing, source, id).await
     }
 
-    /// The message becomes Done; an unknown key is recorded as Done.
+    /// Makes a message Done; an unknown key is recorded as Done.
     pub async fn mark_processed(&self, source: &str, id: &str) -> Result<Operated, Error> {
         self.mark_one(Mark::Processed, source, id).await
     }
 
-    /// The message becomes Dead. Changes nothing on an unknown key or one that is Done, and says so.
+    /// Makes a message Dead. Changes nothing if the key is unknown or the message is Done, and reports that.
     pub async fn mark_dead(&self, source: &str, id: &str) -> Result<Operated, Error> {
         self.mark_one(Mark::Dead, source, id).await
     }
@@ -190,11 +192,12 @@ impl Inbox {
         match self.mark(mark, &[Key::inbox(source, id)?]).await?.pop() {
             Some(Operated::Saturated { retry_after, bound }) => Err(Error::saturated(retry_after, bound)),
             Some(operated) => Ok(operated),
-            None => unreachable!("a store gives one outcome per item"),
+            None => unreachable!("a store returns one outcome per item"),
         }
     }
 
-    /// Marks many, in order, with one outcome each. A mark ends the lease of a worker that holds the message.
+    /// Marks messages, in order, and returns one outcome for each. A mark ends the lease of a worker that holds the
+    /// message.
     pub async fn mark(&self, mark: Mark, keys: &[Key]) -> Result<Vec<Operated>, Error> {
         let action = match mark {
             Mark::Processing => Action::MarkProcessing,

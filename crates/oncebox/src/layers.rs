@@ -1,4 +1,4 @@
-//! Layers: stores around a store. Whatever a layer adds, the contract of the port stays.
+//! Layers: stores that wrap another store. A layer keeps the contract of [`Store`](crate::store::Store), whatever it adds.
 
 pub mod coalesce;
 

@@ -1,12 +1,12 @@
-//! What a lease is called outside.
+//! Lease tokens: leases as text, for clients.
 
 use std::fmt;
 use std::str::FromStr;
 
-use oncebox_core::digits::{Ascii, append_hex, read_hex, write_hex};
+use oncebox_core::ascii::{AppendAscii, append_hex, read_hex, write_hex};
 use oncebox_core::{Delivery, Extension, Fence, Invalid, Owner, Settlement, Span, Uid, Verdict};
 
-/// Names a lease, as text for those who keep it elsewhere. Opaque.
+/// Identifies a lease. Clients store it as opaque text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseToken {
     pub(crate) uid: Uid,
@@ -44,7 +44,7 @@ impl fmt::Display for LeaseToken {
     }
 }
 
-impl Ascii for LeaseToken {
+impl AppendAscii for LeaseToken {
     fn append_to(&self, text: &mut Vec<u8>) {
         append_hex(text, &self.bytes());
     }
@@ -70,7 +70,7 @@ impl FromStr for LeaseToken {
                 fence: Fence::new(u64::from_be_bytes(*fence.first_chunk()?)).ok()?,
             })
         };
-        parse().ok_or(Invalid::new("lease token", "is not one of ours"))
+        parse().ok_or(Invalid::new("lease token", "is not valid"))
     }
 }
 
@@ -81,19 +81,16 @@ mod tests {
     use super::LeaseToken;
 
     #[test]
-    fn a_lease_token_survives_its_text_and_nonsense_is_refused() {
-        let id = LeaseToken {
+    fn a_lease_token_round_trips_as_text_and_invalid_text_is_rejected() {
+        let token = LeaseToken {
             uid: Uid::from_u128(u128::MAX),
             owner: Owner::new(7).unwrap(),
             fence: Fence::new(u64::MAX).unwrap(),
         };
-        assert_eq!(id.to_string().parse::<LeaseToken>().unwrap(), id);
-        let signed = id.to_string().replacen('f', "+", 1);
-        for nonsense in ["", "x", &signed, &"0".repeat(80), &"ü".repeat(40), &format!("{id}0")] {
-            assert_eq!(
-                nonsense.parse::<LeaseToken>().unwrap_err().to_string(),
-                "lease token is not one of ours"
-            );
+        assert_eq!(token.to_string().parse::<LeaseToken>().unwrap(), token);
+        let signed = token.to_string().replacen('f', "+", 1);
+        for invalid in ["", "x", &signed, &"0".repeat(80), &"ü".repeat(40), &format!("{token}0")] {
+            assert_eq!(invalid.parse::<LeaseToken>().unwrap_err().to_string(), "lease token is not valid");
         }
     }
 }

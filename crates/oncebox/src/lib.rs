@@ -1,7 +1,7 @@
-//! A durable, idempotent inbox: it takes in each message once, and gets it handled.
+//! A durable, idempotent inbox: it accepts messages, deduplicates them, and makes sure that each one is handled.
 //!
 //! ```
-//! use oncebox::{Json, Message, Oncebox, Outcome, Worker};
+//! use oncebox::{EnqueueOutcome, Json, Message, Oncebox, Worker};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize)]
@@ -13,35 +13,35 @@
 //! # async fn main() -> Result<(), oncebox::Error> {
 //! let oncebox = Oncebox::open("memory:").await?;
 //!
-//! // A webhook arrives, and arrives again.
+//! // A webhook is delivered twice.
 //! let message = Message::new("payment.received", "stripe", "evt_1").json(&Payment { cents: 1_250 })?;
 //! let first = oncebox.inbox().enqueue(message.clone()).await?;
 //! let again = oncebox.inbox().enqueue(message).await?;
-//! assert_eq!((first.outcome, again.outcome), (Outcome::Accepted, Outcome::Duplicate));
+//! assert_eq!((first.outcome, again.outcome), (EnqueueOutcome::Accepted, EnqueueOutcome::Duplicate));
 //!
 //! // A worker handles it.
-//! let stopped = Worker::new(&oncebox)
+//! let summary = Worker::new(&oncebox)
 //!     .on("payment.received", async |Json(payment): Json<Payment>| assert_eq!(payment.cents, 1_250))
 //!     .run_until_idle()
 //!     .await?;
-//! assert_eq!(stopped.handled, 1);
+//! assert_eq!(summary.handled, 1);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # Parts
-//! - [`Inbox`]: receiving. Application code that takes messages in needs nothing else.
-//! - [`Worker`]: handlers by topic, with leases, heartbeats, retries and a graceful stop.
-//! - [`WorkQueue`]: claiming and settling by hand, for those who write their own worker.
-//! - [`commands`]: typed commands, run now or stored and run later.
-//! - [`ledger::Ledger`]: "was this key processed?", for consumers that handle messages themselves.
-//! - [`mailbox::Mailbox`]: store and forward, for receivers that come and go.
-//! - [`Operator`]: listing, redriving, cancelling, erasing.
-//! - [`Upkeep`], [`Health`]: what runs beside. A worker brings its own upkeep.
+//! # Overview
+//! - [`Inbox`]: accepts messages and deduplicates them. Code that only receives messages needs nothing else.
+//! - [`Worker`]: runs handlers by topic, with leases, heartbeats, retries and a graceful stop.
+//! - [`WorkQueue`]: claims and settles messages, for applications that implement their own worker.
+//! - [`commands`]: typed commands, run at once or stored and run later.
+//! - [`ledger::Ledger`]: records which keys were processed, for consumers that handle messages themselves.
+//! - [`mailbox::Mailbox`]: store and forward, for receivers that are not always online.
+//! - [`Operator`]: lists, redrives, cancels and erases messages.
+//! - [`Maintenance`] and [`Health`]: background work and health checks. A worker runs its own maintenance.
 //!
-//! # What it guarantees
-//! A key (source, id) is accepted once while it is held: by default until 30 days after its message was handled.
-//! Handlers run at least once: write them so that a second run does no harm.
+//! # Guarantees
+//! A key (source and id) is accepted once within its dedup window: by default, until 30 days after its message was
+//! handled. Handlers run at least once, so they must be idempotent.
 
 pub mod commands;
 pub mod layers;
@@ -51,69 +51,67 @@ pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-/// The directory of an embedded store that nobody has open: is it sound, make it open again, what is in it.
+/// Offline tools for the directory of an embedded store that no process has open: verify, repair, statistics.
 #[cfg(feature = "embedded")]
 pub mod embedded {
     pub use oncebox_store_embedded::{
-        Cut, Damage, Finding, Loss, Repaired, Report, SegmentTotals, Stats, Verified, repair, stats, verify,
+        Damage, Loss, RepairReport, Repaired, SegmentTotals, Stats, TornTail, Verified, VerifyFinding,
+        repair, stats, verify,
     };
 }
 
-/// Stores on PostgreSQL: their tables, and handlers that run in a transaction.
+/// PostgreSQL stores: options, tables, and transactions of handlers.
 #[cfg(feature = "postgres")]
 pub mod postgres {
     pub use oncebox_store_postgres::{
-        Address, Ensured, Options, PgTransaction, Pooler, PostgresStore, Schema,
+        Address, Ensured, PgTransaction, Pooler, PostgresOptions, PostgresStore, Schema,
     };
 
-    /// The transaction that a handler runs in. Run statements on `&mut **tx`.
-    pub type Tx = crate::Tx<PgTransaction>;
+    /// The PostgreSQL transaction that a handler runs in. Execute statements on `&mut **tx`.
+    pub type Tx = crate::worker::HandlerTx<PgTransaction>;
 }
 
-mod build;
-mod handled;
-mod health;
-mod inbox;
-mod lease_token;
-mod message;
-mod open;
-mod operator;
-mod queue;
-mod shared;
-mod stirring;
-mod transaction;
-mod upkeep;
-mod worker;
+pub mod health;
+pub mod inbox;
+pub mod maintenance;
+pub mod message;
+pub mod operator;
+pub mod queue;
+pub mod worker;
 
-pub use build::Builder;
+/// The interface between the library and a store, for programs that open a store themselves or implement one.
+///
+/// The types of its calls, and everything that a new store needs, are in `oncebox-core`.
+pub mod store {
+    pub use oncebox_core::{Capabilities, Clock, Recorded, Rng, Store, TransactionalStore, Wake};
+}
+
+mod activity;
+mod builder;
+mod handled_topics;
+mod lease_token;
+mod open;
+mod shared;
+mod transaction;
+
+pub use builder::OnceboxBuilder;
 pub use bytes::Bytes;
-pub use health::{Finding, Health, Level};
-pub use inbox::{Inbox, Mark, Outcome, Receipt, Sighting};
+pub use health::Health;
+pub use inbox::{EnqueueOutcome, EnqueueReceipt, Inbox};
+pub use maintenance::Maintenance;
 pub use message::{Message, Moment};
-pub use oncebox_core::{
-    Attributes, Backoff, Bound, CallerHash, Capabilities, Clock, Content, Counts, Cursor, DeadReason, Deaths,
-    Delivery, Direction, Divergence, Error, Extended, Fence, Fingerprint, Grant, GrantEnd, Growth, Hold, Id,
-    Invalid, Jitter, Keep, Key, Kind, LastError, Lease, Namespace, Number, Observed, Omitted, Operated,
-    Owner, Page, PageSize, Partition, Payload, Policy, Query, Receipt as Standing, Recorded, Ref, RequestId,
-    Rng, Settled, Shard, Snapshot, Source, Span, State as MessageState, Store, Timestamp, Topic, TopicCounts,
-    TopicPage, TopicQuery, TopicRange, Trace, TransactionalStore, Uid, Upkept, Usage, VerdictKind, Wake,
-    WorkerName,
-};
-pub use operator::{Filter, Operator, Sweep, SweepCursor};
+pub use oncebox_core::{Backoff, Error, ErrorKind, MessageState, Timestamp};
+pub use operator::Operator;
 pub use queue::WorkQueue;
 pub use shared::Oncebox;
-pub use upkeep::Upkeep;
-pub use worker::{
-    BoxError, Context, Extract, Failed, Failure, FromState, Handler, HandlerFn, HandlerService, IntoResult,
-    Json, Rejection, Route, Running, State, Stopped, Text, Tx, Unhandled, Wish, Worker,
-};
+pub use worker::{Context, Failure, Json, State, Text, Worker, WorkerHandle, WorkerSummary};
 
-/// The README's code is compiled and run with the doc tests.
+/// Compiles and runs the code of the README as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The guide's code is compiled and run with the doc tests.
+/// Compiles and runs the code of the guides as doc tests.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../docs/guide/getting-started.md")]

@@ -1,54 +1,55 @@
-//! The mailbox: store and forward. Send, receive for a while, acknowledge.
+//! The mailbox: store-and-forward messaging. Senders send messages to topics; receivers hold them for a visibility
+//! timeout and acknowledge them.
 
+mod delivery_ref;
 mod envelope;
-mod handle;
 mod log;
 mod msg_id;
-mod parcel;
+mod outgoing;
 mod receive;
 mod settings;
 mod settle;
-mod turns;
+mod topic_waiters;
 
 use std::sync::Arc;
 
 use oncebox_core::{
-    Accepted, Counts, DeadReason, Delivery, Error, Kind, LastError, Namespace, NewMessage, Policy, Scope,
-    Shard, StoreExt, Timestamp, Topic, Verdict,
+    Accepted, Counts, DeadReason, Delivery, Error, ErrorKind, LastError, Namespace, NewMessage, Policy,
+    Scope, Shard, StoreExt, Timestamp, Topic, Verdict,
 };
 use tracing::warn;
 
 use crate::operator::Operator;
 use crate::shared::Shared;
 
-use parcel::Sharding;
-use turns::Turns;
+use outgoing::Sharding;
+use topic_waiters::TopicWaiters;
 
 pub use crate::lease_token::LeaseToken;
+pub use delivery_ref::DeliveryRef;
 pub use envelope::Envelope;
-pub use handle::Handle;
 pub use msg_id::MsgId;
-pub use parcel::Parcel;
+pub use outgoing::OutgoingMessage;
 pub use receive::{Damaged, Receive, Received};
 pub use settings::{KeyHold, MailboxSettings, TopicSettings};
-pub use settle::{Outcome, Settle};
+pub use settle::{Settle, SettleOutcome};
 
-/// Stores messages and forwards them, at least once.
+/// Stores messages and delivers each at least once. Cheap to clone.
 ///
 /// ```
 /// use oncebox::Oncebox;
-/// use oncebox::mailbox::{MailboxSettings, Outcome, Parcel, Receive, Sent};
+/// use oncebox::mailbox::{MailboxSettings, OutgoingMessage, Receive, SendOutcome, SettleOutcome};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), oncebox::Error> {
 /// let mailbox = Oncebox::open("memory:").await?.mailbox(MailboxSettings::default())?;
-/// let parcel = || Parcel::new("greetings", "first").bytes("hello");
-/// let Sent::Accepted(ticket) = mailbox.send(parcel()).await? else { panic!("it is new") };
-/// assert_eq!(mailbox.send(parcel()).await?, Sent::Duplicate(ticket));
+/// let message = || OutgoingMessage::new("greetings", "first").bytes("hello");
+/// let SendOutcome::Accepted(receipt) = mailbox.send(message()).await? else { panic!("the message is new") };
+/// assert_eq!(mailbox.send(message()).await?, SendOutcome::Duplicate(receipt));
 ///
 /// let envelopes = mailbox.receive(Receive::new("greetings")).await?.envelopes;
 /// assert_eq!(envelopes[0].payload, "hello");
-/// assert_eq!(mailbox.ack(envelopes[0].receipt).await?, Outcome::Ok);
+/// assert_eq!(mailbox.ack(envelopes[0].receipt).await?, SettleOutcome::Ok);
 /// # Ok(())
 /// # }
 /// ```
@@ -56,35 +57,35 @@ pub use settle::{Outcome, Settle};
 pub struct Mailbox {
     shared: Arc<Shared>,
     settings: Arc<MailboxSettings>,
-    /// Of those who wait for messages.
-    turns: Arc<Turns>,
+    /// Receivers that wait for messages.
+    waiters: Arc<TopicWaiters>,
 }
 
-/// What a sender gets for a parcel.
+/// The receipt for a sent message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Ticket {
-    /// The message that has the parcel's idempotency key.
+pub struct SendReceipt {
+    /// The id of the stored message that has the idempotency key.
     pub msg_id: MsgId,
-    /// Until when the key is known, at least.
+    /// The earliest end of the deduplication window of the key.
     pub dedup_until: Timestamp,
 }
 
-/// What became of a parcel.
+/// The outcome of sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sent {
-    /// It is new, and taken in.
-    Accepted(Ticket),
-    /// It came before, with the same payload: one delivery is enough.
-    Duplicate(Ticket),
-    /// Its idempotency key came before with another payload; that one stays.
-    Conflict(Ticket),
-    /// Its payload does not match the hash that came with it.
-    Damaged,
-    /// Its payload is larger than the topic allows.
+pub enum SendOutcome {
+    /// The message is new and stored.
+    Accepted(SendReceipt),
+    /// A duplicate: the idempotency key was used before with the same payload.
+    Duplicate(SendReceipt),
+    /// The idempotency key was used before with another payload; the first message is unchanged.
+    Conflict(SendReceipt),
+    /// The payload does not match the hash that the sender gave.
+    HashMismatch,
+    /// The payload is larger than the topic allows.
     TooLarge {
-        /// What it allows.
+        /// The maximum payload size of the topic.
         bytes_max: usize,
     },
 }
@@ -92,41 +93,42 @@ pub enum Sent {
 impl Mailbox {
     pub(crate) fn new(shared: Arc<Shared>, settings: MailboxSettings) -> Result<Self, Error> {
         settings.check()?;
-        shared.keep_dead_letters(settings.dead_letters()?);
-        Ok(Self { shared, settings: Arc::new(settings), turns: Arc::default() })
+        shared.set_dead_letter_retention(settings.dead_letters()?);
+        Ok(Self { shared, settings: Arc::new(settings), waiters: Arc::default() })
     }
 
-    /// What it is set to.
+    /// The settings of the mailbox.
     pub fn settings(&self) -> &MailboxSettings {
         &self.settings
     }
 
-    /// Takes a parcel in, once within the replay window of its topic. A full shard is [`Kind::Saturated`].
+    /// Sends a message. Within the replay window of its topic, an idempotency key is accepted once. Fails with
+    /// [`ErrorKind::Saturated`] if the shard is full.
     ///
-    /// *Repeat:* safe; answers [`Sent::Duplicate`].
-    pub async fn send(&self, parcel: Parcel) -> Result<Sent, Error> {
-        let message = match self.prepare(parcel, &mut Sharding::new(self.settings.shards))? {
+    /// *Repeat:* safe; returns [`SendOutcome::Duplicate`].
+    pub async fn send(&self, message: OutgoingMessage) -> Result<SendOutcome, Error> {
+        let message = match self.prepare(message, &mut Sharding::new(self.settings.shards))? {
             Ok(message) => message,
-            Err(refused) => return Ok(refused),
+            Err(rejected) => return Ok(rejected),
         };
         let accepted = self.shared.store.accept_one(&message).await?;
         log::sent(&self.shared.name, &message, &accepted);
-        sent(accepted)
+        send_outcome(accepted)
     }
 
-    /// Takes many in, in order, with one outcome each: one that is wrong does not keep the others out.
+    /// Sends many messages, in order, with one outcome each. An invalid message does not affect the others.
     pub async fn send_all(
         &self,
-        parcels: impl IntoIterator<Item = Parcel>,
-    ) -> Result<Vec<Result<Sent, Error>>, Error> {
+        outgoing: impl IntoIterator<Item = OutgoingMessage>,
+    ) -> Result<Vec<Result<SendOutcome, Error>>, Error> {
         let mut messages = Vec::new();
         let mut sharding = Sharding::new(self.settings.shards);
-        let prepared = parcels.into_iter().map(|parcel| match self.prepare(parcel, &mut sharding) {
+        let prepared = outgoing.into_iter().map(|message| match self.prepare(message, &mut sharding) {
             Ok(Ok(message)) => {
                 messages.push(message);
                 None
             }
-            Ok(Err(refused)) => Some(Ok(refused)),
+            Ok(Err(rejected)) => Some(Ok(rejected)),
             Err(error) => Some(Err(error)),
         });
         let prepared: Vec<_> = prepared.collect();
@@ -135,28 +137,32 @@ impl Mailbox {
             log::sent(&self.shared.name, message, accepted);
         }
         let mut accepted = accepted.into_iter();
-        let outcomes = prepared.into_iter().map(|refused| {
-            refused.unwrap_or_else(|| match accepted.next() {
-                Some(accepted) => sent(accepted),
-                None => unreachable!("a store gives one outcome per item"),
+        let outcomes = prepared.into_iter().map(|rejected| {
+            rejected.unwrap_or_else(|| match accepted.next() {
+                Some(accepted) => send_outcome(accepted),
+                None => unreachable!("a store returns one outcome per item"),
             })
         });
         Ok(outcomes.collect())
     }
 
-    /// The message to be stored, or why it is not.
-    fn prepare(&self, parcel: Parcel, sharding: &mut Sharding) -> Result<Result<NewMessage, Sent>, Error> {
-        let topic = self.settings.topic(parcel.topic());
-        if parcel.payload_bytes() > topic.payload_bytes_max {
-            return Ok(Err(Sent::TooLarge { bytes_max: topic.payload_bytes_max }));
+    /// The message to store, or the outcome that rejects it.
+    fn prepare(
+        &self,
+        outgoing: OutgoingMessage,
+        sharding: &mut Sharding,
+    ) -> Result<Result<NewMessage, SendOutcome>, Error> {
+        let topic = self.settings.topic(outgoing.topic());
+        if outgoing.payload_bytes() > topic.payload_bytes_max {
+            return Ok(Err(SendOutcome::TooLarge { bytes_max: topic.payload_bytes_max }));
         }
-        if !parcel.is_whole() {
-            return Ok(Err(Sent::Damaged));
+        if !outgoing.matches_hash() {
+            return Ok(Err(SendOutcome::HashMismatch));
         }
         let now = self.shared.clock.now();
         let corr_id = || oncebox_core::Uid::v7(now, self.shared.random());
-        let (due, expires) = parcel.times(now, topic.ready_keep)?;
-        let mut message = parcel.into_message(sharding, corr_id)?;
+        let (due, expires) = outgoing.times(now, topic.ready_keep)?;
+        let mut message = outgoing.into_message(sharding, corr_id)?;
         message.content.due = due;
         message.content.expires = Some(expires);
         message.content.seal = Some(envelope::seal(&message, now));
@@ -165,14 +171,15 @@ impl Mailbox {
         Ok(Ok(message))
     }
 
-    /// How many messages of a topic stand where: in one of its shards, or in all.
+    /// Message counts of a topic by state, in one of its shards or in all.
     pub async fn counts(&self, topic: &str, shard: Option<u16>) -> Result<Counts, Error> {
         let topic = Some(Topic::new(topic)?);
         let scope = Scope { namespace: Namespace::Mailbox, topic, shard: shard.map(Shard) };
         self.shared.store.counts(&scope).await
     }
 
-    /// Dead letters, and all other messages of the mailbox, on behalf of an actor: list, show, redrive, purge.
+    /// Operator access to dead letters and all other messages of the mailbox: list, show, redrive, purge. `actor` names
+    /// the person or program in audit events.
     pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
         let operator = Operator::new(self.shared.clone(), Namespace::Mailbox, actor.as_ref().into());
         match self.settings.shard_capacity() {
@@ -181,33 +188,34 @@ impl Mailbox {
         }
     }
 
-    /// A message that is not what was sent becomes a dead letter, and its receiver learns which it was.
-    async fn quarantine(&self, delivery: &Delivery) -> Result<Damaged, Error> {
+    /// Dead-letters a stored message that differs from what was sent, and reports it to the receiver.
+    async fn dead_letter_damaged(&self, delivery: &Delivery) -> Result<Damaged, Error> {
         let msg_id = MsgId::from(delivery.uid);
         let corr_id = delivery.trace.correlation().unwrap_or_default().to_owned();
-        warn!(store = %self.shared.name, %msg_id, %corr_id, "the stored message is not what was sent: it is a dead letter now");
-        let error =
-            LastError::new("the stored message is not what was sent: payload or hash chain do not match");
+        warn!(store = %self.shared.name, %msg_id, %corr_id, "stored message failed its integrity check and is now a dead letter");
+        let error = LastError::new(
+            "the stored message differs from what was sent: its payload or hash chain does not match",
+        );
         let verdict = Verdict::Fail { reason: DeadReason::Integrity, error };
         self.shared.store.settle(&[LeaseToken::of(delivery).settle(verdict)]).await?;
         Ok(Damaged { msg_id, corr_id })
     }
 }
 
-fn sent(accepted: Accepted) -> Result<Sent, Error> {
+fn send_outcome(accepted: Accepted) -> Result<SendOutcome, Error> {
     match accepted {
-        Accepted::New { receipt, .. } => Ok(Sent::Accepted(receipt.into())),
-        Accepted::Duplicate { receipt, .. } | Accepted::Replaced(receipt) => {
-            Ok(Sent::Duplicate(receipt.into()))
+        Accepted::New { summary, .. } => Ok(SendOutcome::Accepted(summary.into())),
+        Accepted::Duplicate { summary, .. } | Accepted::Replaced(summary) => {
+            Ok(SendOutcome::Duplicate(summary.into()))
         }
-        Accepted::Conflict(receipt) => Ok(Sent::Conflict(receipt.into())),
+        Accepted::Conflict(summary) => Ok(SendOutcome::Conflict(summary.into())),
         Accepted::Saturated { retry_after, bound } => Err(Error::saturated(retry_after, bound)),
-        _ => Err(Error::new(Kind::Invalid, "the message id belongs to another message")),
+        _ => Err(Error::new(ErrorKind::Invalid, "the message id belongs to another message")),
     }
 }
 
-impl From<oncebox_core::Receipt> for Ticket {
-    fn from(receipt: oncebox_core::Receipt) -> Self {
-        Self { msg_id: receipt.uid.into(), dedup_until: receipt.dedup_until }
+impl From<oncebox_core::MessageSummary> for SendReceipt {
+    fn from(summary: oncebox_core::MessageSummary) -> Self {
+        Self { msg_id: summary.uid.into(), dedup_until: summary.dedup_until }
     }
 }

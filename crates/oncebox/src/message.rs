@@ -1,5 +1,6 @@
-//! A message as its sender builds it and its handler gets it.
+//! Messages, as senders build them and handlers receive them.
 
+mod convert;
 mod moment;
 
 use std::fmt;
@@ -7,20 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use oncebox_core::{
-    Attributes, CallerHash, Clock, Content, Delivery, Error, Id, Invalid, Key, Kind, Namespace, NewMessage,
-    Partition, Payload, Source, Timestamp, Topic, Trace,
-};
+use oncebox_core::{Error, ErrorKind, Timestamp};
 use serde::Serialize;
 
-use crate::build::Settings;
-
 pub use moment::Moment;
+pub use oncebox_core::{
+    Attributes, CallerHash, Content, DeadReason, Divergence, Fingerprint, Hold, Id, Invalid, Keep, Key,
+    LastError, Lease, Namespace, Number, Omitted, Partition, Payload, Policy, Shard, Source, Topic, Trace,
+    Uid,
+};
 
-/// A message: what it is about, where it comes from, what its sender calls it, and what it carries.
+/// A message: a topic, a source, an id that is unique within the source, and a payload.
 ///
-/// Two messages with the same source and id are the same message, also if their topics differ. A value that is out of
-/// bounds is told when the message is enqueued. The payload and the values of attributes stay out of `Debug` output.
+/// Two messages with the same source and id are the same message, even if their topics differ. Invalid values are
+/// reported when the message is enqueued. `Debug` output contains neither the payload nor the values of attributes.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -45,12 +46,12 @@ pub struct Message {
     partition: Option<Arc<str>>,
     due: Option<Moment>,
     expires: Option<Moment>,
-    /// The first value that was out of bounds.
+    /// The first invalid value.
     problem: Option<Invalid>,
 }
 
 impl Message {
-    /// A message without a payload, ready at once. Topic, source and id have 1 to 255 characters.
+    /// Creates a message without a payload, which is ready at once. Topic, source and id have 1 to 255 characters.
     ///
     /// ```
     /// # let number = 17;
@@ -72,32 +73,33 @@ impl Message {
         }
     }
 
-    /// Carries these bytes.
+    /// Sets the payload to these bytes.
     #[must_use]
     pub fn bytes(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
         self
     }
 
-    /// Carries this text.
+    /// Sets the payload to this text.
     #[must_use]
     pub fn text(self, payload: impl Into<String>) -> Self {
         self.bytes(payload.into())
     }
 
-    /// Carries this value as JSON.
+    /// Sets the payload to this value, as JSON.
     pub fn json(self, payload: &impl Serialize) -> Result<Self, Error> {
         let json = serde_json::to_vec(payload).map_err(|_| {
-            // What serde says may quote the value, and values stay out of errors.
+            // The error of serde may quote the value, and errors must not contain payloads.
             Error::new(
-                Kind::Invalid,
-                "payload cannot be written as JSON: its Serialize refuses, or has keys that are no texts",
+                ErrorKind::Invalid,
+                "payload cannot be serialized as JSON: its Serialize implementation failed, or a map key is not a string",
             )
         })?;
         Ok(self.bytes(json))
     }
 
-    /// A hash of the content by the sender's own algorithm, such as `sha256`: compared when the key comes again.
+    /// Sets a hash of the content by the sender's own algorithm, such as `sha256`. It is compared when the key is
+    /// enqueued again.
     #[must_use]
     pub fn hash(mut self, algorithm: &str, hash: &[u8]) -> Self {
         let hash = CallerHash::new(algorithm, hash);
@@ -105,7 +107,8 @@ impl Message {
         self
     }
 
-    /// A name and a value beside the payload: up to 64, of 16 KiB together.
+    /// Adds an attribute: metadata next to the payload. A message has at most 64 attributes with at most 16 KiB in
+    /// total.
     #[must_use]
     pub fn attribute(mut self, name: &str, value: &str) -> Self {
         let pairs = self.attributes.iter().chain([(name, value)]);
@@ -114,7 +117,7 @@ impl Message {
         self
     }
 
-    /// The same, unless that would be out of bounds.
+    /// Adds an attribute, unless that would exceed the limits.
     pub(crate) fn try_attribute(mut self, name: &str, value: &str) -> Self {
         if let Ok(attributes) = Attributes::new(self.attributes.iter().chain([(name, value)])) {
             self.attributes = attributes;
@@ -122,54 +125,56 @@ impl Message {
         self
     }
 
-    /// Messages with the same partition are handled one at a time, in order.
+    /// Sets the partition. Messages of the same partition are handled one at a time, in order.
     #[must_use]
     pub fn partition(mut self, partition: impl AsRef<str>) -> Self {
         self.partition = Some(partition.as_ref().into());
         self
     }
 
-    /// Not handled before this moment; one that has passed means at once (IBX-023, IBX-024).
+    /// Delays the message until this moment; a moment in the past means no delay (IBX-023, IBX-024).
     #[must_use]
     pub fn due_at(mut self, due: impl Into<Moment>) -> Self {
         self.due = Some(due.into());
         self
     }
 
-    /// Not handled before so much time has passed since it was enqueued.
+    /// Delays the message for this time after it is enqueued.
     #[must_use]
     pub fn due_in(mut self, delay: Duration) -> Self {
         self.due = Some(Moment::after(delay));
         self
     }
 
-    /// Dead from this moment on unless it is handled or in a handler's hands by then.
+    /// Sets when the message expires: it becomes Dead at this moment, unless it has been handled or is being handled by
+    /// then.
     #[must_use]
     pub fn expires_at(mut self, expires: impl Into<Moment>) -> Self {
         self.expires = Some(expires.into());
         self
     }
 
-    /// Dead so long after it was enqueued, unless it is handled or in a handler's hands by then.
+    /// Sets how long after it is enqueued the message expires: it becomes Dead then, unless it has been handled or is
+    /// being handled.
     #[must_use]
     pub fn expires_in(mut self, delay: Duration) -> Self {
         self.expires = Some(Moment::after(delay));
         self
     }
 
-    /// The id of the whole story that the message belongs to.
+    /// Sets the id of the business transaction or workflow that the message belongs to.
     #[must_use]
     pub fn correlation(self, id: &str) -> Self {
         self.traced(|trace| trace.with_correlation(id))
     }
 
-    /// The id of what directly caused the message.
+    /// Sets the id of the message or request that directly caused this message.
     #[must_use]
     pub fn causation(self, id: &str) -> Self {
         self.traced(|trace| trace.with_causation(id))
     }
 
-    /// The id of the tenant on whose behalf it comes.
+    /// Sets the id of the tenant that the message belongs to.
     #[must_use]
     pub fn tenant(self, id: &str) -> Self {
         self.traced(|trace| trace.with_tenant(id))
@@ -186,107 +191,56 @@ impl Message {
     }
 }
 
-/// Reading.
+/// Accessors.
 impl Message {
-    /// What it is about.
+    /// The topic, which selects the handler.
     pub fn topic(&self) -> &str {
         &self.topic
     }
 
-    /// Where it comes from.
+    /// The source that the message comes from.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// What its source calls it.
+    /// The id of the message within its source.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What it carries.
+    /// The payload.
     pub fn payload(&self) -> &Bytes {
         &self.payload
     }
 
-    /// What stands beside the payload.
+    /// The attributes.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// The sender's hash.
+    /// The hash of the content that the sender set.
     pub fn sender_hash(&self) -> Option<&CallerHash> {
         self.hash.as_ref()
     }
 
-    /// What caused it.
+    /// The correlation, causation and tenant ids.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The partition it runs in.
+    /// The partition.
     pub fn partition_key(&self) -> Option<&str> {
         self.partition.as_deref()
     }
 
-    /// The moment of the sender's before which it is not handled, if it was enqueued with one.
+    /// The moment before which the message is not handled, if the sender set one as an absolute time.
     pub fn due(&self) -> Option<Timestamp> {
         self.due.and_then(Moment::fixed)
     }
 
-    /// The moment of the sender's from which it is Dead, if it was enqueued with one.
+    /// The moment at which the message expires, if the sender set one as an absolute time.
     pub fn expires(&self) -> Option<Timestamp> {
         self.expires.and_then(Moment::fixed)
-    }
-}
-
-/// To the store and back.
-impl Message {
-    pub(crate) fn accepted_by(self, settings: &Settings, clock: &dyn Clock) -> Result<NewMessage, Error> {
-        if let Some(invalid) = self.problem {
-            return Err(invalid.into());
-        }
-        let limit = settings.payload_bytes_max;
-        if self.payload.len() > limit {
-            let text = format!("payload is {} bytes long, the limit is {limit}", self.payload.len());
-            return Err(Error::new(Kind::Invalid, text));
-        }
-        let key = Key::new(Namespace::Inbox, Source::inbox(self.source)?, Id::inbox(self.id)?);
-        let policy = settings.policy_for(&key.source);
-        let mut message = NewMessage::new(key, Topic::inbox(self.topic)?, Payload::new(self.payload)?);
-        message.policy = policy;
-        message.hash = self.hash;
-        message.trace = self.trace;
-        message.content.attributes = self.attributes;
-        message.content.partition = self.partition.map(Partition::new).transpose()?;
-        message.content.due = self.due.map(|due| due.seen_from(clock));
-        message.content.expires = self.expires.map(|expires| expires.seen_from(clock));
-        Ok(message)
-    }
-
-    pub(crate) fn delivered(delivery: &Delivery) -> Self {
-        Self::of(&delivery.key, &delivery.content, delivery.hash.as_ref(), &delivery.trace)
-    }
-
-    /// The message that a store keeps, if it has content.
-    #[cfg(feature = "testing")]
-    pub(crate) fn stored(stored: &oncebox_core::Snapshot) -> Option<Self> {
-        Some(Self::of(&stored.key, stored.content.as_ref()?, stored.hash.as_ref(), &stored.trace))
-    }
-
-    fn of(key: &Key, content: &Content, hash: Option<&CallerHash>, trace: &Trace) -> Self {
-        Self {
-            topic: content.topic.clone().into(),
-            source: key.source.clone().into(),
-            id: key.id.clone().into(),
-            payload: content.payload.clone().into_bytes(),
-            attributes: content.attributes.clone(),
-            hash: hash.cloned(),
-            trace: trace.clone(),
-            partition: content.partition.clone().map(Into::into),
-            due: content.due.map(Moment::from),
-            expires: content.expires.map(Moment::from),
-            problem: None,
-        }
     }
 }
 

@@ -1,23 +1,23 @@
-//! From a URL to a store: the only place that names stores.
+//! Opens a store by its URL. This is the only module that names concrete stores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use oncebox_core::{Clock, Error, Kind, Store};
+use oncebox_core::{Clock, Error, ErrorKind, Store};
 
 use crate::transaction::Transactions;
 
-/// A store that is open.
+/// An open store.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
-    /// How it takes part in transactions, if it does.
+    /// Set if the store supports transactions.
     pub(crate) transactions: Option<Arc<dyn Transactions>>,
-    /// Tells it from others in logs (IBX-113), and nothing secret.
+    /// Identifies the store in logs (IBX-113). Contains no secrets.
     pub(crate) name: Arc<str>,
 }
 
-/// Opens the store that `url` names. `name` is what its user calls it, if that was said.
+/// Opens the store that `url` names. `name` is its name in logs, if the application set one.
 pub(crate) async fn store(
     url: &str,
     name: Option<Arc<str>>,
@@ -29,23 +29,23 @@ pub(crate) async fn store(
         return postgres(url, clock).await;
     }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let settings = Settings::parse(query)?;
-    let (store, usual) = match scheme {
+    let settings = UrlSettings::parse(query)?;
+    let (store, default_name) = match scheme {
         #[cfg(feature = "memory")]
         "memory" => (memory(path, settings, clock)?, numbered("memory")),
         #[cfg(feature = "embedded")]
         "embedded" => (embedded(path, settings, name.clone(), clock).await?, format!("embedded:{path}")),
         _ => {
             return Err(invalid(format!(
-                "no store is called `{scheme}`: use one of {}, or enable its feature",
+                "unknown store `{scheme}`: use one of {}, or enable the store's cargo feature",
                 SCHEMES.join(", ")
             )));
         }
     };
-    Ok(Opened { store, transactions: None, name: name.unwrap_or_else(|| usual.into()) })
+    Ok(Opened { store, transactions: None, name: name.unwrap_or_else(|| default_name.into()) })
 }
 
-/// The name of a store that has no place to be named by: the first of the process is number 1.
+/// A name for a store without a location. The first store of the process has number 1.
 pub(crate) fn numbered(kind: &str) -> String {
     static OPENED: AtomicU64 = AtomicU64::new(0);
     format!("{kind}-{}", OPENED.fetch_add(1, Ordering::Relaxed) + 1)
@@ -61,22 +61,22 @@ const SCHEMES: &[&str] = &[
 ];
 
 #[cfg(feature = "memory")]
-fn memory(path: &str, settings: Settings, clock: Option<Arc<dyn Clock>>) -> Result<Arc<dyn Store>, Error> {
-    use oncebox_store_memory::{MemoryStore, Options, Payloads};
+fn memory(path: &str, settings: UrlSettings, clock: Option<Arc<dyn Clock>>) -> Result<Arc<dyn Store>, Error> {
+    use oncebox_store_memory::{MemoryOptions, MemoryStore, Payloads};
     use oncebox_system::{SystemClock, SystemRng};
 
     if !path.is_empty() {
-        return Err(invalid("`memory:` takes no path: its content goes with the process"));
+        return Err(invalid("`memory:` takes no path: nothing is written to disk"));
     }
     let mut settings = settings;
-    let mut options = Options::default();
+    let mut options = MemoryOptions::default();
     options.capacity = settings.capacity()?;
     options.payloads = match settings.take("payloads").as_deref() {
         None | Some("freed") => Payloads::Freed,
         Some("wiped") => Payloads::Wiped,
-        Some(_) => return Err(invalid("payloads is neither `freed` nor `wiped`")),
+        Some(_) => return Err(invalid("payloads must be `freed` or `wiped`")),
     };
-    settings.all_known(&["payloads", "messages_max", "keys_max", "live_bytes_max"])?;
+    settings.reject_unknown(&["payloads", "messages_max", "keys_max", "live_bytes_max"])?;
     let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
     Ok(Arc::new(MemoryStore::with(options, clock, Box::new(SystemRng::default()))))
 }
@@ -84,13 +84,13 @@ fn memory(path: &str, settings: Settings, clock: Option<Arc<dyn Clock>>) -> Resu
 #[cfg(feature = "embedded")]
 async fn embedded(
     path: &str,
-    mut settings: Settings,
+    mut settings: UrlSettings,
     name: Option<Arc<str>>,
     clock: Option<Arc<dyn Clock>>,
 ) -> Result<Arc<dyn Store>, Error> {
     use std::path::PathBuf;
 
-    use oncebox_store_embedded::{EmbeddedStore, Options};
+    use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
     if path.starts_with("//") && !path.starts_with("///") {
         return Err(invalid("`embedded://` names a host: leave the slashes out, as in `embedded:./data`"));
@@ -98,16 +98,16 @@ async fn embedded(
     if path.is_empty() {
         return Err(invalid("`embedded:` needs a directory, as in `embedded:./data`"));
     }
-    let mut options = Options::default();
+    let mut options = EmbeddedOptions::default();
     options.capacity = settings.capacity()?;
     (options.name, options.clock) = (name, clock);
     if let Some(text) = settings.take("durability") {
         options.durability = durability(&text)?;
     }
-    settings.all_known(&["durability", "messages_max", "keys_max", "live_bytes_max"])?;
+    settings.reject_unknown(&["durability", "messages_max", "keys_max", "live_bytes_max"])?;
     let path = PathBuf::from(path);
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, &options)).await;
-    let opened = opened.map_err(|error| Error::new(Kind::Unavailable, error.to_string()))?;
+    let opened = opened.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     Ok(Arc::new(opened?))
 }
 
@@ -122,39 +122,45 @@ fn durability(text: &str) -> Result<oncebox_store_embedded::Durability, Error> {
         ("sync", _) => Ok(Durability::Sync),
         ("os", _) => Ok(Durability::Os),
         (_, Some(millis)) if millis > 0 => Ok(Durability::Interval(Duration::from_millis(millis))),
-        _ => Err(invalid("durability is none of `sync`, `interval-50ms` (any number), `os`")),
+        _ => Err(invalid("durability must be `sync`, `os` or an interval such as `interval-50ms`")),
     }
 }
 
-/// Its settings are taken out of the URL where the rest is understood, too.
+/// The PostgreSQL store parses the whole URL itself, including its own settings.
 #[cfg(feature = "postgres")]
 async fn postgres(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Opened, Error> {
-    use oncebox_store_postgres::{Options, PostgresStore};
+    use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 
-    let mut options = Options::default();
+    let mut options = PostgresOptions::default();
     options.clock = clock;
     Ok(on_postgres(Arc::new(PostgresStore::open(url, options).await?)))
 }
 
-/// A store on PostgreSQL whose calls are merged, and the same for transactions.
+/// A PostgreSQL store with coalesced calls, and the same store for transactions.
 #[cfg(feature = "postgres")]
 pub(crate) fn on_postgres(store: Arc<oncebox_store_postgres::PostgresStore>) -> Opened {
     use crate::layers::{Coalesced, coalesce};
 
-    let hasty = Arc::new(store.hasty());
-    let merged = Coalesced::with(hasty, store.clone(), coalesce::Options::DEFAULT);
+    let fail_fast = Arc::new(store.with_lock_timeout());
+    let coalesced = Coalesced::with(fail_fast, store.clone(), coalesce::CoalesceOptions::DEFAULT);
     let name = store.name().into();
-    Opened { store: Arc::new(merged), transactions: Some(crate::transaction::of(store)), name }
+    Opened {
+        store: Arc::new(coalesced),
+        transactions: Some(crate::transaction::transactions_of(store)),
+        name,
+    }
 }
 
-/// The pairs after the question mark.
-struct Settings(BTreeMap<String, String>);
+/// The settings after the question mark of a URL.
+struct UrlSettings(BTreeMap<String, String>);
 
-impl Settings {
+impl UrlSettings {
     fn parse(query: &str) -> Result<Self, Error> {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
-            let pair = pair.split_once('=').ok_or_else(|| invalid("a setting is not name=value"));
+            let pair = pair
+                .split_once('=')
+                .ok_or_else(|| invalid("invalid setting in the URL: expected name=value"));
             pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
         });
         Ok(Self(pairs.collect::<Result<_, _>>()?))
@@ -164,9 +170,9 @@ impl Settings {
         self.0.remove(name)
     }
 
-    fn number(&mut self, name: &'static str, usual: u64) -> Result<u64, Error> {
-        let Some(text) = self.take(name) else { return Ok(usual) };
-        text.parse().map_err(|_| invalid(format!("{name} is not a whole number")))
+    fn number(&mut self, name: &'static str, default: u64) -> Result<u64, Error> {
+        let Some(text) = self.take(name) else { return Ok(default) };
+        text.parse().map_err(|_| invalid(format!("{name} must be a whole number")))
     }
 
     fn capacity(&mut self) -> Result<oncebox_core::machine::Capacity, Error> {
@@ -177,13 +183,13 @@ impl Settings {
         Ok(capacity)
     }
 
-    /// Refuses what nobody took: a misspelt bound must not be no bound.
-    fn all_known(self, known: &[&str]) -> Result<(), Error> {
+    /// Fails if a setting is left over: a misspelt limit must not mean no limit.
+    fn reject_unknown(self, known: &[&str]) -> Result<(), Error> {
         let Some((name, _)) = self.0.first_key_value() else { return Ok(()) };
-        Err(invalid(format!("no setting is called `{name}`: this store knows {}", known.join(", "))))
+        Err(invalid(format!("unknown setting `{name}`: this store supports {}", known.join(", "))))
     }
 }
 
 fn invalid(text: impl Into<String>) -> Error {
-    Error::new(Kind::Invalid, text)
+    Error::new(ErrorKind::Invalid, text)
 }

@@ -1,4 +1,4 @@
-//! The open inbox: what all its roles share.
+//! The open inbox, and the state that all of its handles share.
 
 use std::fmt;
 use std::num::NonZeroU128;
@@ -8,63 +8,63 @@ use oncebox_core::{
     Backoff, Capabilities, Clock, DeadLetters, Error, Namespace, Owner, Rng, Span, Store, Usage,
 };
 
-use crate::build::{Builder, Settings};
+use crate::activity::{self, Activity};
+use crate::builder::{OnceboxBuilder, Settings};
 use crate::commands::{Contracts, Scheduler};
-use crate::handled::Handled;
-use crate::health::{Health, Pulses};
+use crate::handled_topics::HandledTopics;
+use crate::health::{Health, LoopMonitors};
 use crate::inbox::Inbox;
 use crate::ledger::Ledger;
 use crate::mailbox::{Mailbox, MailboxSettings};
+use crate::maintenance::{Maintenance, UnhandledWarnings};
 use crate::operator::Operator;
 use crate::queue::WorkQueue;
-use crate::stirring::{self, Stirred};
 use crate::transaction::Transactions;
-use crate::upkeep::{Upkeep, Warnings};
 
-/// An open inbox. Cheap to clone; hand out its roles rather than itself.
+/// An open inbox. Cheap to clone. Pass the narrow handles, such as [`Inbox`], to code that needs no more.
 #[derive(Clone)]
 pub struct Oncebox(Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
-    /// What this process does to it, if others have it too.
-    pub(crate) stirred: Option<Stirred>,
-    /// The same store, if it takes part in transactions.
+    /// Changes when this process uses the store; only set if other processes share it.
+    pub(crate) activity: Option<Activity>,
+    /// The same store, if it supports transactions.
     pub(crate) transactions: Option<Arc<dyn Transactions>>,
-    /// Names the store in logs (IBX-113).
+    /// The name of the store in logs (IBX-113).
     pub(crate) name: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     /// The topics that workers of this process handle.
-    pub(crate) handled: Handled,
-    /// What upkeep has warned about.
-    pub(crate) unhandled: Warnings,
-    /// The loops that health looks at.
-    pub(crate) pulses: Pulses,
-    /// The retention of dead letters, once a mailbox was opened.
+    pub(crate) handled_topics: HandledTopics,
+    /// The topics without a handler that maintenance has warned about.
+    pub(crate) unhandled_warnings: UnhandledWarnings,
+    /// The loops that health checks include.
+    pub(crate) monitors: LoopMonitors,
+    /// The retention of dead letters, once a mailbox has been opened.
     dead_letters: Mutex<Option<Arc<DeadLetters>>>,
     rng: Mutex<Box<dyn Rng>>,
 }
 
 impl Oncebox {
-    /// Opens an inbox by its URL, with the usual settings.
+    /// Opens an inbox by its URL, with the default settings.
     ///
-    /// - `memory:` keeps everything in RAM, for tests and for what may be lost.
-    /// - `embedded:DIRECTORY` keeps everything in a directory that one process has open at a time. Answered means on
-    ///   disk; `?durability=os` or `?durability=interval-50ms` trades that for speed.
+    /// - `memory:` keeps everything in memory, for tests and for data that may be lost.
+    /// - `embedded:DIRECTORY` keeps everything in a directory that only one process can have open. A call returns when
+    ///   its changes are on disk; `?durability=os` or `?durability=interval-50ms` trades that for speed.
     ///
-    /// Both take the bounds `messages_max`, `keys_max` and `live_bytes_max`, as in `memory:?messages_max=1000`.
+    /// Both accept the limits `messages_max`, `keys_max` and `live_bytes_max`, as in `memory:?messages_max=1000`.
     ///
-    /// - `postgres://USER@HOST/DATABASE` keeps everything in a PostgreSQL database that any number of processes share; with
-    ///   the feature `postgres`. `?ensure=yes` makes its tables; `schema`, `connections` and `pooler` are explained
-    ///   in the guide. A pool of your own is taken by `Builder::on_postgres`.
+    /// - `postgres://USER@HOST/DATABASE` keeps everything in a PostgreSQL database that any number of processes can
+    ///   share. It needs the feature `postgres`. `?ensure=yes` creates the tables; the guide explains `schema`,
+    ///   `connections` and `pooler`. To use your own pool, see `OnceboxBuilder::on_postgres`.
     pub async fn open(url: &str) -> Result<Self, Error> {
         Self::builder().open(url).await
     }
 
-    /// Opens an inbox with settings of its own, or on a store of its own.
-    pub fn builder() -> Builder {
-        Builder::default()
+    /// A builder, to open an inbox with other settings or on a store that is already open.
+    pub fn builder() -> OnceboxBuilder {
+        OnceboxBuilder::default()
     }
 
     pub(crate) fn new(
@@ -75,60 +75,60 @@ impl Oncebox {
         rng: Box<dyn Rng>,
         settings: Settings,
     ) -> Self {
-        let (handled, unhandled, pulses) = (Handled::default(), Warnings::default(), Pulses::default());
-        let (rng, (store, stirred)) = (Mutex::new(rng), stirring::around(store));
+        let (store, activity) = activity::track(store);
         Self(Arc::new(Shared {
             store,
-            stirred,
+            activity,
             transactions,
             name,
             clock,
             settings,
-            handled,
-            unhandled,
-            pulses,
+            handled_topics: HandledTopics::default(),
+            unhandled_warnings: UnhandledWarnings::default(),
+            monitors: LoopMonitors::default(),
             dead_letters: Mutex::default(),
-            rng,
+            rng: Mutex::new(rng),
         }))
     }
 
-    /// Receiving: all that code which takes messages in needs.
+    /// The handle for accepting messages.
     pub fn inbox(&self) -> Inbox {
         Inbox::new(self.0.clone())
     }
 
-    /// Working by hand; most use a [`crate::Worker`] instead.
+    /// The handle for claiming and settling messages yourself. Most applications use a [`crate::Worker`] instead.
     pub fn queue(&self) -> WorkQueue {
         WorkQueue::new(self.0.clone())
     }
 
-    /// Storing commands to be run later; a [`crate::commands::Processor`] runs them.
+    /// The handle for scheduling commands, which a [`crate::commands::Processor`] runs later.
     pub fn scheduler(&self, contracts: &Contracts) -> Scheduler {
         Scheduler::new(self.0.clone(), contracts)
     }
 
-    /// "Was this key processed?"
+    /// The ledger of processed keys.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.0.clone())
     }
 
-    /// Store and forward. Upkeep keeps dead letters as the settings of the mailbox that was opened last say; before one was, for
-    /// ever. Processes that share a store should agree: the shortest retention of all holds.
+    /// Opens a mailbox. From then on, maintenance deletes dead letters according to the settings of the mailbox that
+    /// was opened last; before the first one, they are kept for ever. Processes that share a store should use the same
+    /// settings: the shortest retention wins.
     pub fn mailbox(&self, settings: MailboxSettings) -> Result<Mailbox, Error> {
         Mailbox::new(self.0.clone(), settings)
     }
 
-    /// Operating. `actor` is who the audit events name: a person, or a program.
+    /// The handle for operations on messages. `actor` is the person or program that audit events name.
     pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
         Operator::new(self.0.clone(), Namespace::Inbox, actor.as_ref().into())
     }
 
-    /// What time makes necessary; a [`crate::Worker`] runs it by itself.
-    pub fn upkeep(&self) -> Upkeep {
-        Upkeep::new(self.0.clone())
+    /// The maintenance task. A [`crate::Worker`] runs it on its own.
+    pub fn maintenance(&self) -> Maintenance {
+        Maintenance::new(self.0.clone())
     }
 
-    /// How the loops of this process and the store's bounds stand.
+    /// Checks the background loops of this process, the store, and its bounds.
     pub async fn health(&self) -> Health {
         Health::of(&self.0).await
     }
@@ -138,7 +138,7 @@ impl Oncebox {
         self.0.store.usage().await
     }
 
-    /// What the store promises.
+    /// What the store supports and guarantees.
     pub fn capabilities(&self) -> Capabilities {
         self.0.store.capabilities()
     }
@@ -148,9 +148,9 @@ impl Oncebox {
         &self.0.name
     }
 
-    /// Closes the store; whatever still works on it gets [`crate::Kind::Closed`]. Stop workers first.
+    /// Closes the store. Later calls fail with [`crate::ErrorKind::Closed`], so stop workers first.
     ///
-    /// The directory of an embedded store can be opened again when this has answered.
+    /// The directory of an embedded store can be opened again when this returns.
     pub async fn close(&self) -> Result<(), Error> {
         self.0.store.close().await
     }
@@ -171,32 +171,32 @@ impl Shared {
         self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn keep_dead_letters(&self, retention: DeadLetters) {
+    pub(crate) fn set_dead_letter_retention(&self, retention: DeadLetters) {
         *self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(retention));
     }
 
     fn draw<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
-        // Nothing here can panic halfway: what is found is whole.
+        // No code under this lock panics halfway, so poisoned data is consistent.
         draw(self.rng.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
     }
 
-    /// The delay before a message is tried again that had failed `before` times when it failed now.
+    /// The delay before the next attempt of a message that has just failed, and had failed `before` times before.
     pub(crate) fn delay(&self, backoff: &Backoff, before: u32) -> Span {
         self.draw(|rng| backoff.delay(before, rng))
     }
 
-    /// 128 random bits: a new owner, a new request.
+    /// 128 random bits, for a new owner or request id.
     pub(crate) fn random(&self) -> u128 {
         self.draw(|rng| (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64()))
     }
 
-    /// A number from 0 to 1.
+    /// A random number from 0 to 1.
     pub(crate) fn fraction(&self) -> f64 {
-        let word = u32::try_from(self.draw(|rng| rng.next_u64()) >> 32).unwrap_or_default();
-        f64::from(word) / f64::from(u32::MAX)
+        let bits = u32::try_from(self.draw(|rng| rng.next_u64()) >> 32).unwrap_or_default();
+        f64::from(bits) / f64::from(u32::MAX)
     }
 
-    /// An owner that nobody else has.
+    /// A new, unique owner.
     pub(crate) fn owner(&self) -> Owner {
         let value = NonZeroU128::new(self.random()).unwrap_or(NonZeroU128::MIN);
         Owner::new(value.get()).expect("the value is not zero")

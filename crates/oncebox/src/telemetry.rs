@@ -1,8 +1,8 @@
-//! What the library tells: the names of its metrics, its spans, and how a trace travels with a message.
+//! Telemetry: metric names, spans, and trace propagation with messages.
 //!
-//! Events and spans go through `tracing`, numbers through `metrics`; this crate installs neither a subscriber nor a
-//! recorder. Install yours before workers start: they look their metrics up once. Nothing here ever carries a payload or an
-//! attribute's value; labels carry no ids, and the label `topic` only names topics that have a handler in the program.
+//! Events and spans use `tracing`, metrics use `metrics`; this crate installs neither a subscriber nor a recorder.
+//! Install yours before workers start: they look up their metrics once. Telemetry never contains payloads or attribute
+//! values, labels contain no ids, and the label `topic` only names topics that have a handler in the program.
 
 pub mod names;
 
@@ -13,17 +13,19 @@ use oncebox_core::{Attributes, Delivery, Error};
 use tracing::{Span, info_span};
 
 use crate::commands;
-use crate::inbox::Outcome;
+use crate::inbox::EnqueueOutcome;
 use crate::message::Message;
 
-/// Declares the names of metrics. What documents a name is also what `describe` tells the recorder about it.
+/// Declares metric names. The doc comment of a name is also the description that `describe` registers with the
+/// recorder.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! metric_names {
     ($($(#[doc = $text:literal])+ $kind:ident $name:ident = $metric:literal;)+) => {
         $($(#[doc = $text])+ pub const $name: &str = $metric;)+
 
-        /// Tells the recorder of this process what each of these metrics is. Call it once the recorder is installed.
+        /// Registers the descriptions of these metrics with the recorder of this process. Call it after installing the
+        /// recorder.
         pub fn describe() {
             $($crate::metric_names!(@$kind $name, concat!($($text),+).trim_start());)+
         }
@@ -33,35 +35,35 @@ macro_rules! metric_names {
     (@histogram $name:ident, $text:expr) => { metrics::describe_histogram!($name, $text) };
 }
 
-/// The attribute that carries the sender's trace, as in W3C Trace Context.
+/// The attribute that contains the sender's trace, as in W3C Trace Context.
 pub const TRACE_PARENT: &str = "traceparent";
 
-/// Ties spans to traces that came from elsewhere; implemented on whatever tracing system the program uses.
+/// Connects spans to traces of other processes. Implement it for the tracing system that the program uses.
 pub trait TraceContext: Send + Sync {
-    /// The `traceparent` of the present span, which the message shall carry.
+    /// The `traceparent` of the current span, to attach to a message.
     fn current(&self) -> Option<String>;
 
-    /// Makes `span` a child of the trace: it handles a message for the first time.
+    /// Makes `span` a child of the trace. Called for the first delivery of a message.
     fn child_of(&self, span: &Span, trace_parent: &str);
 
-    /// Makes `span` a root that links to the trace: it handles the message again, perhaps days later.
+    /// Makes `span` a root span that links to the trace. Called for later deliveries, which may happen days later.
     fn link_to(&self, span: &Span, trace_parent: &str);
 }
 
-/// Lets the message carry the present trace, unless its sender gave it one.
+/// Attaches the current trace to the message, unless its sender has attached one.
 pub(crate) fn inject(context: &dyn TraceContext, message: Message) -> Message {
     if message.attributes().get(TRACE_PARENT).is_some() {
         return message;
     }
     match context.current() {
-        // A message that has no room for it goes without.
+        // If the message cannot take another attribute, it is sent without a trace.
         Some(trace_parent) => message.try_attribute(TRACE_PARENT, &trace_parent),
         None => message,
     }
 }
 
 /// The span that a handler runs in.
-pub(crate) fn handling(store: &str, delivery: &Delivery, context: Option<&dyn TraceContext>) -> Span {
+pub(crate) fn handler_span(store: &str, delivery: &Delivery, context: Option<&dyn TraceContext>) -> Span {
     let span = info_span!(
         parent: None,
         "oncebox.handle",
@@ -86,24 +88,24 @@ fn trace_parent(attributes: &Attributes) -> Option<&str> {
     attributes.get(TRACE_PARENT)
 }
 
-/// Counts an enqueued message; none means that the store was full.
-pub(crate) fn enqueued(outcome: Option<Outcome>) {
+/// Counts an enqueued message; `None` means that the store was full.
+pub(crate) fn enqueued(outcome: Option<EnqueueOutcome>) {
     let outcome = match outcome {
-        Some(Outcome::Accepted) => "accepted",
-        Some(Outcome::Duplicate) => "duplicate",
-        Some(Outcome::Replaced) => "replaced",
-        Some(Outcome::Conflict) => "conflict",
+        Some(EnqueueOutcome::Accepted) => "accepted",
+        Some(EnqueueOutcome::Duplicate) => "duplicate",
+        Some(EnqueueOutcome::Replaced) => "replaced",
+        Some(EnqueueOutcome::Conflict) => "conflict",
         None => "saturated",
     };
     counter!(names::ENQUEUED, "outcome" => outcome).increment(1);
 }
 
-/// Counts a command that was scheduled, or not.
-pub(crate) fn scheduled(receipt: Result<&commands::Receipt, &Error>) {
+/// Counts an attempt to schedule a command.
+pub(crate) fn scheduled(receipt: Result<&commands::ScheduleReceipt, &Error>) {
     let outcome = match receipt.map(|receipt| receipt.outcome) {
-        Ok(commands::Outcome::Accepted) => "accepted",
-        Ok(commands::Outcome::AlreadyAccepted) => "already_accepted",
-        Ok(commands::Outcome::Conflict) => "conflict",
+        Ok(commands::ScheduleOutcome::Accepted) => "accepted",
+        Ok(commands::ScheduleOutcome::AlreadyAccepted) => "already_accepted",
+        Ok(commands::ScheduleOutcome::Conflict) => "conflict",
         Err(_) => "refused",
     };
     counter!(names::SCHEDULED, "outcome" => outcome).increment(1);
@@ -117,18 +119,18 @@ pub(crate) fn call_failed(call: &'static str) {
     counter!(names::CALLS_FAILED, "call" => call).increment(1);
 }
 
-pub(crate) fn upkept(upkept: &oncebox_core::Upkept) {
-    counter!(names::LAPSED).increment(upkept.lapsed);
-    counter!(names::EXPIRED).increment(upkept.expired);
-    for deaths in &upkept.died {
+pub(crate) fn maintenance_done(report: &oncebox_core::MaintenanceReport) {
+    counter!(names::LAPSED).increment(report.lapsed);
+    counter!(names::EXPIRED).increment(report.expired);
+    for deaths in &report.died {
         counter!(names::DIED, "reason" => deaths.reason.as_str()).increment(deaths.count);
     }
-    counter!(names::FORGOTTEN).increment(upkept.forgotten);
+    counter!(names::FORGOTTEN).increment(report.forgotten);
 }
 
-/// How a delivery ended, as the label `outcome` says it.
+/// How a delivery ended; the values of the label `outcome`, in the order of [`TopicMetrics::outcomes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum DeliveryOutcome {
     Done,
     Retrying,
     Dead,
@@ -137,28 +139,28 @@ pub(crate) enum Ending {
     Lost,
 }
 
-/// The metrics of one topic, looked up once.
+/// The metrics of one topic; each is looked up once.
 pub(crate) struct TopicMetrics {
-    endings: [Counter; 6],
+    outcomes: [Counter; 6],
     handler: Histogram,
     waited: Histogram,
 }
 
 impl TopicMetrics {
     pub(crate) fn new(topic: &str) -> Self {
-        let ending = |outcome: &'static str| counter!(names::SETTLED, "topic" => topic.to_owned(), "outcome" => outcome);
+        let settled = |outcome: &'static str| counter!(names::SETTLED, "topic" => topic.to_owned(), "outcome" => outcome);
         Self {
-            endings: ["done", "retrying", "dead", "released", "superseded", "lost"].map(ending),
+            outcomes: ["done", "retrying", "dead", "released", "superseded", "lost"].map(settled),
             handler: histogram!(names::HANDLER_SECONDS, "topic" => topic.to_owned()),
             waited: histogram!(names::WAITED_SECONDS, "topic" => topic.to_owned()),
         }
     }
 
-    pub(crate) fn ended(&self, ending: Ending) {
-        self.endings[ending as usize].increment(1);
+    pub(crate) fn delivery_ended(&self, outcome: DeliveryOutcome) {
+        self.outcomes[outcome as usize].increment(1);
     }
 
-    pub(crate) fn ran(&self, time: Duration) {
+    pub(crate) fn handler_ran(&self, time: Duration) {
         self.handler.record(time);
     }
 

@@ -1,4 +1,4 @@
-//! Helpers for the tests of applications: an inbox in memory whose time is moved by hand, and which fails on demand.
+//! Helpers for application tests: an in-memory inbox with a manual clock and fault injection.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,7 +19,7 @@
 //! let message = test.assert_enqueued("order.placed", "shop", "17").await;
 //! assert_eq!(message.payload(), "two apples");
 //!
-//! // A handler that fails is tried again when its time has come.
+//! // A failed message is retried after its backoff.
 //! let failing = || Worker::new(test.oncebox()).on("order.placed", async || Err::<(), _>(Failure::retry("no apples")));
 //! assert_eq!(test.drain(failing()).await?.retrying, 1);
 //! test.advance(Duration::from_secs(2));
@@ -33,8 +33,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::{Error, Key, Query, Snapshot, State, Store, StoreExt, Timestamp};
-use oncebox_store_memory::{MemoryStore, Options};
+use oncebox_core::{Error, Key, MessageQuery, MessageState, Snapshot, Store, StoreExt, Timestamp};
+use oncebox_store_memory::{MemoryOptions, MemoryStore};
 use oncebox_system::SystemRng;
 use oncebox_testkit::ManualClock;
 use oncebox_testkit::faulty::FaultyStore;
@@ -42,16 +42,17 @@ use oncebox_testkit::faulty::FaultyStore;
 use crate::inbox::Inbox;
 use crate::message::Message;
 use crate::shared::Oncebox;
-use crate::worker::{Stopped, Worker};
+use crate::worker::{Worker, WorkerSummary};
 
-pub use oncebox_testkit::faulty::{Fault, FaultPlan, Operation};
+pub use oncebox_testkit::faulty::{FaultPlan, InjectedFault, Operation};
 
-/// An inbox in memory for one test. Its time stands still until it is moved; what was handled keeps its content.
+/// An in-memory inbox for one test. Its clock stands still until the test advances it; handled messages keep their
+/// content.
 pub struct TestInbox {
     oncebox: Oncebox,
     clock: Arc<ManualClock>,
     faults: FaultPlan,
-    /// Past the faults, so that assertions always see.
+    /// The store without fault injection, for assertions.
     store: Arc<dyn Store>,
 }
 
@@ -62,15 +63,16 @@ impl Default for TestInbox {
 }
 
 impl TestInbox {
-    /// An empty inbox.
+    /// Creates an empty inbox.
     pub fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
-        let store = MemoryStore::with(Options::default(), clock.clone(), Box::new(SystemRng::default()));
+        let store =
+            MemoryStore::with(MemoryOptions::default(), clock.clone(), Box::new(SystemRng::default()));
         let store: Arc<dyn Store> = Arc::new(store);
         let faults = FaultPlan::default();
         let failing = Arc::new(FaultyStore::new(store.clone(), faults.clone()));
         let oncebox = Oncebox::builder().name("test").clock(clock.clone()).keep_finished().on(failing);
-        let oncebox = oncebox.expect("these settings are in bounds");
+        let oncebox = oncebox.expect("the settings are valid");
         Self { oncebox, clock, faults, store }
     }
 
@@ -79,73 +81,77 @@ impl TestInbox {
         &self.oncebox
     }
 
-    /// Its receiving side.
+    /// The receiving API of the inbox under test.
     pub fn inbox(&self) -> Inbox {
         self.oncebox.inbox()
     }
 
-    /// The inbox's time.
+    /// The current time of the inbox.
     pub fn now(&self) -> Timestamp {
         oncebox_core::Clock::now(&*self.clock)
     }
 
-    /// Moves the inbox's time: retries come due, leases end, messages expire.
+    /// Advances the clock of the inbox: retries become due, leases lapse, messages expire.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
 
-    /// What is planned to fail. Everything passes until something is planned.
+    /// The planned faults. Calls succeed until a fault is planned.
     pub fn faults(&self) -> &FaultPlan {
         &self.faults
     }
 
-    /// Runs the worker until nothing is to be had at this time, and tells what it did.
-    pub async fn drain<S>(&self, worker: Worker<S>) -> Result<Stopped, Error> {
-        worker.without_upkeep().run_until_idle().await
+    /// Runs the worker until no message is due at the current time, and returns counts of the outcomes.
+    pub async fn drain<S>(&self, worker: Worker<S>) -> Result<WorkerSummary, Error> {
+        worker.without_maintenance().run_until_idle().await
     }
 
-    /// Everything with content of this topic, oldest first, up to a thousand messages.
+    /// The messages of this topic that have content, oldest first, at most 1,000.
     pub async fn enqueued(&self, topic: &str) -> Vec<Message> {
-        let mut query = Query::all(oncebox_core::Namespace::Inbox);
+        let mut query = MessageQuery::all(oncebox_core::Namespace::Inbox);
         query.topic = Some(oncebox_core::Topic::inbox(topic).expect("a topic has 1 to 255 characters"));
-        let page = self.store.page(&query).await.expect("a store in memory answers");
+        let page = self.store.page(&query).await.expect("an in-memory store answers");
         let mut found = Vec::new();
         for listed in page.messages {
-            let message = self.store.get_one(&listed.uid.into()).await.expect("a store in memory answers");
-            found.extend(message.as_ref().and_then(Message::stored));
+            let message = self.store.get_one(&listed.uid.into()).await.expect("an in-memory store answers");
+            found.extend(message.as_ref().and_then(Message::from_snapshot));
         }
         found
     }
 
-    /// The message that `source` calls `id`, which must have been enqueued with this topic, whatever became of it since.
+    /// Returns the message with this source and id, whatever its state.
     ///
     /// # Panics
-    /// If it was not; the text tells what was.
+    /// If it was not enqueued with this topic; the panic message lists the messages of the topic.
     pub async fn assert_enqueued(&self, topic: &str, source: &str, id: &str) -> Message {
-        let found = self.find(source, id).await.as_ref().and_then(Message::stored);
+        let found = self.find(source, id).await.as_ref().and_then(Message::from_snapshot);
         match found {
             Some(message) if message.topic() == topic => message,
             Some(message) => panic!("{source}/{id} has topic {:?}, not {topic:?}", message.topic()),
             None => panic!(
-                "{source}/{id} was not enqueued; of {topic:?} there are {:?}",
+                "{source}/{id} was not enqueued; messages of topic {topic:?}: {:?}",
                 self.enqueued(topic).await
             ),
         }
     }
 
+    /// Asserts that the message with this source and id is Done.
+    ///
     /// # Panics
-    /// If the message that `source` calls `id` is not Done.
+    /// If it is not.
     pub async fn assert_done(&self, source: &str, id: &str) {
-        self.assert_state(source, id, State::Done).await;
+        self.assert_state(source, id, MessageState::Done).await;
     }
 
+    /// Asserts that the message with this source and id is Dead.
+    ///
     /// # Panics
-    /// If the message that `source` calls `id` is not Dead.
+    /// If it is not.
     pub async fn assert_dead(&self, source: &str, id: &str) {
-        self.assert_state(source, id, State::Dead).await;
+        self.assert_state(source, id, MessageState::Dead).await;
     }
 
-    async fn assert_state(&self, source: &str, id: &str, state: State) {
+    async fn assert_state(&self, source: &str, id: &str, state: MessageState) {
         match self.find(source, id).await {
             Some(found) if found.state == state => {}
             Some(found) => {
@@ -158,6 +164,6 @@ impl TestInbox {
 
     async fn find(&self, source: &str, id: &str) -> Option<Snapshot> {
         let key = Key::inbox(source, id).expect("source and id have 1 to 255 characters");
-        self.store.get_one(&key.into()).await.expect("a store in memory answers")
+        self.store.get_one(&key.into()).await.expect("an in-memory store answers")
     }
 }

@@ -1,27 +1,30 @@
-//! Transactions of applications: what the inbox does there happens with what the application does, or not at all.
+//! Transactions of applications: what the inbox does in them is committed or rolled back together with the
+//! application's own writes.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Error, Hold, Key, Kind, NewMessage, Recorded, Settled, Settlement, TransactionalStore, Wake,
+    Accepted, Error, ErrorKind, Hold, Key, NewMessage, Recorded, Settled, Settlement, TransactionalStore,
+    Wake,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A transaction whose type only its store and its user know.
+/// A transaction of any type.
 pub(crate) type AnyTransaction = dyn Any + Send;
 
-/// A store that takes part in transactions, whatever its type.
+/// A store that supports transactions, with the type of its transactions erased.
 #[async_trait]
 pub(crate) trait Transactions: Send + Sync {
-    /// The type of its transactions.
+    /// The type of the store's transactions.
     fn kind(&self) -> TypeId;
 
-    /// How many handlers may have one open at once.
+    /// Maximum number of handlers that may have a transaction open at once.
     fn limit(&self) -> usize;
 
-    /// Waits until fewer handlers than the limit have a transaction open. The permit is kept for as long as the transaction is.
+    /// Waits until fewer handlers than the limit have a transaction open. The permit must be held for as long as the
+    /// transaction.
     async fn permit(&self) -> OwnedSemaphorePermit;
 
     async fn begin(&self) -> Result<Box<AnyTransaction>, Error>;
@@ -48,25 +51,25 @@ pub(crate) trait Transactions: Send + Sync {
     ) -> Result<Recorded, Error>;
 }
 
-struct Of<S> {
+struct TypedStore<S> {
     store: Arc<S>,
     permits: Arc<Semaphore>,
 }
 
-pub(crate) fn of<S>(store: Arc<S>) -> Arc<dyn Transactions>
+pub(crate) fn transactions_of<S>(store: Arc<S>) -> Arc<dyn Transactions>
 where
     S: TransactionalStore + 'static,
 {
     let permits = store.transactions_max().min(Semaphore::MAX_PERMITS);
-    Arc::new(Of { store, permits: Arc::new(Semaphore::new(permits)) })
+    Arc::new(TypedStore { store, permits: Arc::new(Semaphore::new(permits)) })
 }
 
-impl<S> Of<S>
+impl<S> TypedStore<S>
 where
     S: TransactionalStore + 'static,
 {
     /// The connection of a transaction that the store or the application began.
-    fn known(transaction: &mut AnyTransaction) -> Result<&mut S::Connection, Error> {
+    fn connection(transaction: &mut AnyTransaction) -> Result<&mut S::Connection, Error> {
         if transaction.is::<S::Transaction>() {
             transaction.downcast_mut::<S::Transaction>().map(|own| &mut **own).ok_or_else(foreign)
         } else {
@@ -77,21 +80,21 @@ where
 
 fn foreign() -> Error {
     Error::new(
-        Kind::Unsupported,
-        "this transaction is none of the store's: begin it on the store's own database",
+        ErrorKind::Unsupported,
+        "this transaction does not belong to the store: begin it on the store's database",
     )
 }
 
-/// What is said where the store takes part in no transactions.
-pub(crate) fn none() -> Error {
+/// The error for stores that do not support transactions.
+pub(crate) fn unsupported() -> Error {
     Error::new(
-        Kind::Unsupported,
-        "this store takes part in no transactions: open one that does, such as `postgres://…`",
+        ErrorKind::Unsupported,
+        "this store does not support transactions: open one that does, such as `postgres://…`",
     )
 }
 
 #[async_trait]
-impl<S> Transactions for Of<S>
+impl<S> Transactions for TypedStore<S>
 where
     S: TransactionalStore + 'static,
 {
@@ -104,7 +107,7 @@ where
     }
 
     async fn permit(&self) -> OwnedSemaphorePermit {
-        self.permits.clone().acquire_owned().await.expect("it is never closed")
+        self.permits.clone().acquire_owned().await.expect("the semaphore is never closed")
     }
 
     async fn begin(&self) -> Result<Box<AnyTransaction>, Error> {
@@ -121,7 +124,7 @@ where
         transaction: &mut AnyTransaction,
         messages: &[NewMessage],
     ) -> Result<(Vec<Accepted>, Wake), Error> {
-        self.store.accept_in(Self::known(transaction)?, messages).await
+        self.store.accept_in(Self::connection(transaction)?, messages).await
     }
 
     async fn settle_in(
@@ -129,7 +132,7 @@ where
         transaction: &mut AnyTransaction,
         settlements: &[Settlement],
     ) -> Result<(Vec<Settled>, Wake), Error> {
-        self.store.settle_in(Self::known(transaction)?, settlements).await
+        self.store.settle_in(Self::connection(transaction)?, settlements).await
     }
 
     async fn record_in(
@@ -138,6 +141,6 @@ where
         key: &Key,
         hold: Hold,
     ) -> Result<Recorded, Error> {
-        self.store.record_in(Self::known(transaction)?, key, hold).await
+        self.store.record_in(Self::connection(transaction)?, key, hold).await
     }
 }

@@ -1,4 +1,4 @@
-//! The worker: claims messages, runs their handlers, and tells the store how it went.
+//! The worker: claims messages, runs their handlers, and settles the deliveries.
 
 mod attempt;
 mod calls;
@@ -6,13 +6,13 @@ mod context;
 mod engine;
 mod extract;
 mod failure;
+mod handle;
 mod handler;
-mod held;
+mod in_flight;
 mod options;
 mod prepare;
 mod rate;
 mod route;
-mod running;
 mod service;
 mod transaction;
 mod verdict;
@@ -25,30 +25,31 @@ use oncebox_core::{Backoff, Namespace, Owner};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::health::Pulse;
+use crate::health::LoopMonitor;
 use crate::shared::Oncebox;
 use options::Options;
 use service::AnyLayer;
 
 pub use context::Context;
-pub(crate) use extract::unreadable;
+pub(crate) use extract::json_error_text;
 pub use extract::{Extract, FromState, Json, Rejection, State, Text};
-pub use failure::{BoxError, Failed, Failure, Wish};
+pub use failure::{BoxError, Failure, FailureAction, HandlerError};
+pub use handle::{WorkerHandle, WorkerSummary};
 pub use handler::{Handler, HandlerFn, IntoResult};
+pub use oncebox_core::{Growth, Jitter};
 pub use options::Unhandled;
 pub use route::Route;
-pub use running::{Running, Stopped};
 pub use service::HandlerService;
-pub use transaction::Tx;
+pub use transaction::HandlerTx;
 
 type StartHook = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send>;
-type StopHook = Box<dyn FnOnce(Stopped) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+type StopHook = Box<dyn FnOnce(WorkerSummary) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// Handlers by topic, and how they are run. Built, then run.
+/// Runs handlers for the messages of an inbox, by topic. Configure it, then call [`Worker::start`] or [`Worker::run`].
 ///
 /// ```
 /// # use std::time::Duration;
-/// use oncebox::{Bytes, Context, Failure, Oncebox, Route, State, Worker};
+/// use oncebox::{worker::Route, Bytes, Context, Failure, Oncebox, State, Worker};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), oncebox::Error> {
@@ -73,17 +74,17 @@ type StopHook = Box<dyn FnOnce(Stopped) -> Pin<Box<dyn Future<Output = ()> + Sen
 pub struct Worker<S = ()> {
     oncebox: Oncebox,
     state: S,
-    routes: Vec<(String, handler::Endpoint, route::RouteSettings)>,
+    routes: Vec<(String, handler::DynHandler, route::RouteSettings)>,
     layers: Vec<AnyLayer>,
     options: Options,
-    /// A new one if none is given.
-    pulse: Option<Arc<Pulse>>,
+    /// A new one if not set.
+    monitor: Option<Arc<LoopMonitor>>,
     on_start: Option<StartHook>,
     on_stop: Option<StopHook>,
 }
 
 impl Worker {
-    /// A worker without handlers.
+    /// Creates a worker without handlers.
     pub fn new(oncebox: &Oncebox) -> Self {
         Self {
             oncebox: oncebox.clone(),
@@ -91,49 +92,50 @@ impl Worker {
             routes: Vec::new(),
             layers: Vec::new(),
             options: Options::default(),
-            pulse: None,
+            monitor: None,
             on_start: None,
             on_stop: None,
         }
     }
 
-    /// Handlers that are added from here on can ask for this state by [`State`].
+    /// Sets the state of the worker. Handlers added after this call can extract it with [`State`].
     pub fn with_state<S: Clone + Send + Sync + 'static>(self, state: S) -> Worker<S> {
-        let Self { oncebox, routes, layers, options, pulse, on_start, on_stop, .. } = self;
-        Worker { oncebox, state, routes, layers, options, pulse, on_start, on_stop }
+        let Self { oncebox, routes, layers, options, monitor, on_start, on_stop, .. } = self;
+        Worker { oncebox, state, routes, layers, options, monitor, on_start, on_stop }
     }
 
-    /// Works on another face of the store, under a pulse that outlives it.
-    pub(crate) fn of(mut self, namespace: Namespace, pulse: Arc<Pulse>) -> Self {
+    /// Claims messages of another namespace, and uses a monitor that outlives the worker.
+    pub(crate) fn in_namespace(mut self, namespace: Namespace, monitor: Arc<LoopMonitor>) -> Self {
         self.options.namespace = namespace;
-        self.pulse = Some(pulse);
+        self.monitor = Some(monitor);
         self
     }
 }
 
 /// Handlers.
 impl<S: Clone + Send + Sync + 'static> Worker<S> {
-    /// Messages of this topic are handled by this async function. Topics are case-sensitive, and each has one handler.
+    /// Handles the messages of a topic with an async function. Topics are case-sensitive, and each has one handler.
     ///
-    /// A handler that computes for long or blocks belongs into `tokio::task::spawn_blocking`: on the runtime's threads it keeps
-    /// others, and the heartbeats of their leases, from their turn.
+    /// Use `tokio::task::spawn_blocking` for long computations and blocking calls: on the runtime's threads they would
+    /// delay other handlers and the heartbeats that extend their leases.
     pub fn on<Arguments>(self, topic: impl Into<String>, handler: impl HandlerFn<S, Arguments>) -> Self {
         self.route(Route::new(topic, handler))
     }
 
-    /// Messages of the object's topic are handled by it.
+    /// Handles the messages of the object's topic with it.
     pub fn handler(self, handler: impl Handler) -> Self {
         self.route(Route::object(handler))
     }
 
-    /// The same with settings for this topic alone.
+    /// Adds a handler with settings for its topic.
     pub fn route(mut self, route: Route<S>) -> Self {
-        let endpoint = (route.make)(self.state.clone());
-        self.routes.push((route.topic, endpoint, route.settings));
+        let handler = (route.make)(self.state.clone());
+        self.routes.push((route.topic, handler, route.settings));
         self
     }
 
-    /// Puts a tower layer around every handler, also those added later. The layer that was added last is outermost.
+    /// Wraps every handler in a tower layer, including handlers added later. The layer that is added last is the
+    /// outermost.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<HandlerService> + Send + Sync + 'static,
@@ -141,18 +143,18 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
         <L::Service as Service<Context>>::Error: Into<BoxError>,
         <L::Service as Service<Context>>::Future: Send,
     {
-        self.layers.push(Box::new(move |endpoint| service::wrap(&layer, endpoint)));
+        self.layers.push(Box::new(move |handler| service::wrap(&layer, handler)));
         self
     }
 
-    /// What becomes of messages whose topic has no handler here; they are left for other workers if not set. Not together
-    /// with limits of topics.
+    /// Sets what happens to messages whose topic has no handler in this worker. By default, they are left for other
+    /// workers. Cannot be combined with limits of topics.
     pub fn on_unhandled(mut self, unhandled: Unhandled) -> Self {
         self.options.unhandled = unhandled;
         self
     }
 
-    /// Runs before the first message is claimed; if it fails, the worker does not start.
+    /// Sets a hook that runs before the first message is claimed. If it fails, the worker does not start.
     pub fn on_start<F, Fut>(mut self, hook: F) -> Self
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -162,102 +164,105 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
         self
     }
 
-    /// Runs after the last message was settled; not if the worker ends by an error.
+    /// Sets a hook that runs after the last message was settled. It does not run if the worker ends with an error.
     pub fn on_stop<F, Fut>(mut self, hook: F) -> Self
     where
-        F: FnOnce(Stopped) -> Fut + Send + 'static,
+        F: FnOnce(WorkerSummary) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.on_stop = Some(Box::new(|stopped| Box::pin(hook(stopped))));
+        self.on_stop = Some(Box::new(|summary| Box::pin(hook(summary))));
         self
     }
 }
 
 /// Settings.
 impl<S> Worker<S> {
-    /// How many handlers run at once; 16 if not set, or as many as the store has connections for where handlers run in
-    /// transactions. More of those than that are refused when the worker starts.
+    /// Sets the maximum number of handlers that run at once. The default is 16, or fewer if handlers run in
+    /// transactions and the store has too few connections. An explicit value that needs more connections than the store
+    /// has is an error when the worker starts.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.options.concurrency = Some(handlers);
         self
     }
 
-    /// How many messages one claim takes at most; 50 if not set.
+    /// Sets the maximum number of messages per claim. The default is 50.
     pub fn batch(mut self, messages: u32) -> Self {
         self.options.batch = messages;
         self
     }
 
-    /// How long a message is leased at a time; 30 s if not set. It is extended while its handler runs; when the process
-    /// dies, another worker takes over after at most this time.
+    /// Sets the duration of leases. The default is 30 s. A lease is extended while its handler runs; if the process
+    /// dies, another worker can claim the message after at most this time.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// How often the store is asked when nothing has come and nothing woke the worker; from 0.5 s, growing to 5 s while
-    /// it stays idle, if not set.
+    /// Sets how often the worker polls the store while nothing wakes it up. The interval grows from `shortest` to
+    /// `longest` while there are no messages. The default is 0.5 s to 5 s.
     pub fn poll_interval(mut self, shortest: Duration, longest: Duration) -> Self {
         self.options.poll_interval = shortest;
         self.options.poll_interval_max = longest;
         self
     }
 
-    /// A handler that runs longer is stopped; that counts as a failure. No limit if not set.
+    /// Sets a time limit for handlers. A handler that runs longer is stopped, which counts as a failure. The default is
+    /// no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
     }
 
-    /// When a failed message is tried again; after 2, 4, 8 … 60 s if not set (IBX-081).
+    /// Sets the backoff after failures. The default is 2, 4, 8 … 60 s (IBX-081).
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.options.backoff = backoff;
         self
     }
 
-    /// Messages whose senders named no limit are given up after this many failed attempts; 10 if not set. Each claim carries
-    /// it, so a message whose worker dies is judged by it too.
+    /// Sets the number of failed attempts after which a message becomes Dead if its sender set none. The default is 10.
+    /// Claims carry the limit to the store, so it applies also if the worker dies.
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.options.attempts_max = Some(attempts);
         self
     }
 
-    /// How long handlers may go on after the worker was told to stop; 30 s if not set. Then they are cancelled and their
-    /// messages given back, without an attempt spent.
+    /// Sets how long handlers may continue after the worker was stopped. The default is 30 s. After that they are
+    /// cancelled and their messages are released, without using up an attempt.
     pub fn stop_budget(mut self, budget: Duration) -> Self {
         self.options.stop_budget = budget;
         self
     }
 
-    /// How long a call to the store may take before it counts as failed and is repeated; 10 s if not set.
+    /// Sets the time limit for store calls. A call that takes longer counts as failed and is retried. The default is 10
+    /// s.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.options.call_timeout = timeout;
         self
     }
 
-    /// Who holds the leases; a new owner if not set.
+    /// Sets the owner of the leases. The default is a new owner.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.options.owner = Some(owner);
         self
     }
 
-    /// What the worker calls itself, for operators, who see it beside the messages that it holds or held last: 1 to 128 printable
-    /// ASCII characters, such as a host and a process. None if not set.
+    /// Sets a name for the worker, which operators see next to the messages that it holds or held last: 1 to 128
+    /// printable ASCII characters, such as a host name and a process id. The default is none.
     pub fn name(mut self, name: impl AsRef<str>) -> Self {
         self.options.name = Some(name.as_ref().into());
         self
     }
 
-    /// Claims only what can start at once. Otherwise, while handlers take less than 100 ms, up to as many messages again as
-    /// run are held ready.
-    pub fn without_look_ahead(mut self) -> Self {
-        self.options.look_ahead = false;
+    /// Claims only messages that can start at once. By default, while handlers take less than 100 ms, the worker
+    /// prefetches up to as many further messages as it handles at once.
+    pub fn without_prefetch(mut self) -> Self {
+        self.options.prefetch = false;
         self
     }
 
-    /// Leaves upkeep to somebody else: [`crate::Upkeep`] has to run somewhere, or workers wake late.
-    pub fn without_upkeep(mut self) -> Self {
-        self.options.upkeep = false;
+    /// Does not run maintenance in this worker. [`crate::Maintenance`] must run elsewhere, or workers wake up late.
+    pub fn without_maintenance(mut self) -> Self {
+        self.options.maintenance = false;
         self
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration: defaults, then a TOML file, then the environment, then flags; the later wins.
+//! The configuration: defaults, a TOML file, environment variables and command line flags, in ascending precedence.
 //!
 //! ```
 //! use oncebox_server::config::{Sources, load};
@@ -39,46 +39,49 @@ mod show;
 use std::path::PathBuf;
 
 pub use describe::{example, reference};
-pub use listen::Listen;
+pub use listen::ListenAddress;
 pub use origin::{Origin, Origins};
 pub use problem::Problems;
 pub use redrive::RedriveRule;
-pub use sections::{Config, Http, Ledger, Log, LogFormat, Metrics, Profile, Retention, Shutdown, UnknownKey};
+pub use sections::{
+    Config, HttpConfig, LedgerConfig, LogConfig, LogFormat, MetricsConfig, Profile, RetentionConfig,
+    ShutdownConfig, UnknownKey,
+};
 pub use show::show;
 
-/// What a configuration is read from. Reading the file and the environment is the caller's.
+/// Sources of a configuration. The caller reads the file and the environment.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Sources {
-    /// The file's path, as errors name it, and its text.
+    /// The path of the file, as errors name it, and its text.
     pub file: Option<(PathBuf, String)>,
-    /// Names and values; those that do not begin with `ONCEBOX__` are left alone.
+    /// Names and values of environment variables; those without the prefix `ONCEBOX__` are ignored.
     pub environment: Vec<(String, String)>,
-    /// Dotted names and values, as `("mailbox.shards", "16")`. Of two with the same name the later holds.
+    /// Dotted names and values, such as `("mailbox.shards", "16")`. If a name occurs twice, the later value wins.
     pub flags: Vec<(String, String)>,
 }
 
-/// A configuration without faults.
+/// A valid configuration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// What holds.
+    /// The effective values.
     pub config: Config,
     /// Where each value was set.
     pub origins: Origins,
-    /// What is allowed but may surprise; a sentence each.
+    /// Warnings about valid but risky settings, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Reads a configuration. If anything is wrong, the error tells all of it.
+/// Loads a configuration. If anything is invalid, the error lists all problems.
 ///
-/// A wrong value is told even where a later source overrides it.
+/// An invalid value is an error even if a later source overrides it.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
     let mut problems = Problems::default();
-    let (given, rules) = layers::read(sources, &mut problems);
-    let mut draft = draft::Draft::new(given, &mut problems);
+    let (assignments, rules) = layers::read(sources, &mut problems);
+    let mut draft = draft::Draft::new(assignments, &mut problems);
     draft.config.redrive = rules;
     let warnings = rules::check(&mut draft, &mut problems);
-    problems.none()?;
+    problems.into_result()?;
     Ok(Loaded { config: draft.config, origins: draft.origins, warnings })
 }

@@ -1,12 +1,12 @@
-//! The doors over HTTP.
+//! The HTTP API.
 
+mod api_error;
 mod app;
 mod authority;
 mod body;
 mod dlq;
-mod express;
-mod fault;
-mod gate;
+mod docs_page;
+mod fast_path;
 mod head;
 mod health;
 mod json;
@@ -14,11 +14,11 @@ mod ledger;
 mod mailbox;
 mod openapi;
 mod operator;
-mod page;
+mod parse_error;
 mod percent;
 mod redrive;
-mod refusal;
 mod segment;
+mod service;
 mod topics;
 mod unparsed;
 mod view;
@@ -28,38 +28,38 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use oncebox_wire::{Code, ErrorBody, Problem, path};
+use oncebox_wire::{ErrorBody, ErrorCode, Problem, path};
 use tokio::time::Instant;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
+use api_error::ApiError;
 pub(crate) use app::App;
 pub(crate) use body::Limit;
-pub(crate) use gate::{Caller, Door, Gate};
 use openapi::Documents;
-use refusal::Refusal;
+pub(crate) use service::{Caller, HttpService, Transport};
 
-/// What the document says beside the routes.
+/// The parts of the OpenAPI document that are not derived from routes.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Oncebox",
-        description = "A durable, idempotent inbox: mailbox, ledger and operator's door over HTTP."
+        description = "A durable, idempotent inbox: mailbox, ledger and operator API over HTTP."
     ),
     servers((url = "http://127.0.0.1:7420", description = "A server with the default settings.")),
     components(schemas(
         ErrorBody,
         Problem,
-        Code,
-        oncebox_wire::mailbox::Envelope,
+        ErrorCode,
+        oncebox_wire::mailbox::MessageEnvelope,
         oncebox_wire::mailbox::SettleItem,
-        oncebox_wire::mailbox::Op,
-        oncebox_wire::schema::Malformed,
+        oncebox_wire::mailbox::SettleOp,
+        oncebox_wire::schema::InvalidItem,
     ))
 )]
 struct Document;
 
-/// The description of all doors.
+/// Returns the OpenAPI document of all endpoints.
 pub fn document() -> utoipa::openapi::OpenApi {
     routes().1
 }
@@ -78,23 +78,22 @@ fn described(routes: OpenApiRouter<App>) -> (Router<App>, utoipa::openapi::OpenA
     OpenApiRouter::with_openapi(document).merge(routes).split_for_parts()
 }
 
-/// Everything that `listen` answers.
-pub(crate) fn gate(app: App) -> Gate {
+/// The service of `listen`: all endpoints.
+pub(crate) fn service(app: App) -> HttpService {
     let (known, document) = routes();
-    let router = complete(&app, known, document, "there is no such path: see /docs");
-    Gate::new(app, router)
+    let router = complete(&app, known, document, "no such path; see /docs");
+    HttpService::new(app, router)
 }
 
-/// What `admin.listen` answers: operators, health and metrics.
-pub(crate) fn admin_gate(app: App) -> Gate {
+/// The service of `admin.listen`: operator, health and metrics endpoints.
+pub(crate) fn admin_service(app: App) -> HttpService {
     let (known, document) = described(admin_routes());
-    let missing =
-        "there is no such path here: this address answers operators, health and metrics, `listen` the rest";
+    let missing = "no such path on this address, which serves operator, health and metrics requests only; see `listen` for the rest";
     let router = complete(&app, known, document, missing);
-    Gate::limited(app, router)
+    HttpService::limited(app, router)
 }
 
-/// Routes with their metrics, the document, and answers for what they do not know.
+/// Adds metrics, the OpenAPI document and error responses for unknown paths and methods.
 fn complete(
     app: &App,
     known: Router<App>,
@@ -109,13 +108,13 @@ fn complete(
         .route_layer(from_fn_with_state(app.clone(), measure))
         .with_state(app.clone())
         .merge(documents)
-        .fallback(async move || Refusal::new(Code::NotFound, missing))
+        .fallback(async move || ApiError::new(ErrorCode::NotFound, missing))
         .method_not_allowed_fallback(async || {
-            Refusal::new(Code::Method, "the path knows other methods: see /docs")
+            ApiError::new(ErrorCode::Method, "method not allowed for this path; see /docs")
         })
 }
 
-/// Counts and times what a route answers.
+/// Records the status and the latency of a route.
 async fn measure(State(app): State<App>, route: MatchedPath, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let method = match request.method().as_str() {
@@ -125,6 +124,6 @@ async fn measure(State(app): State<App>, route: MatchedPath, request: Request, n
         _ => "other",
     };
     let response = next.run(request).await;
-    app.meters.route(route.as_str()).answered(method, response.status().as_u16(), began.elapsed());
+    app.metrics.route(route.as_str()).record(method, response.status().as_u16(), began.elapsed());
     response
 }

@@ -1,12 +1,12 @@
-//! The server: its configuration, its doors, its telemetry.
+//! The server: configuration, HTTP API, metrics and logs.
 
 pub mod config;
 pub mod log;
-pub mod meters;
+pub mod server_metrics;
 
-mod dead_letters;
+mod config_handle;
+mod dlq_alerts;
 mod http;
-mod live;
 mod net;
 mod redriver;
 mod run;
@@ -14,4 +14,4 @@ mod saturation;
 mod scrape;
 
 pub use http::document;
-pub use run::{Error, Reloader, Server};
+pub use run::{Reloader, Server, ServerError};

@@ -1,4 +1,4 @@
-//! The log: lines for people or for machines, on stderr; never a payload, never a key.
+//! The log on stderr, as text or JSON. It never contains payloads or keys.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -8,16 +8,16 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogConfig, LogFormat};
 
-/// What the targets of the driver begin with.
+/// Prefix of the log targets of the database driver.
 const DRIVER: &str = "sqlx";
 
-/// Changes the levels of the log that was installed.
+/// Reloads the levels of the installed log.
 static LEVELS: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Installs the log for this process; a second time it does nothing.
-pub fn install(settings: &Log) {
+/// Installs the log for this process. A second call has no effect.
+pub fn install(settings: &LogConfig) {
     let terminal = std::io::stderr().is_terminal();
     let pretty = match settings.format {
         LogFormat::Pretty => true,
@@ -31,28 +31,28 @@ pub fn install(settings: &Log) {
         fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed()
     };
     let (levels, handle) = reload::Layer::new(targets(settings));
-    // Whoever installed one before, an embedding program say, keeps it.
+    // An embedding program that has installed a subscriber keeps it.
     if registry().with(layer.with_filter(levels)).try_init().is_ok() {
         let _ = LEVELS.set(handle);
     }
 }
 
-/// Logs a warning of the program that runs the server, in the format of the log.
+/// Logs a warning of the embedding program in the format of the log.
 pub fn warn(text: &str) {
     tracing::warn!("{text}");
 }
 
-/// Lets other levels hold from now on.
-pub(crate) fn set_level(settings: &Log) {
+/// Applies new levels.
+pub(crate) fn set_level(settings: &LogConfig) {
     if let Some(handle) = LEVELS.get() {
-        // The log is gone only with the process.
+        // Fails only if the subscriber is gone, which happens at process exit.
         let _ = handle.reload(targets(settings));
     }
 }
 
-/// The levels by target. The driver of the database logs what our errors say too, once per connection: unless its level is set, only
-/// its errors are logged.
-fn targets(settings: &Log) -> Targets {
+/// The level of each target. The database driver logs what our errors report as well, once per connection: unless its
+/// level is set explicitly, only its errors are logged.
+fn targets(settings: &LogConfig) -> Targets {
     let targets: Targets = settings.level.parse().unwrap_or_else(|_| Targets::new());
     if settings.level.contains(DRIVER) {
         return targets;

@@ -1,15 +1,15 @@
-//! The network: listeners, and connections that may neither be too many nor too slow.
+//! Networking: listeners, and connections that are limited in number and time.
 
 mod activity;
-mod alarm;
-mod capacity;
+mod activity_stream;
 mod connection;
+mod connection_limit;
 mod drive;
+mod lazy_timer;
 mod listener;
-mod parser;
-mod stream;
+mod parse_errors;
 
-pub(crate) use alarm::Patience;
-pub(crate) use capacity::Capacity;
 pub(crate) use connection::Connections;
+pub(crate) use connection_limit::ConnectionLimit;
+pub(crate) use lazy_timer::ReusableTimeout;
 pub(crate) use listener::Listener;

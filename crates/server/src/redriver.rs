@@ -1,10 +1,15 @@
-//! The job that redrives dead letters by the rules of the configuration, in bounded steps.
+//! Background job that redrives dead letters according to the configured rules, in bounded steps.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncebox::{Bound, Error, Filter, Kind, Namespace, Sweep, SweepCursor, Timestamp};
+use oncebox::{
+    Error, ErrorKind, Timestamp,
+    health::Bound,
+    message::Namespace,
+    operator::{Sweep, SweepCursor, SweepFilter},
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -12,25 +17,26 @@ use tracing::{info, warn};
 use crate::config::RedriveRule;
 use crate::http::App;
 
-/// How often every rule is looked at.
+/// Interval at which the job visits every rule.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The pause after a rule has seen all dead letters.
+/// Pause after a rule has passed over all dead letters.
 const ROUND_PAUSE: Duration = Duration::from_secs(5);
-/// The pause after a failure.
+/// Pause after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
-/// How long the store may take to answer a step.
+/// Maximum time for the store to answer a step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Messages that one step redrives, at most.
+/// Maximum number of messages that one step redrives.
 const STEP_MESSAGES_MAX: u32 = 1_000;
-/// Pages of 200 messages that one step reads, at most.
+/// Maximum number of pages of 200 messages that one step reads.
 const STEP_PAGES_MAX: usize = 10;
-/// This many failures in a row are a finding.
+/// After this many consecutive failures the rule is reported as a finding.
 const FAILURES_MAX: u32 = 3;
 
-/// What a message costs: at a rate of one per minute, a millisecond earns one unit.
-const MESSAGE: u64 = 60_000;
+/// Tokens that redriving one message costs. At a rate of one message per minute, a rule gains one token per
+/// millisecond.
+const TOKENS_PER_MESSAGE: u64 = 60_000;
 
-/// What an operator should know about rules: those that keep failing, and those that skip dead letters of full shards.
+/// Findings about redrive rules: rules that keep failing, and rules that skip dead letters of full shards.
 #[derive(Default)]
 pub(crate) struct RuleFindings(Mutex<BTreeMap<usize, String>>);
 
@@ -40,77 +46,78 @@ impl RuleFindings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, place: usize, text: Option<String>) {
+    fn set(&self, index: usize, text: Option<String>) {
         let mut texts = self.lock();
         match text {
-            Some(text) => drop(texts.insert(place, text)),
-            None => drop(texts.remove(&place)),
+            Some(text) => drop(texts.insert(index, text)),
+            None => drop(texts.remove(&index)),
         }
     }
 
-    /// One text for each rule that has one.
+    /// The texts of all findings, at most one per rule.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.lock().values().cloned().collect()
     }
 }
 
-/// A rule, and how far it has come.
-struct Course {
+/// A rule and its progress.
+struct RuleState {
     rule: RedriveRule,
-    /// What it may redrive now, in units of which a message costs [`MESSAGE`].
-    allowance: u64,
-    earned: Instant,
-    /// Not before.
+    /// Token bucket: redriving a message costs [`TOKENS_PER_MESSAGE`].
+    tokens: u64,
+    refilled_at: Instant,
+    /// Earliest time of the next step.
     due: Instant,
     next: Option<SweepCursor>,
     failures: u32,
-    /// Dead letters that were skipped in this pass, and the bound that is reached.
+    /// Dead letters skipped in the current pass, and the bound that was reached.
     skipped: u64,
-    full: Option<Bound>,
-    /// Whether the last pass skipped some.
-    skips: bool,
+    full_bound: Option<Bound>,
+    /// Whether the last pass skipped dead letters.
+    skipped_last_pass: bool,
 }
 
-impl Course {
+impl RuleState {
     fn new(rule: RedriveRule, now: Instant) -> Self {
-        let (allowance, earned, due) = (MESSAGE, now, now);
-        let (next, failures, skipped, full, skips) = (None, 0, 0, None, false);
-        Self { rule, allowance, earned, due, next, failures, skipped, full, skips }
+        let (tokens, refilled_at, due) = (TOKENS_PER_MESSAGE, now, now);
+        let (next, failures, skipped, full_bound, skipped_last_pass) = (None, 0, 0, None, false);
+        Self { rule, tokens, refilled_at, due, next, failures, skipped, full_bound, skipped_last_pass }
     }
 
-    /// How many may be redriven now. What is not used is kept for one second, or for one message.
-    fn earn(&mut self, now: Instant) -> u32 {
-        let (rate, elapsed) = (u64::from(self.rule.per_minute), now.saturating_duration_since(self.earned));
-        let earned = millis(elapsed).saturating_mul(rate);
-        self.earned = now;
-        self.allowance = self.allowance.saturating_add(earned).min((rate * 1_000).max(MESSAGE));
-        u32::try_from(self.allowance / MESSAGE).unwrap_or(u32::MAX).min(STEP_MESSAGES_MAX)
+    /// Refills the token bucket and returns how many messages may be redriven now. The bucket holds the tokens of one
+    /// second, or of one message if that is more.
+    fn refill(&mut self, now: Instant) -> u32 {
+        let (rate, elapsed) =
+            (u64::from(self.rule.per_minute), now.saturating_duration_since(self.refilled_at));
+        let gained = millis(elapsed).saturating_mul(rate);
+        self.refilled_at = now;
+        self.tokens = self.tokens.saturating_add(gained).min((rate * 1_000).max(TOKENS_PER_MESSAGE));
+        u32::try_from(self.tokens / TOKENS_PER_MESSAGE).unwrap_or(u32::MAX).min(STEP_MESSAGES_MAX)
     }
 }
 
-/// Runs until the server stops. What the store fails is tried again.
+/// Runs until the server stops. Failed steps are retried.
 pub(crate) async fn run(app: App, stopping: CancellationToken) {
-    let mut courses: Vec<Course> = Vec::new();
+    let mut states: Vec<RuleState> = Vec::new();
     while stopping.run_until_cancelled(sleep(INTERVAL)).await.is_some() {
-        let live = app.live();
-        adopt(&mut courses, &live.config.redrive, &app);
-        for (place, course) in courses.iter_mut().enumerate() {
+        let active = app.active();
+        apply_rules(&mut states, &active.config.redrive, &app);
+        for (index, state) in states.iter_mut().enumerate() {
             let now = Instant::now();
-            let allowed = course.earn(now);
-            if now < course.due || allowed == 0 {
+            let allowed = state.refill(now);
+            if now < state.due || allowed == 0 {
                 continue;
             }
-            // A step is not abandoned when the server stops: what the store has changed is to be logged and counted.
-            let swept =
-                timeout(STEP_TIMEOUT, step(&app, place, course, allowed)).await.unwrap_or_else(|_| {
-                    Err(Error::new(
-                        Kind::Unavailable,
-                        format!("the store did not answer within {STEP_TIMEOUT:?}"),
-                    ))
-                });
+            // A step is not cancelled when the server stops: changes in the store must be logged and counted.
+            let swept = timeout(STEP_TIMEOUT, step(&app, index, state, allowed)).await.unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("the store did not answer within {STEP_TIMEOUT:?}"),
+                ))
+            });
             match swept {
-                Ok(swept) => passed(&app, place, course, &swept),
-                Err(error) => failed(&app, place, course, &error),
+                Ok(swept) => step_succeeded(&app, index, state, &swept),
+                Err(error) => step_failed(&app, index, state, &error),
             }
             if stopping.is_cancelled() {
                 return;
@@ -119,29 +126,29 @@ pub(crate) async fn run(app: App, stopping: CancellationToken) {
     }
 }
 
-/// Rules that stay keep their course.
-fn adopt(courses: &mut Vec<Course>, rules: &[RedriveRule], app: &App) {
-    if courses.iter().map(|course| &course.rule).eq(rules) {
+/// Replaces the rules after a reload; unchanged rules keep their progress.
+fn apply_rules(states: &mut Vec<RuleState>, rules: &[RedriveRule], app: &App) {
+    if states.iter().map(|state| &state.rule).eq(rules) {
         return;
     }
-    let mut known = std::mem::take(courses);
+    let mut known = std::mem::take(states);
     let now = Instant::now();
-    courses.extend(rules.iter().map(|rule| {
-        let place = known.iter().position(|course| course.rule == *rule);
-        place.map_or_else(|| Course::new(rule.clone(), now), |place| known.swap_remove(place))
+    states.extend(rules.iter().map(|rule| {
+        let index = known.iter().position(|state| state.rule == *rule);
+        index.map_or_else(|| RuleState::new(rule.clone(), now), |index| known.swap_remove(index))
     }));
     app.rule_findings.lock().clear();
-    for course in courses.iter_mut() {
-        course.skips = false;
+    for state in states.iter_mut() {
+        state.skipped_last_pass = false;
     }
 }
 
-/// Redrives what a rule allows now.
-async fn step(app: &App, place: usize, course: &Course, allowed: u32) -> Result<Sweep, Error> {
-    let rule = &course.rule;
-    let died_before = app.now().as_millis().saturating_sub(millis(rule.age));
-    let mut filter = Filter::dead()
-        .until(Timestamp::from_millis(died_before))
+/// Redrives up to `allowed` messages that match the rule.
+async fn step(app: &App, index: usize, state: &RuleState, allowed: u32) -> Result<Sweep, Error> {
+    let rule = &state.rule;
+    let dead_before = app.now().as_millis().saturating_sub(millis(rule.age));
+    let mut filter = SweepFilter::dead()
+        .until(Timestamp::from_millis(dead_before))
         .redriven_below(rule.times_max)
         .limit(u64::from(allowed))
         .pages(STEP_PAGES_MAX);
@@ -151,10 +158,10 @@ async fn step(app: &App, place: usize, course: &Course, allowed: u32) -> Result<
     if let Some(reason) = rule.reason {
         filter = filter.reason(reason);
     }
-    if let Some(next) = course.next {
+    if let Some(next) = state.next {
         filter = filter.after(next);
     }
-    let because = format!("{} ({})", name(place), described(rule));
+    let because = format!("{} ({})", rule_name(index), described(rule));
     app.operator(Namespace::Mailbox, "policy").because(because).redrive_where(&filter).await
 }
 
@@ -162,8 +169,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn name(place: usize) -> String {
-    format!("mailbox.redrive[{place}]")
+fn rule_name(index: usize) -> String {
+    format!("mailbox.redrive[{index}]")
 }
 
 fn described(rule: &RedriveRule) -> String {
@@ -172,66 +179,66 @@ fn described(rule: &RedriveRule) -> String {
     format!("{topic}{reason}, at most {} times", rule.times_max)
 }
 
-fn passed(app: &App, place: usize, course: &mut Course, swept: &Sweep) {
+fn step_succeeded(app: &App, index: usize, state: &mut RuleState, swept: &Sweep) {
     let now = Instant::now();
-    course.allowance = course.allowance.saturating_sub(swept.changed.saturating_mul(MESSAGE));
-    app.meters.redriven(swept.changed);
-    app.meters.redriven_by_rule(swept.changed);
-    if course.failures >= FAILURES_MAX {
-        info!(rule = name(place), "the rule redrives again");
-        app.rule_findings.set(place, None);
+    state.tokens = state.tokens.saturating_sub(swept.changed.saturating_mul(TOKENS_PER_MESSAGE));
+    app.metrics.redriven(swept.changed);
+    app.metrics.redriven_by_rule(swept.changed);
+    if state.failures >= FAILURES_MAX {
+        info!(rule = rule_name(index), "redrive rule recovered");
+        app.rule_findings.set(index, None);
     }
-    course.failures = 0;
-    course.skipped += swept.skipped;
-    course.full = swept.stopped.or(course.full);
+    state.failures = 0;
+    state.skipped += swept.skipped;
+    state.full_bound = swept.stopped.or(state.full_bound);
     if swept.pass_ended {
-        end_pass(app, place, course);
-        (course.next, course.due) = (None, now + ROUND_PAUSE);
+        end_pass(app, index, state);
+        (state.next, state.due) = (None, now + ROUND_PAUSE);
     } else {
-        (course.next, course.due) = (swept.next, now);
+        (state.next, state.due) = (swept.next, now);
     }
 }
 
-/// Reports whether dead letters were skipped in the pass that has ended: one line of the log per change.
-fn end_pass(app: &App, place: usize, course: &mut Course) {
-    let skipped = std::mem::take(&mut course.skipped);
-    let full = course.full.take();
-    let text = full.map(|bound| {
+/// Reports dead letters skipped in the pass that has ended; logs only changes.
+fn end_pass(app: &App, index: usize, state: &mut RuleState) {
+    let skipped = std::mem::take(&mut state.skipped);
+    let full_bound = state.full_bound.take();
+    let text = full_bound.map(|bound| {
         format!(
             "the rule {} ({}) skipped {skipped} dead letters in its last pass: {} ({} of {}); {}",
-            name(place),
-            described(&course.rule),
+            rule_name(index),
+            described(&state.rule),
             bound.problem(),
             bound.used,
             bound.limit,
             bound.remedy()
         )
     });
-    match (course.skips, &text) {
-        (false, Some(text)) => warn!(rule = name(place), "{text}"),
-        (true, None) => info!(rule = name(place), "the rule skips no dead letters any more"),
+    match (state.skipped_last_pass, &text) {
+        (false, Some(text)) => warn!(rule = rule_name(index), "{text}"),
+        (true, None) => info!(rule = rule_name(index), "redrive rule no longer skips dead letters"),
         _ => {}
     }
-    course.skips = text.is_some();
-    app.rule_findings.set(place, text);
+    state.skipped_last_pass = text.is_some();
+    app.rule_findings.set(index, text);
 }
 
-fn failed(app: &App, place: usize, course: &mut Course, error: &Error) {
-    course.failures = course.failures.saturating_add(1);
-    course.due = Instant::now() + FAILURE_PAUSE;
-    app.meters.rule_failed();
-    if course.failures < FAILURES_MAX {
+fn step_failed(app: &App, index: usize, state: &mut RuleState, error: &Error) {
+    state.failures = state.failures.saturating_add(1);
+    state.due = Instant::now() + FAILURE_PAUSE;
+    app.metrics.rule_failed();
+    if state.failures < FAILURES_MAX {
         return;
     }
-    let rule = name(place);
+    let rule = rule_name(index);
     let text = format!(
-        "the rule {rule} ({}) failed {} times in a row, the last with: {error}; its dead letters wait",
-        described(&course.rule),
-        course.failures
+        "the rule {rule} ({}) failed {} times in a row, last error: {error}; its dead letters are not redriven",
+        described(&state.rule),
+        state.failures
     );
-    app.rule_findings.set(place, Some(text));
-    if course.failures == FAILURES_MAX {
-        warn!(rule, %error, "a rule that redrives dead letters keeps failing: it is tried again every few seconds");
+    app.rule_findings.set(index, Some(text));
+    if state.failures == FAILURES_MAX {
+        warn!(rule, %error, "redrive rule keeps failing, retrying every 5 s");
     }
 }
 
@@ -241,22 +248,22 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::Course;
+    use super::RuleState;
     use crate::config::{Sources, load};
 
     #[test]
-    fn a_rule_earns_what_it_may_redrive() {
+    fn a_rule_redrives_at_its_configured_rate() {
         let mut sources = Sources::default();
         let rule = "[[mailbox.redrive]]\ntopic='*'\nage='1s'\nper_minute=120\ntimes_max=1\n";
         sources.file = Some(("oncebox.toml".into(), rule.to_owned()));
         let rule = load(&sources).unwrap().config.redrive.remove(0);
         let began = Instant::now();
         let at = |millis| began + Duration::from_millis(millis);
-        let mut course = Course::new(rule, began);
-        assert_eq!(course.earn(began), 1, "one at once");
-        course.allowance = 0;
-        assert_eq!(course.earn(at(499)), 0);
-        assert_eq!(course.earn(at(1_000)), 2, "two in a second");
-        assert_eq!(course.earn(at(3_600_000)), 2, "those of one second, at most");
+        let mut state = RuleState::new(rule, began);
+        assert_eq!(state.refill(began), 1, "one message immediately");
+        state.tokens = 0;
+        assert_eq!(state.refill(at(499)), 0);
+        assert_eq!(state.refill(at(1_000)), 2, "two per second");
+        assert_eq!(state.refill(at(3_600_000)), 2, "at most the tokens of one second");
     }
 }

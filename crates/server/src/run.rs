@@ -1,4 +1,4 @@
-//! A run of the server: open, listen, work, stop.
+//! The life of a server: open the store, listen, serve, drain, close.
 
 mod descriptors;
 #[cfg(test)]
@@ -8,47 +8,47 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use oncebox::{Builder, Oncebox};
+use oncebox::{Oncebox, OnceboxBuilder};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::config::{Config, Listen, Loaded};
+use crate::config::{Config, ListenAddress, Loaded};
 use crate::http::{self, App};
 use crate::log;
-use crate::meters::{Meters, names};
 use crate::net::{Connections, Listener};
 use crate::redriver;
+use crate::server_metrics::{ServerMetrics, names};
 
-/// How often what the histograms collected is counted, and bounds and dead letters are looked at that may have calmed.
+/// Interval at which histograms are aggregated, and expired findings about bounds and dead letters are cleared.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
-/// Upper ends of the buckets of latencies, in seconds.
+/// Upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 14] =
     [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0];
 
-/// Why the server does not run, or did not stop well.
+/// Why the server could not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// The store cannot be opened or closed.
-    #[error("the store: {0}")]
+pub enum ServerError {
+    /// The store could not be opened or closed.
+    #[error("store: {0}")]
     Store(#[from] oncebox::Error),
-    /// An address cannot be listened on.
+    /// The server could not listen on an address.
     #[error(
         "cannot listen on {listen} ({error}): stop the other program, or set `{setting}` to another address"
     )]
     Listen {
-        /// The setting that names the address.
+        /// The setting that contains the address.
         setting: &'static str,
         /// The address.
         listen: String,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         error: std::io::Error,
     },
 }
 
-/// A server that listens, and is about to run.
+/// A server that listens on its addresses and is ready to run.
 pub struct Server {
     app: App,
     listeners: Vec<Listener>,
@@ -56,104 +56,102 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store and listens.
-    pub async fn start(loaded: Loaded) -> Result<Self, Error> {
+    /// Binds the listeners and opens the store.
+    pub async fn start(loaded: Loaded) -> Result<Self, ServerError> {
         for warning in &loaded.warnings {
             warn!("{warning}");
         }
         let config = loaded.config;
         descriptors::raise(config.http.connections_max + config.admin.connections_max);
-        // Metrics are looked up when they are first used: the recorder must be there before.
-        let metrics = recorder();
+        // Metric handles are resolved at first use, so the recorder must be installed before that.
+        let prometheus = recorder();
         let listeners = bind("listen", &config.listen).await?;
         let admin = bind("admin.listen", &config.admin.listen).await?;
         let oncebox = open(&config).await?;
-        let meters = Meters::new(config.mailbox.topics.keys(), config.metrics.topics_max);
-        let app = App::new(config, oncebox, meters, metrics, CancellationToken::new())?;
+        let metrics = ServerMetrics::new(config.mailbox.topics.keys(), config.metrics.topics_max);
+        let app = App::new(config, oncebox, metrics, prometheus, CancellationToken::new())?;
         Ok(Self { app, listeners, admin })
     }
 
-    /// The addresses that it listens on.
+    /// The addresses that the server listens on, without those of `admin.listen`.
     pub fn addresses(&self) -> Vec<String> {
         self.listeners.iter().map(ToString::to_string).collect()
     }
 
-    /// A way to change its configuration while it runs.
+    /// Returns a handle that changes the configuration of the running server.
     pub fn reloader(&self) -> Reloader {
         Reloader(self.app.clone())
     }
 
-    /// Works until `shutdown` is ready; then takes nothing more in, lets everybody finish, and closes the store.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+    /// Serves requests until `shutdown` completes; then accepts nothing more, drains connections and closes the store.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { app, listeners, admin } = self;
         info!(
             store = app.oncebox.name(),
-            profile = app.live().config.profile.as_str(),
+            profile = app.active().config.profile.as_str(),
             dlq_profile = crate::scrape::dlq_profile(&app),
-            "local mode: whoever reaches this server on this machine may do everything; web pages may not"
+            "local mode without authentication: every local client has full access, except web pages"
         );
         let stopping = app.stopping.clone();
-        let main = Connections::new(app.clone(), http::gate(app.clone()), app.connections.clone());
+        let clients = Connections::new(app.clone(), http::service(app.clone()), app.connections.clone());
         let operators =
-            Connections::new(app.clone(), http::admin_gate(app.clone()), app.admin_connections.clone());
+            Connections::new(app.clone(), http::admin_service(app.clone()), app.admin_connections.clone());
         let mut acceptors = tokio::task::JoinSet::new();
         for listener in listeners {
             info!(address = %listener, "listening");
-            acceptors.spawn(main.clone().accept(listener, stopping.clone()));
+            acceptors.spawn(clients.clone().accept(listener, stopping.clone()));
         }
         for listener in admin {
-            info!(admin = %listener, "listening for operators, health and metrics");
+            info!(admin = %listener, "listening for operator, health and metrics requests");
             acceptors.spawn(operators.clone().accept(listener, stopping.clone()));
         }
-        let told = app.clone();
-        let upkeep = app.oncebox.upkeep();
-        let upkeep = upkeep.on_upkept(move |upkept| told.upkept(upkept));
-        let upkeep = tokio::spawn(upkeep.run(stopping.clone().cancelled_owned()));
+        let reporter = app.clone();
+        let maintenance = app.oncebox.maintenance();
+        let maintenance = maintenance.on_report(move |report| reporter.record_maintenance(report));
+        let maintenance = tokio::spawn(maintenance.run(stopping.clone().cancelled_owned()));
         let metrics = tokio::spawn(collect(app.clone(), stopping.clone()));
         let redriver = tokio::spawn(redriver::run(app.clone(), stopping.clone()));
         shutdown.await;
         stopping.cancel();
-        info!("stopping: nothing more is taken in");
+        info!("stopping: no new requests are accepted");
         acceptors.join_all().await;
-        let drain = app.live().config.shutdown.drain;
-        tokio::join!(main.drain(drain), operators.drain(drain));
-        let _ = tokio::join!(upkeep, metrics, redriver);
+        let drain = app.active().config.shutdown.drain;
+        tokio::join!(clients.drain(drain), operators.drain(drain));
+        let _ = tokio::join!(maintenance, metrics, redriver);
         app.oncebox.close().await?;
         info!("stopped");
         Ok(())
     }
 }
 
-/// Changes the configuration of a server that runs.
+/// Changes the configuration of a running server.
 #[derive(Clone)]
 pub struct Reloader(App);
 
 impl Reloader {
-    /// Lets a new configuration hold for every request from now on; what is in flight stays so. Logs the names of the
-    /// settings that wait for a restart, and gives them back.
-    pub fn reload(&self, loaded: Loaded) -> Result<Vec<&'static str>, Error> {
+    /// Applies a new configuration to every request from now on; requests in flight keep the old one. Logs and returns
+    /// the names of changed settings that need a restart.
+    pub fn reload(&self, loaded: Loaded) -> Result<Vec<&'static str>, ServerError> {
         for warning in &loaded.warnings {
             warn!("{warning}");
         }
         log::set_level(&loaded.config.log);
-        let waiting = self.0.adopt(loaded.config)?;
-        info!(?waiting, "the configuration was read again; the settings named here wait for a restart");
-        Ok(waiting)
+        let needs_restart = self.0.apply(loaded.config)?;
+        info!(?needs_restart, "configuration reloaded");
+        Ok(needs_restart)
+    }
+
+    /// Logs that a new configuration could not be loaded; the current one stays in effect.
+    pub fn reload_failed(&self, problem: &str) {
+        error!(problem, "configuration reload failed, the current configuration stays in effect");
     }
 }
 
-impl Reloader {
-    /// Logs that a configuration could not be read, and why: the one from before holds.
-    pub fn refused(&self, problem: &str) {
-        error!(problem, "the settings are wrong, and those from before hold");
-    }
-}
-
-async fn bind(setting: &'static str, places: &[Listen]) -> Result<Vec<Listener>, Error> {
+async fn bind(setting: &'static str, addresses: &[ListenAddress]) -> Result<Vec<Listener>, ServerError> {
     let mut listeners = Vec::new();
-    for listen in places {
+    for listen in addresses {
         let bound = Listener::bind(listen).await;
-        listeners.push(bound.map_err(|error| Error::Listen {
+        listeners.push(bound.map_err(|error| ServerError::Listen {
             setting,
             listen: listen.to_string(),
             error,
@@ -166,7 +164,7 @@ async fn open(config: &Config) -> Result<Oncebox, oncebox::Error> {
     builder(config).open(&url(config)).await
 }
 
-fn builder(config: &Config) -> Builder {
+fn builder(config: &Config) -> OnceboxBuilder {
     let mut builder = Oncebox::builder().ledger_keep(config.ledger.keep);
     if let Some(keep) = config.retention.seen {
         builder = builder.seen_keep(keep);
@@ -177,14 +175,14 @@ fn builder(config: &Config) -> Builder {
     builder
 }
 
-/// The URL of the store, which wipes payloads with amnesia.
+/// The URL of the store; with amnesia, the store is asked to wipe payloads.
 fn url(config: &Config) -> String {
-    let wiped = config.amnesia && !config.store.contains("payloads=");
+    let wipe = config.amnesia && !config.store.contains("payloads=");
     let separator = if config.store.contains('?') { '&' } else { '?' };
-    if wiped { format!("{}{separator}payloads=wiped", config.store) } else { config.store.clone() }
+    if wipe { format!("{}{separator}payloads=wiped", config.store) } else { config.store.clone() }
 }
 
-/// The recorder of this process's metrics: there can be only one.
+/// The metrics recorder of this process; there can be only one.
 fn recorder() -> PrometheusHandle {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
     let install = || {
@@ -199,7 +197,7 @@ fn recorder() -> PrometheusHandle {
         }
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
-        // Where a program has its own recorder, ours stays empty.
+        // If the embedding program has installed its own recorder, ours stays empty.
         let _ = metrics::set_global_recorder(recorder);
         oncebox::telemetry::names::describe();
         names::describe();
@@ -213,9 +211,9 @@ async fn collect(app: App, stopping: CancellationToken) {
         tokio::select! {
             () = stopping.cancelled() => return,
             () = tokio::time::sleep(METRICS_INTERVAL) => {
-                app.metrics.run_upkeep();
+                app.prometheus.run_upkeep();
                 app.saturation.current(Instant::now());
-                app.dead_letters.current(Instant::now());
+                app.dlq_alerts.current(Instant::now());
             }
         }
     }

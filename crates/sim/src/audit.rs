@@ -1,12 +1,11 @@
-//! The audit: judges a run by what was told, with texts and numbers alone.
+//! The audit: checks the journal of a run, which consists of texts and numbers.
 //!
-//! What the store did is taken for granted, for it has tests of its own; the audit asks whether the library made of it what
-//! it promises. A clock that leapt excuses a lease that is lost without anybody's knowledge, and so does a call that went
-//! wrong, or a crash; nothing else does.
+//! The audit trusts the store, which has its own tests, and checks that the library keeps its guarantees on top of it.
+//! A lease may lapse unnoticed only after a clock jump, a failed call or a crash.
 
 mod handlers;
-mod intake;
 mod leases;
+mod messages;
 mod workers;
 
 #[cfg(test)]
@@ -15,44 +14,44 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use crate::event::{Content, Event, Setup, Sums, What};
+use crate::event::{Event, EventKind, SimContent, WorkerSetup, WorkerTotals};
 
-/// A promise that was not kept.
+/// A broken guarantee.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// What was not kept.
+pub struct SimViolation {
+    /// What was violated.
     pub text: String,
-    /// How many events had been told when it showed.
+    /// Number of events up to the violation.
     pub events: usize,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SimViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for SimViolation {}
 
-/// What a run came to.
+/// Counters of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
-    /// Messages that were taken in.
+pub struct SimTally {
+    /// Messages that were accepted.
     pub messages: u64,
-    /// Messages that were handled.
+    /// Messages that are done.
     pub done: u64,
-    /// Messages that were given up.
+    /// Messages that are dead.
     pub dead: u64,
     /// Leases that were granted.
     pub deliveries: u64,
-    /// Handlers that began.
+    /// Handlers that started.
     pub handlers: u64,
-    /// Leases that ended by themselves.
+    /// Leases that expired.
     pub lapses: u64,
 }
 
-impl Tally {
-    /// Adds what another run came to.
+impl SimTally {
+    /// Adds the counters of another run.
     pub fn add(&mut self, other: &Self) {
         self.messages += other.messages;
         self.done += other.done;
@@ -63,7 +62,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for SimTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { messages, done, dead, deliveries, handlers, lapses } = self;
         write!(
@@ -73,22 +72,22 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Judges a whole run.
-pub fn judge(trace: &[Event]) -> Result<Tally, Fault> {
+/// Checks a complete run.
+pub fn check(trace: &[Event]) -> Result<SimTally, SimViolation> {
     let mut auditor = Auditor::default();
-    for (place, event) in trace.iter().enumerate() {
-        auditor.hear(event).map_err(|text| Fault { text, events: place + 1 })?;
+    for (index, event) in trace.iter().enumerate() {
+        auditor.apply(event).map_err(|text| SimViolation { text, events: index + 1 })?;
     }
-    auditor.close().map_err(|text| Fault { text, events: trace.len() })
+    auditor.close().map_err(|text| SimViolation { text, events: trace.len() })
 }
 
-type Checked = Result<(), String>;
+type CheckResult = Result<(), String>;
 
-/// Everything that was told so far.
+/// The state of the run up to the current event.
 #[derive(Default)]
 struct Auditor {
     now: Now,
-    /// The senders' limit, if they named one.
+    /// The senders' limit of attempts, if they set one.
     attempts_max: Option<u32>,
     late: bool,
     /// By key.
@@ -100,10 +99,10 @@ struct Auditor {
     /// From uid and delivery to fence.
     deliveries: BTreeMap<(String, u32), u64>,
     workers: BTreeMap<u64, Worker>,
-    tally: Tally,
+    tally: SimTally,
 }
 
-/// The moment of an event.
+/// The time of an event.
 #[derive(Debug, Clone, Copy, Default)]
 struct Now {
     at: u64,
@@ -111,8 +110,8 @@ struct Now {
 }
 
 impl Now {
-    /// How far the store's clock has leapt altogether.
-    fn leaps(self) -> u64 {
+    /// The sum of all jumps of the store's clock.
+    fn jumps(self) -> u64 {
         self.store - self.at
     }
 }
@@ -121,20 +120,20 @@ impl Now {
 #[derive(Debug, Clone, Default)]
 struct Message {
     uid: String,
-    /// Its place in the order of acceptance.
+    /// Its position in the order of acceptance.
     number: u64,
-    content: Content,
-    /// It came again, and its place among others may have changed.
+    content: SimContent,
+    /// It was sent again, so its position in the partition may have changed.
     repeated: bool,
     may_expire: bool,
     answered: u64,
     deliveries: u32,
     attempts: u32,
-    /// The newest lease.
+    /// The latest lease.
     fence: Option<u64>,
-    /// How it ended.
+    /// The final outcome.
     end: Option<&'static str>,
-    stands: bool,
+    reported: bool,
 }
 
 /// One lease.
@@ -142,75 +141,79 @@ struct Message {
 struct Lease {
     worker: u64,
     key: String,
-    content: Content,
-    /// The partition that it keeps busy: the one that the message had when it was granted, whatever came since.
+    content: SimContent,
+    /// The partition that it blocks: that of the message when the lease was granted, whatever was sent since.
     partition: Option<String>,
-    /// With what else it was given out: it came again with another due time, expiry or partition.
-    others: Vec<Content>,
-    /// Newer content came since it was granted.
+    /// The contents of earlier answers to the same claim, with another due time, expiry or partition.
+    earlier_contents: Vec<SimContent>,
+    /// Newer content was accepted since it was granted.
     superseded: bool,
     until: u64,
-    /// When it was granted or extended last.
+    /// When it was last granted or extended.
     renewed: Now,
-    /// The worker has to let go of it by then, should it hear nothing more.
+    /// The worker must give the lease up by then unless it receives another answer.
     deadline: u64,
-    /// The worker has no reason to let go of it before.
+    /// The worker must not give the lease up before then.
     kept_until: u64,
-    /// When the worker got it.
-    told_at: Option<u64>,
-    /// It was granted to a call that had failed long before.
+    /// When the worker received it.
+    received_at: Option<u64>,
+    /// It was granted to a call that the caller saw fail earlier.
     late: bool,
-    began: Option<u64>,
+    started_at: Option<u64>,
     ended: Option<(&'static str, u64)>,
-    /// The worker was told that it is lost.
+    /// When the worker learned that the lease is lost.
     lost_at: Option<u64>,
     verdict: Option<&'static str>,
     outcome: Option<&'static str>,
-    outcome_told: bool,
+    outcome_received: bool,
 }
 
 /// One worker.
 #[derive(Debug, Clone, Default)]
 struct Worker {
-    setup: Setup,
-    /// When its calls went wrong.
+    setup: WorkerSetup,
+    /// The times of its failed calls.
     faults: Vec<u64>,
-    /// The leases whose handlers run.
+    /// The leases whose handlers are running.
     running: BTreeSet<u64>,
-    /// The latest starts of the topic `rated`.
+    /// The times of the latest starts in the topic `rated`.
     rated: VecDeque<u64>,
     paused_at: Option<u64>,
     stopping_at: Option<u64>,
-    sums: Sums,
+    totals: WorkerTotals,
     crashed: bool,
     stopped: bool,
 }
 
 impl Auditor {
-    fn hear(&mut self, event: &Event) -> Checked {
+    fn apply(&mut self, event: &Event) -> CheckResult {
         self.now = Now { at: event.at, store: event.store };
-        match &event.what {
-            What::Rules { attempts_max } => self.attempts_max = *attempts_max,
-            What::Calm | What::Leapt { .. } | What::Unanswered { .. } => {}
-            What::LateBegins => self.late = true,
-            What::LateEnds => self.late = false,
-            What::Answered { key, outcome, uid } => return self.answered(key, outcome, uid),
-            What::Stored { key, uid, outcome, content } => return self.stored(key, uid, outcome, content),
-            What::Stands { .. } => return self.stands(&event.what),
-            What::Granted { .. } => return self.granted(&event.what),
-            What::Extended { fence, until } => self.extended(*fence, *until),
-            What::Settled { fence, verdict, outcome } => return self.settled(*fence, verdict, outcome),
-            What::Told { .. } => return self.told(&event.what),
-            What::Began { worker, uid, delivery, content } => {
-                return self.began(*worker, uid, *delivery, content);
+        match &event.kind {
+            EventKind::SenderPolicy { attempts_max } => self.attempts_max = *attempts_max,
+            EventKind::FaultsEnded | EventKind::ClockJumped { .. } | EventKind::Unanswered { .. } => {}
+            EventKind::LateBegins => self.late = true,
+            EventKind::LateEnds => self.late = false,
+            EventKind::Answered { key, outcome, uid } => return self.answered(key, outcome, uid),
+            EventKind::Stored { key, uid, outcome, content } => {
+                return self.stored(key, uid, outcome, content);
             }
-            What::Ended { worker, uid, delivery, how } => return self.ended(*worker, uid, *delivery, how),
-            _ => return self.hear_worker(&event.what),
+            EventKind::FinalState { .. } => return self.final_state(&event.kind),
+            EventKind::Granted { .. } => return self.granted(&event.kind),
+            EventKind::Extended { fence, until } => self.extended(*fence, *until),
+            EventKind::Settled { fence, verdict, outcome } => return self.settled(*fence, verdict, outcome),
+            EventKind::AnswerReceived { .. } => return self.answer_received(&event.kind),
+            EventKind::HandlerStarted { worker, uid, delivery, content } => {
+                return self.handler_started(*worker, uid, *delivery, content);
+            }
+            EventKind::HandlerEnded { worker, uid, delivery, how } => {
+                return self.handler_ended(*worker, uid, *delivery, how);
+            }
+            _ => return self.apply_worker(&event.kind),
         }
         Ok(())
     }
 
-    fn close(mut self) -> Result<Tally, String> {
+    fn close(mut self) -> Result<SimTally, String> {
         self.close_messages()?;
         self.close_workers()?;
         Ok(self.tally)
@@ -220,15 +223,15 @@ impl Auditor {
         self.workers.get_mut(&number).ok_or_else(|| format!("worker {number} has not started"))
     }
 
-    /// Whether the store would still take a settlement under this lease.
+    /// Whether the store would still accept a settlement under this lease.
     fn is_current(&self, fence: u64) -> bool {
         let Some(lease) = self.leases.get(&fence) else { return false };
-        let newest = self.messages.get(&lease.key).is_some_and(|message| message.fence == Some(fence));
-        newest && lease.outcome.is_none() && self.now.store < lease.until
+        let is_latest = self.messages.get(&lease.key).is_some_and(|message| message.fence == Some(fence));
+        is_latest && lease.outcome.is_none() && self.now.store < lease.until
     }
 }
 
-/// A promise: fails with the text if it was not kept.
-fn expect(kept: bool, text: impl FnOnce() -> String) -> Checked {
-    if kept { Ok(()) } else { Err(text()) }
+/// Fails with the text unless the condition holds.
+fn ensure(holds: bool, text: impl FnOnce() -> String) -> CheckResult {
+    if holds { Ok(()) } else { Err(text()) }
 }

@@ -1,115 +1,115 @@
-//! What can happen in a simulated world, in plain texts and numbers.
+//! The events of a simulation, as plain texts and numbers.
 
 use std::fmt;
 
-/// Something that happened.
+/// An event with its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// When, in milliseconds since the world began.
+    /// Time in milliseconds since the start of the run.
     pub at: u64,
-    /// When, in milliseconds of the store's time.
+    /// Store time in milliseconds.
     pub store: u64,
-    /// What.
-    pub what: What,
+    /// What happened.
+    pub kind: EventKind,
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>8} ms (store +{}): {:?}", self.at, self.store.saturating_sub(self.at), self.what)
+        write!(f, "{:>8} ms (store +{}): {:?}", self.at, self.store.saturating_sub(self.at), self.kind)
     }
 }
 
-/// What a sender sends, but for its key.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Content {
+pub struct SimContent {
     /// The topic.
     pub topic: String,
     /// The payload.
     pub payload: String,
-    /// Handled one at a time with others of this partition.
+    /// The partition, of which one message is handled at a time.
     pub partition: Option<String>,
-    /// Not handled before this moment of store time.
+    /// Not delivered before this store time.
     pub due: Option<u64>,
-    /// Dead from this moment of store time on.
+    /// Dead from this store time on.
     pub expires: Option<u64>,
 }
 
-/// What a worker is set to.
+/// The settings of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Setup {
-    /// Handlers at once.
+pub struct WorkerSetup {
+    /// Maximum number of concurrent handlers.
     pub concurrency: usize,
-    /// Messages of the topic `narrow` at once.
+    /// Maximum number of concurrent handlers in the topic `narrow`.
     pub narrow: usize,
-    /// Messages of the topic `rated` per second.
+    /// Maximum number of starts per second in the topic `rated`.
     pub rated: usize,
-    /// How long a lease lasts.
+    /// Duration of a lease.
     pub lease_ms: u64,
-    /// Handlers end after so long.
+    /// Timeout of handlers.
     pub timeout_ms: Option<u64>,
-    /// Handlers go on for so long when the worker stops.
+    /// How long handlers may continue when the worker stops.
     pub stop_budget_ms: u64,
-    /// It gives up after so many failures.
+    /// Maximum number of attempts.
     pub attempts_max: Option<u32>,
 }
 
-/// What a worker says that it did.
+/// The totals that a worker reports when it stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sums {
-    /// Done.
+pub struct WorkerTotals {
+    /// Deliveries that are done.
     pub handled: u64,
-    /// To come again.
+    /// Deliveries to be retried.
     pub retrying: u64,
-    /// Dead.
+    /// Deliveries that are dead.
     pub dead: u64,
-    /// Given back.
+    /// Deliveries that were released.
     pub released: u64,
-    /// Replaced meanwhile.
+    /// Deliveries whose message was replaced meanwhile.
     pub superseded: u64,
-    /// Not settled when the time was up.
+    /// Deliveries that were not settled within the stop budget.
     pub unsettled: u64,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// What every sender asks for.
-    Rules {
-        /// Messages are given up after this many deliveries that ended badly; none leaves it to their workers.
+pub enum EventKind {
+    /// The policy of all senders.
+    SenderPolicy {
+        /// Maximum number of attempts; without it, the worker's limit applies.
         attempts_max: Option<u32>,
     },
-    /// From here on nothing fails and nobody crashes.
-    Calm,
-    /// The store's clock leapt ahead.
-    Leapt {
-        /// By so much.
+    /// From here on, no faults are injected.
+    FaultsEnded,
+    /// The store's clock jumped ahead.
+    ClockJumped {
+        /// By this many milliseconds.
         ms: u64,
     },
-    /// A call did not go as it should.
+    /// A fault was injected into a call.
     Fault {
         /// The node that called.
         node: u64,
-        /// The worker that called; none if it was not a worker.
+        /// The worker that called, if it was a worker.
         worker: Option<u64>,
         /// The call.
         call: &'static str,
-        /// What went wrong.
+        /// The kind of fault.
         kind: &'static str,
     },
-    /// What follows was asked for long ago, by somebody who has been told that it failed.
+    /// The following events belong to a delayed call, whose caller has already received an error.
     LateBegins,
-    /// Until here.
+    /// End of the events of the delayed call.
     LateEnds,
-    /// A node called very often.
-    Hurry {
+    /// A node makes calls at a high rate.
+    CallRate {
         /// The node.
         node: u64,
         /// The call.
         call: &'static str,
-        /// How often in one second.
+        /// Number of calls so far in the current second.
         calls: u64,
     },
-    /// A sender was told what became of a message.
+    /// A sender received an answer.
     Answered {
         /// The key.
         key: String,
@@ -118,12 +118,12 @@ pub enum What {
         /// The message that has the key.
         uid: String,
     },
-    /// A sender was told nothing.
+    /// A sender received an error.
     Unanswered {
         /// The key.
         key: String,
     },
-    /// The store took a message in, or knew it already.
+    /// The store accepted a message, or recognized it as a duplicate.
     Stored {
         /// The key.
         key: String,
@@ -132,103 +132,103 @@ pub enum What {
         /// `new`, `duplicate` or `replaced`.
         outcome: &'static str,
         /// What was sent.
-        content: Content,
+        content: SimContent,
     },
     /// A worker starts.
     Started {
-        /// Its number, which no other has: the owner of its leases.
+        /// Its unique number, which is also the owner of its leases.
         worker: u64,
-        /// What it is set to.
-        setup: Setup,
+        /// Its settings.
+        setup: WorkerSetup,
     },
-    /// The store granted a lease, or gave out one again that it had granted to the same call.
+    /// The store granted a lease, or returned one again that it had granted to the same call.
     Granted {
-        /// To whom.
+        /// The worker.
         worker: u64,
-        /// Which lease.
+        /// The fence of the lease.
         fence: u64,
-        /// Of which message.
+        /// The message.
         uid: String,
-        /// Which delivery of the message.
+        /// Number of the delivery, from 1.
         delivery: u32,
-        /// Its bad endings before.
+        /// Number of failed attempts before.
         attempts: u32,
-        /// Until when, in store time.
+        /// End of the lease, in store time.
         until: u64,
-        /// What was given out.
-        content: Content,
+        /// The delivered content.
+        content: SimContent,
     },
-    /// The store was asked for a longer lease.
+    /// The store extended a lease, or found it lost.
     Extended {
-        /// Which lease.
+        /// The fence of the lease.
         fence: u64,
-        /// Until when, in store time; none if it was lost.
+        /// The new end, in store time; none if the lease was lost.
         until: Option<u64>,
     },
-    /// The store heard how a delivery went.
+    /// The store settled a delivery.
     Settled {
-        /// Which lease.
+        /// The fence of the lease.
         fence: u64,
         /// `ack`, `abandon`, `release`, or the reason of a failure.
         verdict: &'static str,
         /// `done`, `retrying`, `released`, `superseded`, `lost`, or the reason why it is dead.
         outcome: &'static str,
     },
-    /// A worker got an answer of the store.
-    Told {
+    /// A worker received an answer from the store.
+    AnswerReceived {
         /// The worker.
         worker: u64,
-        /// When it had asked.
-        asked_at: u64,
-        /// Whether it had asked for messages.
+        /// When it made the call.
+        called_at: u64,
+        /// Whether the call claimed messages.
         claimed: bool,
-        /// The leases that it got.
-        brought: Vec<u64>,
-        /// The leases that it has extended.
-        kept: Vec<u64>,
-        /// The leases that it cannot extend.
+        /// The fences of the deliveries.
+        delivered: Vec<u64>,
+        /// The fences of the leases that were extended.
+        extended: Vec<u64>,
+        /// The fences of the leases that could not be extended.
         lost: Vec<u64>,
-        /// What became of those it settled.
+        /// The outcomes of its settlements, by fence.
         settled: Vec<(u64, &'static str)>,
     },
-    /// A handler began.
-    Began {
-        /// Whose.
+    /// A handler started.
+    HandlerStarted {
+        /// Its worker.
         worker: u64,
-        /// With which message.
+        /// The message.
         uid: String,
-        /// Which delivery of it.
+        /// Number of the delivery, from 1.
         delivery: u32,
-        /// What it got.
-        content: Content,
+        /// The content it received.
+        content: SimContent,
     },
     /// A handler ended.
-    Ended {
-        /// Whose.
+    HandlerEnded {
+        /// Its worker.
         worker: u64,
-        /// With which message.
+        /// The message.
         uid: String,
-        /// Which delivery of it.
+        /// Number of the delivery, from 1.
         delivery: u32,
-        /// `ok`, `retry`, `dead`, `panic`, or `dropped` in the middle.
+        /// `ok`, `retry`, `dead`, `panic`, or `dropped` before its end.
         how: &'static str,
     },
-    /// A worker was told to take nothing new.
+    /// A worker is asked to pause.
     Paused {
         /// The worker.
         worker: u64,
     },
-    /// A worker says that nothing is in its hands any more.
+    /// A worker reports that it is drained.
     Drained {
         /// The worker.
         worker: u64,
     },
-    /// A worker was told to work again.
+    /// A worker is asked to resume.
     Resumed {
         /// The worker.
         worker: u64,
     },
-    /// A worker was told to stop.
+    /// A worker is asked to stop.
     Stopping {
         /// The worker.
         worker: u64,
@@ -237,32 +237,32 @@ pub enum What {
     Stopped {
         /// The worker.
         worker: u64,
-        /// What it did.
-        sums: Sums,
+        /// The totals it reports.
+        totals: WorkerTotals,
     },
-    /// A worker's task was ended in the middle.
+    /// A worker's task was aborted.
     Crashed {
         /// The worker.
         worker: u64,
     },
-    /// A worker ended by itself.
-    Broke {
+    /// A worker ended with an error.
+    WorkerFailed {
         /// The worker.
         worker: u64,
-        /// Why.
-        why: String,
+        /// The error.
+        error: String,
     },
-    /// How a message stands in the end.
-    Stands {
+    /// The state of a message at the end of the run.
+    FinalState {
         /// The key.
         key: String,
         /// The message; empty if there is none.
         uid: String,
         /// `seen`, `processing`, `done`, or the reason why it is dead.
         state: &'static str,
-        /// Its bad endings.
+        /// Number of failed attempts.
         attempts: u32,
-        /// The leases granted.
+        /// Number of deliveries.
         deliveries: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! What handlers do with messages: succeed, fail, panic, hang, take long, send what follows.
+//! The handlers of the simulation: they succeed, fail, panic, hang, take long, or send another message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use oncebox::{Context, Failure, Json, State};
 use tokio::time::sleep;
 
-use crate::chance::Dice;
-use crate::event::{Content, What};
+use crate::event::{EventKind, SimContent};
+use crate::random::RandomStream;
 use crate::sender;
-use crate::time::since_beginning;
+use crate::time::since_start;
 use crate::world::World;
 
-/// What every handler of one worker knows.
+/// State shared by the handlers of a worker.
 #[derive(Clone)]
-pub(crate) struct Bench {
+pub(crate) struct HandlerState {
     pub(crate) world: Arc<World>,
     pub(crate) worker: u64,
     pub(crate) lease: Duration,
     pub(crate) timeout: Option<Duration>,
 }
 
-/// How one run of a handler goes.
+/// How a handler behaves.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+enum Behavior {
     Succeed(Duration),
     Retry(Duration),
     RetryAfter(Duration),
@@ -34,80 +34,83 @@ enum Fate {
     Follow,
 }
 
-pub(crate) async fn handle(State(bench): State<Bench>, context: Context) -> Result<(), Failure> {
-    bench.run(context).await
+pub(crate) async fn handle(State(state): State<HandlerState>, context: Context) -> Result<(), Failure> {
+    state.run(context).await
 }
 
-/// The same for payloads that must be numbers.
+/// As `handle`, for payloads that must be numbers.
 pub(crate) async fn handle_number(
-    State(bench): State<Bench>,
+    State(state): State<HandlerState>,
     Json(_): Json<u64>,
     context: Context,
 ) -> Result<(), Failure> {
-    bench.run(context).await
+    state.run(context).await
 }
 
-impl Bench {
-    /// What becomes of a delivery depends on nothing but the seed, the message and which delivery it is.
-    fn fate(&self, context: &Context) -> Fate {
-        let mut dice =
-            Dice::new(self.world.seed, &format!("handler {} {}", context.id(), context.delivery()));
+impl HandlerState {
+    /// The behavior depends only on the seed, the message and the number of the delivery.
+    fn behavior(&self, context: &Context) -> Behavior {
+        let mut random =
+            RandomStream::new(self.world.seed, &format!("handler {} {}", context.id(), context.delivery()));
         let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
-        let quick = dice.millis(0, 60);
-        if self.world.brisk && dice.percent(75) {
-            return Fate::Succeed(quick);
+        let quick = random.millis(0, 60);
+        if self.world.fast_handlers && random.percent(75) {
+            return Behavior::Succeed(quick);
         }
-        let hang =
-            if self.world.is_calm() && self.timeout.is_none() { Fate::Retry(quick) } else { Fate::Hang };
-        match dice.between(0, 99) {
-            0..30 => Fate::Succeed(quick),
-            30..40 => Fate::Succeed(dice.millis(100, 1_000)),
-            40..60 => Fate::Succeed(dice.millis(lease_ms / 2, lease_ms * 5 / 2)),
-            60..72 => Fate::Retry(dice.millis(0, 500)),
-            72..79 => Fate::RetryAfter(dice.millis(1, 4_000)),
-            79..82 => Fate::Dead,
-            82..87 => Fate::Panic,
+        let hang = if self.world.faults_ended() && self.timeout.is_none() {
+            Behavior::Retry(quick)
+        } else {
+            Behavior::Hang
+        };
+        match random.between(0, 99) {
+            0..30 => Behavior::Succeed(quick),
+            30..40 => Behavior::Succeed(random.millis(100, 1_000)),
+            40..60 => Behavior::Succeed(random.millis(lease_ms / 2, lease_ms * 5 / 2)),
+            60..72 => Behavior::Retry(random.millis(0, 500)),
+            72..79 => Behavior::RetryAfter(random.millis(1, 4_000)),
+            79..82 => Behavior::Dead,
+            82..87 => Behavior::Panic,
             87..93 => hang,
-            _ => Fate::Follow,
+            _ => Behavior::Follow,
         }
     }
 
     async fn run(self, context: Context) -> Result<(), Failure> {
-        let fate = self.fate(&context);
-        let mut shift = Shift::begin(&self, &context);
-        match fate {
-            Fate::Succeed(time) => sleep(time).await,
-            Fate::Retry(time) => {
+        let behavior = self.behavior(&context);
+        let mut guard = HandlerGuard::begin(&self, &context);
+        match behavior {
+            Behavior::Succeed(time) => sleep(time).await,
+            Behavior::Retry(time) => {
                 sleep(time).await;
-                return shift.end("retry", Err(Failure::retry("not this time")));
+                return guard.end("retry", Err(Failure::retry("not this time")));
             }
-            Fate::RetryAfter(delay) => {
-                return shift.end("retry", Err(Failure::retry_after(delay, "later")));
+            Behavior::RetryAfter(delay) => {
+                return guard.end("retry", Err(Failure::retry_after(delay, "later")));
             }
-            Fate::Dead => return shift.end("dead", Err(Failure::dead("never"))),
-            Fate::Panic => {
-                shift.end("panic", ());
+            Behavior::Dead => return guard.end("dead", Err(Failure::dead("never"))),
+            Behavior::Panic => {
+                guard.end("panic", ());
                 // Unlike `panic!`, this prints nothing.
                 std::panic::resume_unwind(Box::new("planned"));
             }
-            Fate::Hang => {
-                self.world.calmed().await;
-                return shift.end("retry", Err(Failure::retry("has waited for nothing")));
+            Behavior::Hang => {
+                self.world.until_faults_end().await;
+                return guard.end("retry", Err(Failure::retry("hung until the faults ended")));
             }
-            Fate::Follow => {
+            Behavior::Follow => {
                 let key = format!("{}+", context.id());
                 let message = sender::follow_up(&key);
                 if let Err(error) = sender::enqueue(&self.world, &context.inbox(), vec![message]).await {
-                    return shift.end("retry", Err(Failure::retry(error)));
+                    return guard.end("retry", Err(Failure::retry(error)));
                 }
             }
         }
-        shift.end("ok", Ok(()))
+        guard.end("ok", Ok(()))
     }
 }
 
-/// A handler at work, which tells when it ends, however it ends.
-struct Shift {
+/// A running handler. Records its end in every case, also when it is dropped.
+struct HandlerGuard {
     world: Arc<World>,
     worker: u64,
     uid: String,
@@ -115,47 +118,47 @@ struct Shift {
     ended: bool,
 }
 
-impl Shift {
-    fn begin(bench: &Bench, context: &Context) -> Self {
-        let shift = Self {
-            world: bench.world.clone(),
-            worker: bench.worker,
+impl HandlerGuard {
+    fn begin(state: &HandlerState, context: &Context) -> Self {
+        let guard = Self {
+            world: state.world.clone(),
+            worker: state.worker,
             uid: context.uid().to_string(),
             delivery: context.delivery(),
             ended: false,
         };
         let message = context.message();
-        shift.world.journal.tell(What::Began {
-            worker: shift.worker,
-            uid: shift.uid.clone(),
-            delivery: shift.delivery,
-            content: Content {
+        guard.world.journal.record(EventKind::HandlerStarted {
+            worker: guard.worker,
+            uid: guard.uid.clone(),
+            delivery: guard.delivery,
+            content: SimContent {
                 topic: message.topic().to_owned(),
                 payload: String::from_utf8_lossy(message.payload()).into_owned(),
                 partition: message.partition_key().map(str::to_owned),
-                due: message.due().map(since_beginning),
-                expires: message.expires().map(since_beginning),
+                due: message.due().map(since_start),
+                expires: message.expires().map(since_start),
             },
         });
-        shift
+        guard
     }
 
     fn end<T>(&mut self, how: &'static str, result: T) -> T {
         self.ended = true;
-        self.tell(how);
+        self.record_end(how);
         result
     }
 
-    fn tell(&self, how: &'static str) {
+    fn record_end(&self, how: &'static str) {
         let (worker, uid, delivery) = (self.worker, self.uid.clone(), self.delivery);
-        self.world.journal.tell(What::Ended { worker, uid, delivery, how });
+        self.world.journal.record(EventKind::HandlerEnded { worker, uid, delivery, how });
     }
 }
 
-impl Drop for Shift {
+impl Drop for HandlerGuard {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell("dropped");
+            self.record_end("dropped");
         }
     }
 }

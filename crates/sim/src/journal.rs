@@ -1,11 +1,11 @@
-//! The record of everything that happens, and the clock that it is told by.
+//! The journal of all events, and the clock for their times.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{Event, What};
+use crate::event::{Event, EventKind};
 use crate::time::StoreClock;
 
-/// Where everybody tells what happens. Clones share one record.
+/// The journal of a run. Clones share one list of events.
 #[derive(Clone)]
 pub(crate) struct Journal {
     pub(crate) clock: Arc<StoreClock>,
@@ -21,12 +21,12 @@ impl Journal {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn tell(&self, what: What) {
-        let event = Event { at: self.clock.elapsed_ms(), store: self.clock.store_ms(), what };
+    pub(crate) fn record(&self, kind: EventKind) {
+        let event = Event { at: self.clock.elapsed_ms(), store: self.clock.store_ms(), kind };
         self.lock().push(event);
     }
 
-    /// Everything so far.
+    /// Removes and returns all events so far.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.lock())
     }

@@ -1,18 +1,20 @@
-//! Nodes: each has a worker that is crashed, stopped, paused and started again until the world is calm.
+//! Nodes. Each runs a worker that is crashed, stopped, paused and restarted until the faults end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox::{
-    Backoff, Growth, Jitter, Oncebox, Owner, Route, Running, Stopped, Unhandled, Worker as Library,
+    Backoff, Oncebox, Worker, WorkerHandle, WorkerSummary,
+    queue::Owner,
+    worker::{Growth, Jitter, Route, Unhandled},
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::chance::Dice;
-use crate::event::{Setup, Sums, What};
-use crate::handler::{Bench, handle, handle_number};
+use crate::event::{EventKind, WorkerSetup, WorkerTotals};
+use crate::handler::{HandlerState, handle, handle_number};
+use crate::random::RandomStream;
 use crate::sender::TOPICS;
 use crate::time::millis;
 use crate::world::World;
@@ -20,132 +22,132 @@ use crate::world::World;
 pub(crate) struct Node {
     world: Arc<World>,
     oncebox: Oncebox,
-    dice: Dice,
-    /// The first node's workers also take what nobody handles.
+    random: RandomStream,
+    /// The workers of node 0 also claim topics without a handler.
     number: u64,
 }
 
-/// A worker that runs.
-struct Worker {
+/// A running worker.
+struct RunningWorker {
     number: u64,
-    form: Form,
+    mode: RunMode,
 }
 
-enum Form {
-    /// `Worker::run` in a task of ours, and what makes it stop.
+enum RunMode {
+    /// `Worker::run` in a task of the simulation, and its stop signal.
     Task(JoinHandle<()>, oneshot::Sender<()>),
     /// `Worker::start`.
-    Background(Running),
+    Background(WorkerHandle),
 }
 
 impl Node {
     pub(crate) fn new(world: Arc<World>, oncebox: Oncebox, number: u64) -> Self {
-        let dice = Dice::new(world.seed, &format!("node {number}"));
-        Self { world, oncebox, dice, number }
+        let random = RandomStream::new(world.seed, &format!("node {number}"));
+        Self { world, oncebox, random, number }
     }
 
-    /// Lives through the storm, then works in the calm until all is done.
+    /// Runs workers during the faults, then one worker until all messages are finished.
     pub(crate) async fn run(mut self) {
-        while !self.world.is_calm() {
+        while !self.world.faults_ended() {
             let worker = self.start();
-            self.live(worker).await;
-            let pause = self.dice.millis(0, 2_000);
-            self.pass(pause).await;
+            self.disturb(worker).await;
+            let pause = self.random.millis(0, 2_000);
+            self.pause(pause).await;
         }
         let worker = self.start();
         self.world.finished().await;
         self.stop(worker).await;
     }
 
-    /// Lets time pass, but not beyond the calm.
-    async fn pass(&self, time: Duration) {
+    /// Sleeps, but not beyond the end of the faults.
+    async fn pause(&self, time: Duration) {
         tokio::select! {
             biased;
-            () = self.world.calmed() => {}
+            () = self.world.until_faults_end() => {}
             () = sleep(time) => {}
         }
     }
 
-    async fn live(&mut self, worker: Worker) {
+    async fn disturb(&mut self, worker: RunningWorker) {
         let mut worker = worker;
         loop {
-            let time = self.dice.millis(100, 15_000);
-            self.pass(time).await;
-            if self.world.is_calm() {
+            let time = self.random.millis(100, 15_000);
+            self.pause(time).await;
+            if self.world.faults_ended() {
                 return self.stop(worker).await;
             }
-            let goes_on = match (&mut worker.form, self.dice.between(0, 9)) {
-                (Form::Task(task, _), 0..=5) => {
+            let keeps_running = match (&mut worker.mode, self.random.between(0, 9)) {
+                (RunMode::Task(task, _), 0..=5) => {
                     task.abort();
-                    // A task that was ended has nothing more to tell.
+                    // The result of an aborted task is of no interest.
                     let _ = task.await;
-                    return self.tell(What::Crashed { worker: worker.number });
+                    return self.record(EventKind::Crashed { worker: worker.number });
                 }
-                (Form::Background(running), 0..=5) => self.interrupt(worker.number, running).await,
-                (_, fate) => fate > 8,
+                (RunMode::Background(running), 0..=5) => self.interrupt(worker.number, running).await,
+                (_, choice) => choice > 8,
             };
-            if !goes_on {
+            if !keeps_running {
                 return self.stop(worker).await;
             }
         }
     }
 
-    /// Pauses or drains a worker, then lets it go on; false if it shall stop instead.
-    async fn interrupt(&mut self, worker: u64, running: &mut Running) -> bool {
-        self.tell(What::Paused { worker });
-        if self.dice.percent(50) {
-            self.reached(worker, running.pause().await);
+    /// Pauses or drains a worker, then resumes it. Returns false if the worker is to be stopped instead.
+    async fn interrupt(&mut self, worker: u64, running: &mut WorkerHandle) -> bool {
+        self.record(EventKind::Paused { worker });
+        if self.random.percent(50) {
+            self.record_failure(worker, running.pause().await);
         } else {
             let drained = tokio::select! {
                 biased;
-                () = self.world.calmed() => return false,
+                () = self.world.until_faults_end() => return false,
                 drained = running.drain() => drained,
             };
-            self.reached(worker, drained);
-            self.tell(What::Drained { worker });
+            self.record_failure(worker, drained);
+            self.record(EventKind::Drained { worker });
         }
-        let pause = self.dice.millis(0, 5_000);
-        self.pass(pause).await;
-        if self.dice.percent(20) {
+        let pause = self.random.millis(0, 5_000);
+        self.pause(pause).await;
+        if self.random.percent(20) {
             return false;
         }
-        self.tell(What::Resumed { worker });
-        self.reached(worker, running.resume().await);
+        self.record(EventKind::Resumed { worker });
+        self.record_failure(worker, running.resume().await);
         true
     }
 
-    fn reached(&self, worker: u64, reached: Result<(), oncebox::Error>) {
-        if let Err(error) = reached {
-            self.tell(What::Broke { worker, why: error.to_string() });
+    fn record_failure(&self, worker: u64, result: Result<(), oncebox::Error>) {
+        if let Err(error) = result {
+            self.record(EventKind::WorkerFailed { worker, error: error.to_string() });
         }
     }
 
-    async fn stop(&mut self, Worker { number: worker, form }: Worker) {
-        self.tell(What::Stopping { worker });
-        match form {
-            Form::Task(task, stop) => {
-                // If it has ended already, it has told why.
+    async fn stop(&mut self, RunningWorker { number: worker, mode }: RunningWorker) {
+        self.record(EventKind::Stopping { worker });
+        match mode {
+            RunMode::Task(task, stop) => {
+                // If the worker has already ended, its error is recorded.
                 let _ = stop.send(());
                 let _ = task.await;
             }
-            Form::Background(running) => {
+            RunMode::Background(running) => {
                 if let Err(error) = running.stop().await {
-                    self.tell(What::Broke { worker, why: error.to_string() });
+                    self.record(EventKind::WorkerFailed { worker, error: error.to_string() });
                 }
             }
         }
     }
 
-    fn tell(&self, what: What) {
-        self.world.journal.tell(what);
+    fn record(&self, kind: EventKind) {
+        self.world.journal.record(kind);
     }
 
-    fn start(&mut self) -> Worker {
+    fn start(&mut self) -> RunningWorker {
         let number = self.world.next_worker();
         let setup = self.setup();
-        let library = self.build(number, &setup);
-        self.tell(What::Started { worker: number, setup });
-        let form = if self.dice.percent(60) {
+        let worker = self.build(number, &setup);
+        self.record(EventKind::Started { worker: number, setup });
+        let mode = if self.random.percent(60) {
             let (stop, stopped) = oneshot::channel::<()>();
             let journal = self.world.journal.clone();
             let task = tokio::spawn(async move {
@@ -154,95 +156,98 @@ impl Node {
                         std::future::pending::<()>().await;
                     }
                 };
-                if let Err(error) = library.run(shutdown).await {
-                    journal.tell(What::Broke { worker: number, why: error.to_string() });
+                if let Err(error) = worker.run(shutdown).await {
+                    journal.record(EventKind::WorkerFailed { worker: number, error: error.to_string() });
                 }
             });
-            Form::Task(task, stop)
+            RunMode::Task(task, stop)
         } else {
-            Form::Background(library.start().expect("a worker of the simulation is set up rightly"))
+            RunMode::Background(worker.start().expect("the settings of a simulated worker are valid"))
         };
-        Worker { number, form }
+        RunningWorker { number, mode }
     }
 
-    /// The first node takes every topic, also those without a handler, which cannot go with limits of topics.
-    fn takes_all(&self) -> bool {
+    /// Node 0 claims every topic, also those without a handler; that excludes limits per topic.
+    fn claims_all(&self) -> bool {
         self.number == 0
     }
 
-    fn setup(&mut self) -> Setup {
-        let unlimited = self.takes_all();
-        let dice = &mut self.dice;
-        let (narrow, rated) = (dice.pick(&[1, 2]), dice.pick(&[1, 3, 10]));
-        Setup {
-            concurrency: dice.pick(&[1, 2, 4, 8]),
+    fn setup(&mut self) -> WorkerSetup {
+        let unlimited = self.claims_all();
+        let random = &mut self.random;
+        let (narrow, rated) = (random.pick(&[1, 2]), random.pick(&[1, 3, 10]));
+        WorkerSetup {
+            concurrency: random.pick(&[1, 2, 4, 8]),
             narrow: if unlimited { usize::MAX } else { narrow },
             rated: if unlimited { usize::MAX } else { rated },
-            lease_ms: dice.pick(&[1_000, 2_000, 5_000, 10_000]),
-            timeout_ms: dice.percent(40).then(|| dice.between(500, 8_000)),
-            stop_budget_ms: dice.pick(&[0, 500, 3_000, 10_000]),
-            attempts_max: dice.percent(15).then(|| u32::try_from(dice.between(1, 4)).unwrap_or(1)),
+            lease_ms: random.pick(&[1_000, 2_000, 5_000, 10_000]),
+            timeout_ms: random.percent(40).then(|| random.between(500, 8_000)),
+            stop_budget_ms: random.pick(&[0, 500, 3_000, 10_000]),
+            attempts_max: random.percent(15).then(|| u32::try_from(random.between(1, 4)).unwrap_or(1)),
         }
     }
 
-    fn build(&mut self, number: u64, setup: &Setup) -> Library<Bench> {
+    fn build(&mut self, number: u64, setup: &WorkerSetup) -> Worker<HandlerState> {
         let lease = Duration::from_millis(setup.lease_ms);
         let timeout = setup.timeout_ms.map(Duration::from_millis);
-        let bench = Bench { world: self.world.clone(), worker: number, lease, timeout };
-        let dice = &mut self.dice;
-        let poll = dice.millis(100, 1_000);
-        let most = millis(poll) * dice.between(1, 4);
+        let state = HandlerState { world: self.world.clone(), worker: number, lease, timeout };
+        let random = &mut self.random;
+        let poll = random.millis(100, 1_000);
+        let longest = millis(poll) * random.between(1, 4);
         let (first, jitter) =
-            (dice.millis(10, 1_000), dice.pick(&[Jitter::None, Jitter::Fifth, Jitter::Full]));
+            (random.millis(10, 1_000), random.pick(&[Jitter::None, Jitter::Fifth, Jitter::Full]));
         let backoff = Backoff::new(first, Duration::from_secs(5), Growth::Exponential, jitter);
-        let mut library = Library::new(&self.oncebox)
-            .with_state(bench)
-            .owner(Owner::new(number.into()).expect("workers are counted from one"))
+        let mut worker = Worker::new(&self.oncebox)
+            .with_state(state)
+            .owner(Owner::new(number.into()).expect("worker numbers start at 1"))
             .concurrency(setup.concurrency)
-            .batch(dice.pick(&[1, 3, 50]))
+            .batch(random.pick(&[1, 3, 50]))
             .lease(lease)
-            .poll_interval(poll, Duration::from_millis(most))
-            .backoff(backoff.expect("a first delay is not longer than the longest"))
+            .poll_interval(poll, Duration::from_millis(longest))
+            .backoff(backoff.expect("the first delay is not longer than the maximum"))
             .stop_budget(Duration::from_millis(setup.stop_budget_ms))
-            .call_timeout(dice.millis(500, 5_000));
+            .call_timeout(random.millis(500, 5_000));
         if let Some(timeout) = timeout {
-            library = library.timeout(timeout);
+            worker = worker.timeout(timeout);
         }
         if let Some(attempts) = setup.attempts_max {
-            library = library.attempts_max(attempts);
+            worker = worker.attempts_max(attempts);
         }
-        if dice.percent(30) {
-            library = library.without_look_ahead();
+        if random.percent(30) {
+            worker = worker.without_prefetch();
         }
-        self.with_topics(library, setup).on_stop(self.farewell(number))
+        self.with_topics(worker, setup).on_stop(self.stop_callback(number))
     }
 
-    fn with_topics(&mut self, library: Library<Bench>, setup: &Setup) -> Library<Bench> {
-        let takes_all = self.takes_all();
-        // In the storm a worker may lack a topic: others have to take it.
-        let lacking =
-            (!takes_all && !self.world.is_calm() && self.dice.percent(30)).then(|| self.dice.pick(&TOPICS));
-        let mut library = library;
+    fn with_topics(&mut self, worker: Worker<HandlerState>, setup: &WorkerSetup) -> Worker<HandlerState> {
+        let claims_all = self.claims_all();
+        // During the faults, a worker may lack a topic, so that others must handle it.
+        let lacking = (!claims_all && !self.world.faults_ended() && self.random.percent(30))
+            .then(|| self.random.pick(&TOPICS));
+        let mut worker = worker;
         for topic in TOPICS.into_iter().filter(|topic| Some(*topic) != lacking) {
-            library = library.route(match topic {
-                "narrow" if !takes_all => Route::new(topic, handle).concurrency(setup.narrow),
-                "rated" if !takes_all => {
+            worker = worker.route(match topic {
+                "narrow" if !claims_all => Route::new(topic, handle).concurrency(setup.narrow),
+                "rated" if !claims_all => {
                     Route::new(topic, handle).per_second(f64::from(u32::try_from(setup.rated).unwrap_or(1)))
                 }
                 "number" => Route::new(topic, handle_number),
                 _ => Route::new(topic, handle),
             });
         }
-        if takes_all { library.on_unhandled(Unhandled::Dead) } else { library }
+        if claims_all { worker.on_unhandled(Unhandled::Dead) } else { worker }
     }
 
-    /// What tells that a worker has stopped.
-    fn farewell(&self, worker: u64) -> impl FnOnce(Stopped) -> std::future::Ready<()> + Send + 'static {
+    /// The callback that records that a worker has stopped.
+    fn stop_callback(
+        &self,
+        worker: u64,
+    ) -> impl FnOnce(WorkerSummary) -> std::future::Ready<()> + Send + 'static {
         let journal = self.world.journal.clone();
         move |stopped| {
-            let Stopped { handled, retrying, dead, released, superseded, unsettled, .. } = stopped;
-            let sums = Sums { handled, retrying, dead, released, superseded, unsettled };
-            journal.tell(What::Stopped { worker, sums });
+            let WorkerSummary { handled, retrying, dead, released, superseded, unsettled, .. } = stopped;
+            let totals = WorkerTotals { handled, retrying, dead, released, superseded, unsettled };
+            journal.record(EventKind::Stopped { worker, totals });
             std::future::ready(())
         }
     }

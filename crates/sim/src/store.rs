@@ -1,91 +1,91 @@
-//! The store of a world: a sound one, a network in front of it that is not, and a witness of what was really done.
+//! The store of a simulation: a memory store that records what it does, behind a faulty network.
 
 mod faults;
-mod witness;
+mod recorder;
 
 use std::future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
-    Kind, NewMessage, Observed, Omitted, Operated, Order, Owner, Page, PageSize, Query, ReadyTopics, Ref,
-    Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups,
-    Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, ErrorKind, Extended, Extension,
+    Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation,
+    Observed, Omitted, Operated, Order, Owner, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store,
+    Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
-use oncebox_store_memory::{MemoryStore, Options};
+use oncebox_store_memory::{MemoryOptions, MemoryStore};
 use tokio::time::sleep;
 
-use crate::chance::Dice;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::journal::Journal;
+use crate::random::RandomStream;
 
 pub(crate) use faults::Faults;
-use faults::{Called, Fault};
-use witness::Witness;
-pub(crate) use witness::state_text;
+use faults::{CallInfo, Fault};
+use recorder::RecordingStore;
+pub(crate) use recorder::state_text;
 
-/// The store as one node reaches it.
-pub(crate) struct Link {
-    store: Arc<Witness>,
+/// The store as seen by one node, through the network.
+pub(crate) struct NodeStore {
+    store: Arc<RecordingStore>,
     faults: Arc<Faults>,
     journal: Journal,
     node: u64,
 }
 
-/// The store and its network.
+/// The store and the network in front of it.
 #[derive(Clone)]
 pub(crate) struct Network {
-    store: Arc<Witness>,
+    store: Arc<RecordingStore>,
     pub(crate) faults: Arc<Faults>,
     journal: Journal,
 }
 
 impl Network {
     pub(crate) fn new(seed: u64, journal: &Journal) -> Self {
-        let ids = Box::new(Dice::new(seed, "uids").fork());
-        let inner = MemoryStore::with(Options::default(), journal.clock.clone(), ids);
-        let store = Arc::new(Witness { inner, journal: journal.clone() });
+        let ids = Box::new(RandomStream::new(seed, "uids").fork());
+        let inner = MemoryStore::with(MemoryOptions::default(), journal.clock.clone(), ids);
+        let store = Arc::new(RecordingStore { inner, journal: journal.clone() });
         Self { store, faults: Arc::new(Faults::new(seed)), journal: journal.clone() }
     }
 
-    /// A node's way to the store.
-    pub(crate) fn link(&self, node: u64) -> Arc<Link> {
+    /// A node's connection to the store.
+    pub(crate) fn link(&self, node: u64) -> Arc<NodeStore> {
         let Self { store, faults, journal } = self.clone();
-        Arc::new(Link { store, faults, journal, node })
+        Arc::new(NodeStore { store, faults, journal, node })
     }
 
-    /// The store itself.
-    pub(crate) fn sound(&self) -> &MemoryStore {
+    /// The store itself, without the network.
+    pub(crate) fn inner(&self) -> &MemoryStore {
         &self.store.inner
     }
 }
 
-impl Link {
-    /// Makes a call, or what becomes of it on its way.
+impl NodeStore {
+    /// Makes a call with the latency and the fault that are drawn for it.
     async fn call<T: Send + 'static>(
         &self,
         name: &'static str,
         worker: Option<u64>,
         commit: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        let called = Called { node: self.node, call: name, now_ms: self.journal.clock.elapsed_ms() };
-        if let Some((calls, pause)) = self.faults.hurry(called) {
-            self.journal.tell(What::Hurry { node: self.node, call: name, calls });
+        let info = CallInfo { node: self.node, call: name, now_ms: self.journal.clock.elapsed_ms() };
+        if let Some((calls, pause)) = self.faults.call_rate(info) {
+            self.journal.record(EventKind::CallRate { node: self.node, call: name, calls });
             sleep(pause).await;
         }
-        let (there, back) = self.faults.latency();
-        let fault = self.faults.draw(called);
+        let (request_latency, answer_latency) = self.faults.latency();
+        let fault = self.faults.draw(info);
         if let Some(kind) = fault.kind() {
-            self.journal.tell(What::Fault { node: self.node, worker, call: name, kind });
+            self.journal.record(EventKind::Fault { node: self.node, worker, call: name, kind });
         }
-        if !there.is_zero() {
-            sleep(there).await;
+        if !request_latency.is_zero() {
+            sleep(request_latency).await;
         }
         let answer = match fault {
             Fault::None => commit.await,
-            Fault::Unreachable | Fault::Before => Err(lost(name)),
-            Fault::After => commit.await.and_then(|_| Err(lost(name))),
+            Fault::Unreachable | Fault::LostRequest => Err(lost(name)),
+            Fault::LostAnswer => commit.await.and_then(|_| Err(lost(name))),
             Fault::SlowRequest(delay) => {
                 sleep(delay).await;
                 commit.await
@@ -103,40 +103,43 @@ impl Link {
                 let journal = self.journal.clone();
                 tokio::spawn(async move {
                     sleep(delay).await;
-                    // The store itself never waits, so nothing else is told in between.
-                    journal.tell(What::LateBegins);
+                    // The memory store never yields, so no other event is recorded in between.
+                    journal.record(EventKind::LateBegins);
                     drop(commit.await);
-                    journal.tell(What::LateEnds);
+                    journal.record(EventKind::LateEnds);
                 });
                 Err(lost(name))
             }
         };
-        if !back.is_zero() {
-            sleep(back).await;
+        if !answer_latency.is_zero() {
+            sleep(answer_latency).await;
         }
         answer
     }
 }
 
 fn lost(call: &str) -> Error {
-    Error::new(Kind::Unavailable, format!("the answer of {call} was lost on purpose: repeat the call"))
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("the simulation dropped the answer of {call}: repeat the call"),
+    )
 }
 
-/// A worker's number is its owner's.
+/// The worker's number, which is its owner.
 fn number(owner: Owner) -> u64 {
     u64::try_from(owner.as_u128()).unwrap_or_default()
 }
 
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl Store for Link {
+impl Store for NodeStore {
     fn capabilities(&self) -> Capabilities {
         self.store.inner.capabilities()
     }
 
     fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
         let inner = self.store.inner.wakeups(interest);
-        Box::new(Hearing {
+        Box::new(LossyWakeups {
             inner,
             faults: self.faults.clone(),
             journal: self.journal.clone(),
@@ -144,9 +147,9 @@ impl Store for Link {
         })
     }
 
-    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
-        let (store, sightings) = (self.store.clone(), sightings.to_vec());
-        self.call("observe", None, async move { store.inner.observe(&sightings).await }).await
+    async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
+        let (store, observations) = (self.store.clone(), observations.to_vec());
+        self.call("observe", None, async move { store.inner.observe(&observations).await }).await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -163,17 +166,17 @@ impl Store for Link {
         let owners = claims.iter().map(|claim| claim.owner);
         let owner = owners.chain(settlements.iter().map(|settlement| settlement.owner)).next();
         let worker = owner.map(number);
-        let asked_at = self.journal.clock.elapsed_ms();
+        let called_at = self.journal.clock.elapsed_ms();
         let (store, settled, claimed) = (self.store.clone(), settlements.to_vec(), claims.to_vec());
         let answer = self.call("work", worker, async move { store.work(&settled, &claimed).await }).await?;
-        let brought = answer.deliveries.iter().flatten().map(|delivery| delivery.lease.fence.get());
-        let outcomes = answer.settled.iter().map(witness::outcome);
-        self.journal.tell(What::Told {
+        let delivered = answer.deliveries.iter().flatten().map(|delivery| delivery.lease.fence.get());
+        let outcomes = answer.settled.iter().map(recorder::outcome);
+        self.journal.record(EventKind::AnswerReceived {
             worker: worker.unwrap_or_default(),
-            asked_at,
+            called_at,
             claimed: !claims.is_empty(),
-            brought: brought.collect(),
-            kept: Vec::new(),
+            delivered: delivered.collect(),
+            extended: Vec::new(),
             lost: Vec::new(),
             settled: settlements.iter().map(|settlement| settlement.fence.get()).zip(outcomes).collect(),
         });
@@ -182,18 +185,18 @@ impl Store for Link {
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
         let worker = extensions.first().map(|extension| number(extension.owner));
-        let asked_at = self.journal.clock.elapsed_ms();
+        let called_at = self.journal.clock.elapsed_ms();
         let (store, items) = (self.store.clone(), extensions.to_vec());
         let extended = self.call("extend", worker, async move { store.extend(&items).await }).await?;
         let both = extensions.iter().map(|extension| extension.fence.get()).zip(&extended);
         let (lost, kept): (Vec<_>, Vec<_>) =
             both.partition(|(_, extended)| **extended == Extended::LeaseLost);
-        self.journal.tell(What::Told {
+        self.journal.record(EventKind::AnswerReceived {
             worker: worker.unwrap_or_default(),
-            asked_at,
+            called_at,
             claimed: false,
-            brought: Vec::new(),
-            kept: kept.into_iter().map(|(fence, _)| fence).collect(),
+            delivered: Vec::new(),
+            extended: kept.into_iter().map(|(fence, _)| fence).collect(),
             lost: lost.into_iter().map(|(fence, _)| fence).collect(),
             settled: Vec::new(),
         });
@@ -205,7 +208,7 @@ impl Store for Link {
         self.call("operate", None, async move { store.inner.operate(&orders).await }).await
     }
 
-    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    async fn get(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         let (store, refs) = (self.store.clone(), refs.to_vec());
         self.call("get", None, async move { store.inner.get(&refs).await }).await
     }
@@ -215,7 +218,7 @@ impl Store for Link {
         self.call("with_key", None, async move { store.inner.with_key(&key, limit).await }).await
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, Error> {
+    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
         let (store, query) = (self.store.clone(), query.clone());
         self.call("page", None, async move { store.inner.page(&query).await }).await
     }
@@ -240,9 +243,9 @@ impl Store for Link {
         self.call("usage", None, async move { store.inner.usage().await }).await
     }
 
-    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
+    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
         let store = self.store.clone();
-        self.call("upkeep", None, async move { store.inner.upkeep(budget).await }).await
+        self.call("maintain", None, async move { store.inner.maintain(budget).await }).await
     }
 
     async fn close(&self) -> Result<(), Error> {
@@ -251,8 +254,8 @@ impl Store for Link {
     }
 }
 
-/// Wake-ups, some of which are not heard.
-struct Hearing {
+/// Wake-ups, some of which are dropped.
+struct LossyWakeups {
     inner: Box<dyn Wakeups>,
     faults: Arc<Faults>,
     journal: Journal,
@@ -260,18 +263,18 @@ struct Hearing {
 }
 
 #[async_trait]
-impl Wakeups for Hearing {
+impl Wakeups for LossyWakeups {
     async fn wait(&mut self) {
         loop {
             self.inner.wait().await;
-            if !self.faults.is_deaf() {
+            if !self.faults.drops_wakeup() {
                 return;
             }
-            self.journal.tell(What::Fault {
+            self.journal.record(EventKind::Fault {
                 node: self.node,
                 worker: None,
                 call: "wakeups",
-                kind: faults::DEAF,
+                kind: faults::LOST_WAKEUP,
             });
         }
     }

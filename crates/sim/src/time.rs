@@ -1,4 +1,4 @@
-//! The clocks of a world: they go with the runtime's time, which stands still while anybody has something to do.
+//! The clocks of a simulation. They follow the runtime's paused time, which advances only when all tasks wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,43 +8,43 @@ use oncebox_core::{Clock, Timestamp};
 use tokio::time::Instant;
 
 /// 2026-01-01T00:00:00Z.
-const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// The store's clock, which may leap ahead.
+/// The store's clock, which may jump ahead.
 #[derive(Debug)]
 pub(crate) struct StoreClock {
-    began: Instant,
-    leaps_ms: AtomicU64,
+    started: Instant,
+    jumps_ms: AtomicU64,
 }
 
 impl StoreClock {
-    /// To be made inside the runtime.
+    /// Must be called inside the runtime.
     pub(crate) fn new() -> Self {
-        Self { began: Instant::now(), leaps_ms: AtomicU64::new(0) }
+        Self { started: Instant::now(), jumps_ms: AtomicU64::new(0) }
     }
 
-    pub(crate) fn leap(&self, by: Duration) {
-        self.leaps_ms.fetch_add(millis(by), Ordering::SeqCst);
+    pub(crate) fn jump_ahead(&self, by: Duration) {
+        self.jumps_ms.fetch_add(millis(by), Ordering::SeqCst);
     }
 
-    /// Milliseconds since the world began.
+    /// Milliseconds since the start of the run.
     pub(crate) fn elapsed_ms(&self) -> u64 {
-        millis(self.began.elapsed())
+        millis(self.started.elapsed())
     }
 
-    /// Milliseconds of store time since the world began.
+    /// Milliseconds of store time since the start of the run.
     pub(crate) fn store_ms(&self) -> u64 {
-        self.elapsed_ms() + self.leaps_ms.load(Ordering::SeqCst)
+        self.elapsed_ms() + self.jumps_ms.load(Ordering::SeqCst)
     }
 }
 
 impl Clock for StoreClock {
     fn now(&self) -> Timestamp {
-        BEGINNING.after(Duration::from_millis(self.store_ms()))
+        START.after(Duration::from_millis(self.store_ms()))
     }
 }
 
-/// A node's clock, which goes wrong by a constant.
+/// A node's clock, which is off by a constant.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     pub(crate) store: Arc<StoreClock>,
@@ -59,13 +59,13 @@ impl Clock for NodeClock {
     }
 }
 
-/// A moment in milliseconds of store time since the world began.
-pub(crate) fn since_beginning(moment: Timestamp) -> u64 {
-    millis(moment.since(BEGINNING))
+/// A timestamp as milliseconds of store time since the start of the run.
+pub(crate) fn since_start(timestamp: Timestamp) -> u64 {
+    millis(timestamp.since(START))
 }
 
 pub(crate) fn at(store_ms: u64) -> Timestamp {
-    BEGINNING.after(Duration::from_millis(store_ms))
+    START.after(Duration::from_millis(store_ms))
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

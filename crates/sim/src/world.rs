@@ -1,4 +1,4 @@
-//! One run: a storm in which everything goes wrong, then a calm in which all must come to rest.
+//! One run: a phase with faults, then a recovery phase in which all messages must be finished.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -6,47 +6,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use oncebox::{Key, Oncebox};
+use oncebox::{Oncebox, message::Key};
 use oncebox_core::{Namespace, Scope, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::audit::{self, Tally};
-use crate::chance::Dice;
-use crate::event::{Event, What};
+use crate::audit::{self, SimTally};
+use crate::event::{Event, EventKind};
 use crate::journal::Journal;
 use crate::node::Node;
+use crate::random::RandomStream;
 use crate::sender::{SOURCE, Sender};
 use crate::store::{Network, state_text};
 use crate::time::{NodeClock, StoreClock};
 
-/// After so long in the calm whatever is not at rest never will be.
-const CALM_MAX: Duration = Duration::from_secs(600);
+/// Timeout of the recovery phase.
+const RECOVERY_MAX: Duration = Duration::from_secs(600);
 
-/// No call is made later than this after it was asked for.
+/// Maximum delay of a delayed call.
 const LATE_MAX: Duration = Duration::from_secs(5);
 
-/// What a run was like.
-pub struct Run {
-    /// Everything that happened, in order.
+/// The result of a run.
+pub struct SimRun {
+    /// All events in order.
     pub trace: Vec<Event>,
-    /// What the audit says.
-    pub verdict: Result<Tally, audit::Fault>,
+    /// The verdict of the audit.
+    pub verdict: Result<SimTally, audit::SimViolation>,
 }
 
-impl Run {
-    /// How often each kind of fault happened.
+impl SimRun {
+    /// Number of faults by kind.
     pub fn faults(&self) -> BTreeMap<&'static str, u64> {
         let mut faults = BTreeMap::new();
         for event in &self.trace {
-            let kind = match &event.what {
-                What::Fault { kind, .. } => kind,
-                What::Leapt { .. } => "leap",
-                What::Crashed { .. } => "crash",
-                What::Stopping { .. } => "stop",
-                What::Paused { .. } => "pause",
-                What::Drained { .. } => "drain",
+            let kind = match &event.kind {
+                EventKind::Fault { kind, .. } => kind,
+                EventKind::ClockJumped { .. } => "clock jump",
+                EventKind::Crashed { .. } => "crash",
+                EventKind::Stopping { .. } => "stop",
+                EventKind::Paused { .. } => "pause",
+                EventKind::Drained { .. } => "drain",
                 _ => continue,
             };
             *faults.entry(kind).or_default() += 1;
@@ -55,22 +55,22 @@ impl Run {
     }
 }
 
-/// Simulates the world of this seed.
-pub fn run(seed: u64) -> Run {
+/// Runs the simulation with this seed.
+pub fn run(seed: u64) -> SimRun {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let trace = runtime.expect("a runtime without I/O starts anywhere").block_on(simulate(seed));
-    let verdict = audit::judge(&trace);
-    Run { trace, verdict }
+    let trace = runtime.expect("a runtime without I/O can be built").block_on(simulate(seed));
+    let verdict = audit::check(&trace);
+    SimRun { trace, verdict }
 }
 
-/// What everybody in a world knows.
+/// State shared by all parts of a simulation.
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) journal: Journal,
-    /// Most handlers are quick.
-    pub(crate) brisk: bool,
+    /// Most handlers succeed quickly.
+    pub(crate) fast_handlers: bool,
     phase: Mutex<Phase>,
-    /// Wakes those who wait for the next phase, in the order they came.
+    /// Wakes the tasks that wait for the next phase, in the order they started to wait.
     changed: Notify,
     workers: AtomicU64,
     /// Every key that was ever sent.
@@ -79,18 +79,18 @@ pub(crate) struct World {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    Storm,
-    Calm,
+    Faults,
+    Recovery,
     Finished,
 }
 
 impl World {
-    fn new(seed: u64, dice: &mut Dice) -> Self {
+    fn new(seed: u64, random: &mut RandomStream) -> Self {
         Self {
             seed,
             journal: Journal::new(Arc::new(StoreClock::new())),
-            brisk: dice.percent(40),
-            phase: Mutex::new(Phase::Storm),
+            fast_handlers: random.percent(40),
+            phase: Mutex::new(Phase::Faults),
             changed: Notify::new(),
             workers: AtomicU64::new(0),
             keys: Mutex::default(),
@@ -101,8 +101,8 @@ impl World {
         self.workers.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Notes a key that is being sent.
-    pub(crate) fn know(&self, key: &str) {
+    /// Records a key that is being sent.
+    pub(crate) fn record_key(&self, key: &str) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if !keys.iter().any(|known| known == key) {
             keys.push(key.to_owned());
@@ -117,12 +117,12 @@ impl World {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn is_calm(&self) -> bool {
-        self.phase() >= Phase::Calm
+    pub(crate) fn faults_ended(&self) -> bool {
+        self.phase() >= Phase::Recovery
     }
 
-    pub(crate) async fn calmed(&self) {
-        self.reached(Phase::Calm).await;
+    pub(crate) async fn until_faults_end(&self) {
+        self.reached(Phase::Recovery).await;
     }
 
     pub(crate) async fn finished(&self) {
@@ -147,69 +147,75 @@ impl World {
 }
 
 async fn simulate(seed: u64) -> Vec<Event> {
-    let mut dice = Dice::new(seed, "world");
-    let world = Arc::new(World::new(seed, &mut dice));
+    let mut random = RandomStream::new(seed, "world");
+    let world = Arc::new(World::new(seed, &mut random));
     let network = Network::new(seed, &world.journal);
-    let attempts_max = dice.percent(50).then(|| u32::try_from(dice.between(3, 8)).unwrap_or(3));
-    world.journal.tell(What::Rules { attempts_max });
+    let attempts_max = random.percent(50).then(|| u32::try_from(random.between(3, 8)).unwrap_or(3));
+    world.journal.record(EventKind::SenderPolicy { attempts_max });
     let (mut nodes, mut senders) = (JoinSet::new(), JoinSet::new());
-    for number in 0..dice.between(2, 4) {
-        let oncebox = open(&world, &network, &mut dice, number, attempts_max);
+    for number in 0..random.between(2, 4) {
+        let oncebox = open(&world, &network, &mut random, number, attempts_max);
         if number < 2 {
-            senders.spawn(Sender::new(world.clone(), &oncebox, number).run(dice.between(5, 20)));
+            senders.spawn(Sender::new(world.clone(), &oncebox, number).run(random.between(5, 20)));
         }
         nodes.spawn(Node::new(world.clone(), oncebox, number).run());
     }
-    storm(&world, &network, &mut dice).await;
-    network.faults.cease();
-    world.journal.tell(What::Calm);
-    world.enter(Phase::Calm);
+    inject_faults(&world, &network, &mut random).await;
+    network.faults.stop();
+    world.journal.record(EventKind::FaultsEnded);
+    world.enter(Phase::Recovery);
     senders.join_all().await;
-    // What is late by now comes before the end.
+    // Let all delayed calls finish.
     sleep(LATE_MAX).await;
-    rest(&network).await;
+    wait_until_idle(&network).await;
     world.enter(Phase::Finished);
     nodes.join_all().await;
-    read(&world, &open(&world, &network, &mut dice, u64::MAX, attempts_max)).await;
+    record_final_states(&world, &open(&world, &network, &mut random, u64::MAX, attempts_max)).await;
     world.journal.take()
 }
 
-/// An inbox of a process of its own: with its own clock, and its own way to the store.
-fn open(world: &World, network: &Network, dice: &mut Dice, node: u64, attempts_max: Option<u32>) -> Oncebox {
+/// An inbox like that of a separate process, with its own clock and its own connection to the store.
+fn open(
+    world: &World,
+    network: &Network,
+    random: &mut RandomStream,
+    node: u64,
+    attempts_max: Option<u32>,
+) -> Oncebox {
     let store = world.journal.clock.clone();
-    let (ahead_ms, behind_ms) = (dice.between(0, 3_000), dice.between(0, 3_000));
+    let (ahead_ms, behind_ms) = (random.between(0, 3_000), random.between(0, 3_000));
     let mut builder = Oncebox::builder()
         .clock(Arc::new(NodeClock { store, ahead_ms, behind_ms }))
-        .rng(Box::new(dice.fork()));
+        .rng(Box::new(random.fork()));
     if let Some(attempts_max) = attempts_max {
         builder = builder.attempts_max(attempts_max);
     }
-    builder.on(network.link(node)).expect("the simulation's settings are right")
+    builder.on(network.link(node)).expect("the settings of the simulation are valid")
 }
 
-/// The store goes away, and its clock leaps.
-async fn storm(world: &World, network: &Network, dice: &mut Dice) {
-    let length = dice.between(10_000, 45_000);
+/// Makes the store unreachable and lets its clock jump, at random times.
+async fn inject_faults(world: &World, network: &Network, random: &mut RandomStream) {
+    let length = random.between(10_000, 45_000);
     while world.journal.clock.elapsed_ms() < length {
-        sleep(dice.millis(500, 12_000)).await;
-        match dice.between(0, 9) {
-            0..3 => network.faults.interrupt(dice.millis(100, 6_000)),
+        sleep(random.millis(500, 12_000)).await;
+        match random.between(0, 9) {
+            0..3 => network.faults.make_unreachable(random.millis(100, 6_000)),
             3..6 => {
-                let leap = dice.millis(500, 15_000);
-                world.journal.clock.leap(leap);
-                world.journal.tell(What::Leapt { ms: crate::time::millis(leap) });
+                let jump = random.millis(500, 15_000);
+                world.journal.clock.jump_ahead(jump);
+                world.journal.record(EventKind::ClockJumped { ms: crate::time::millis(jump) });
             }
             _ => {}
         }
     }
 }
 
-/// Waits until nothing is to be done any more.
-async fn rest(network: &Network) {
+/// Waits until all messages are finished, or for [`RECOVERY_MAX`].
+async fn wait_until_idle(network: &Network) {
     let scope = Scope::all(Namespace::Inbox);
-    let deadline = tokio::time::Instant::now() + CALM_MAX;
+    let deadline = tokio::time::Instant::now() + RECOVERY_MAX;
     while tokio::time::Instant::now() < deadline {
-        let counts = network.sound().counts(&scope).await.expect("the store itself is sound");
+        let counts = network.inner().counts(&scope).await.expect("the store itself does not fail");
         if counts.ready + counts.waiting + counts.leased == 0 {
             return;
         }
@@ -217,22 +223,28 @@ async fn rest(network: &Network) {
     }
 }
 
-/// Reads how every message stands.
-async fn read(world: &World, oncebox: &Oncebox) {
+/// Records the final state of every message.
+async fn record_final_states(world: &World, oncebox: &Oncebox) {
     let operator = oncebox.operator("auditor");
     for key in world.keys() {
-        let target = Key::inbox(SOURCE, key.as_str()).expect("keys of the simulation are short");
-        let found = operator.show(target).await.expect("nothing fails in the calm");
-        let stands = match found {
-            Some(message) => What::Stands {
+        let target = Key::inbox(SOURCE, key.as_str()).expect("keys of the simulation are valid");
+        let found = operator.show(target).await.expect("nothing fails after the faults");
+        let state = match found {
+            Some(message) => EventKind::FinalState {
                 key,
                 uid: message.uid.to_string(),
                 state: state_text(message.state, message.dead),
                 attempts: message.attempts,
                 deliveries: message.deliveries,
             },
-            None => What::Stands { key, uid: String::new(), state: "unknown", attempts: 0, deliveries: 0 },
+            None => EventKind::FinalState {
+                key,
+                uid: String::new(),
+                state: "unknown",
+                attempts: 0,
+                deliveries: 0,
+            },
         };
-        world.journal.tell(stands);
+        world.journal.record(state);
     }
 }

@@ -1,4 +1,4 @@
-//! One call: it waits for space, is applied under the lock, and is answered when the journal has come far enough.
+//! One call: it waits for journal space, runs under the lock, and returns once the journal has reached its goal.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -6,65 +6,67 @@ use std::task::Poll;
 use std::time::Duration;
 
 use oncebox_core::limits::check_call;
-use oncebox_core::machine::{Machine, Turn};
-use oncebox_core::{Batch, Bound, Claim, Error, Kind};
+use oncebox_core::machine::{CallContext, Machine};
+use oncebox_core::{Batch, Bound, Claim, Error, ErrorKind};
 use tokio::sync::oneshot::Receiver;
 
-use crate::need::{CLAIM_LEAVES_BYTES, Need, SETTLEMENT_LEAVES_BYTES};
-use crate::shared::{GROUP_BYTES_MAX, Goal, Life, State};
+use crate::disk_error::DiskError;
+use crate::reservation::{CLAIM_HEADROOM_BYTES, Reservation, SETTLEMENT_HEADROOM_BYTES};
+use crate::shared::{GROUP_BYTES_MAX, Goal, Lifecycle, State};
 use crate::store::EmbeddedStore;
-use crate::trouble::Trouble;
 
-/// Events that time has brought and that one hold of the lock works off, at most.
+/// Maximum number of due timer events processed under one hold of the lock.
 const EVENTS_MAX: u32 = 4_096;
 
-/// What a call does to the journal, and so what its answer waits for.
+/// What a call writes to the journal, and therefore what it waits for before it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weight {
-    /// Writes nothing; never refused for lack of space.
+pub(crate) enum CallClass {
+    /// Writes nothing; never rejected for lack of space.
     Read,
-    /// Takes in something new; refused when space is short.
-    Intake,
-    /// Ends or changes something; may use the reserve.
-    Solid,
-    /// As `Solid`, and works off what time has brought by itself.
-    Upkeep,
-    /// Grants or extends leases: written before the answer, on disk soon after.
-    Light,
+    /// Accepts something new; rejected when space is short.
+    Accept,
+    /// Settles or changes something; may use the reserve.
+    Update,
+    /// Like `Update`, but processes due timer events itself.
+    Maintenance,
+    /// Grants or extends leases: written before the call returns, synced soon after.
+    Lease,
 }
 
-/// What is known of a call before it is made.
+/// What is known about a call before it runs.
 pub(crate) struct Call {
     pub(crate) items: usize,
-    pub(crate) weight: Weight,
-    pub(crate) need: Need,
-    /// The longest lease that it grants.
+    pub(crate) class: CallClass,
+    pub(crate) reservation: Reservation,
+    /// The longest lease that the call grants.
     pub(crate) lease: Duration,
 }
 
 impl Call {
     pub(crate) fn read(items: usize) -> Self {
-        Self { items, weight: Weight::Read, need: Need::default(), lease: Duration::ZERO }
+        Self { items, class: CallClass::Read, reservation: Reservation::default(), lease: Duration::ZERO }
     }
 
-    /// Takes in something of so many bytes, and leaves the reserve of the store.
-    pub(crate) fn intake(items: usize, bytes: u64, reserve: u64) -> Self {
-        let need = Need { bytes, claimed: 0, name_bytes: 0, leaves: CLAIM_LEAVES_BYTES + reserve };
-        Self { items, weight: Weight::Intake, need, lease: Duration::ZERO }
+    /// A call that accepts something new of at most `bytes`, without using the `reserve`.
+    pub(crate) fn accept(items: usize, bytes: u64, reserve: u64) -> Self {
+        let reservation =
+            Reservation { bytes, claimed: 0, name_bytes: 0, headroom: CLAIM_HEADROOM_BYTES + reserve };
+        Self { items, class: CallClass::Accept, reservation, lease: Duration::ZERO }
     }
 
-    /// Ends or changes something.
-    pub(crate) fn solid(items: usize, bytes: u64) -> Self {
-        let need = Need { bytes, claimed: 0, name_bytes: 0, leaves: SETTLEMENT_LEAVES_BYTES };
-        Self { items, weight: Weight::Solid, need, lease: Duration::ZERO }
+    /// A call that settles or changes something.
+    pub(crate) fn update(items: usize, bytes: u64) -> Self {
+        let reservation =
+            Reservation { bytes, claimed: 0, name_bytes: 0, headroom: SETTLEMENT_HEADROOM_BYTES };
+        Self { items, class: CallClass::Update, reservation, lease: Duration::ZERO }
     }
 }
 
 /// Why a call was not run.
-pub(crate) enum Refused {
-    /// There is no space in the journal, and it cannot grow.
+pub(crate) enum Rejected {
+    /// The journal has no space and cannot grow.
     NoSpace {
-        trouble: Trouble,
+        disk_error: DiskError,
         bound: Bound,
     },
     Failed(Error),
@@ -72,29 +74,30 @@ pub(crate) enum Refused {
 
 /// Whether a call may run now.
 enum Admission {
-    /// With so many claimed messages at most.
+    /// Yes, and it may claim at most `claimed` messages.
     Run { claimed: u32 },
-    /// Not before this.
+    /// Not before this receiver resolves.
     Wait(Receiver<()>),
 }
 
 impl EmbeddedStore {
-    /// Runs one call on the machine and waits for the journal. What is run gets the number of messages that it may claim: fewer than
-    /// it asked for if the journal cannot grow and has no space for more.
+    /// Runs one call on the machine and waits for the journal. `run` gets the number of messages that it may claim:
+    /// fewer than requested if the journal cannot grow and has no space for more.
     pub(crate) async fn call<T>(
         &self,
         call: &Call,
-        run: impl FnOnce(&mut Machine, &mut Turn<'_>, u32) -> T + Send,
-    ) -> Result<T, Refused> {
-        check_call(call.items).map_err(Refused::Failed)?;
+        run: impl FnOnce(&mut Machine, &mut CallContext<'_>, u32) -> T + Send,
+    ) -> Result<T, Rejected> {
+        check_call(call.items).map_err(Rejected::Failed)?;
         let (answer, goal) = loop {
             let pause = {
                 let mut state = self.shared.lock();
                 self.check_open(&state)?;
-                let current = call.weight == Weight::Upkeep || self.catch_up(&mut state);
+                let current = call.class == CallClass::Maintenance || self.catch_up(&mut state);
                 match current.then(|| self.admit(&mut state, call)).transpose()? {
                     Some(Admission::Run { claimed }) => {
-                        break self.apply(&mut state, call, |machine, turn| run(machine, turn, claimed));
+                        break self
+                            .apply(&mut state, call, |machine, context| run(machine, context, claimed));
                     }
                     Some(Admission::Wait(unblocked)) => Some(unblocked),
                     None => None,
@@ -105,34 +108,40 @@ impl EmbeddedStore {
                 None => yield_now().await,
             }
         };
-        self.shared.wait(goal).await.map_err(Refused::Failed)?;
+        self.shared.wait(goal).await.map_err(Rejected::Failed)?;
         Ok(answer)
     }
 
-    fn check_open(&self, state: &State) -> Result<(), Refused> {
-        if state.life != Life::Open {
-            return Err(Refused::Failed(Error::new(Kind::Closed, "the store is closed: open it again")));
+    fn check_open(&self, state: &State) -> Result<(), Rejected> {
+        if state.lifecycle != Lifecycle::Open {
+            return Err(Rejected::Failed(Error::new(
+                ErrorKind::Closed,
+                "the store is closed: open it again",
+            )));
         }
-        self.shared.failure().map_or(Ok(()), |failure| Err(Refused::Failed(failure)))
+        self.shared.failure().map_or(Ok(()), |failure| Err(Rejected::Failed(failure)))
     }
 
     /// Whether a call may run now, and how much it may claim.
-    fn admit(&self, state: &mut State, call: &Call) -> Result<Admission, Refused> {
-        let most = call.need.most();
-        let enough = state.room >= most;
+    fn admit(&self, state: &mut State, call: &Call) -> Result<Admission, Rejected> {
+        let bytes_max = call.reservation.bytes_max();
+        let enough = state.space >= bytes_max;
         if !enough {
-            state.room_wanted = state.room_wanted.max(most);
-            state.prepared = true;
-            self.shared.call_syncer(state);
+            state.space_wanted = state.space_wanted.max(bytes_max);
+            state.poll_allocator = true;
+            self.shared.wake_syncer(state);
         }
-        let claimed = match &state.trouble {
-            None => enough.then_some(call.need.claimed),
-            Some(trouble) => {
-                let fitting = call.need.fit(state.room, state.engine.machine.leased());
-                // Work waits for space that is about to come from the journal itself; intake is refused at once.
-                let waits = state.relief && call.weight != Weight::Intake;
+        let claimed = match &state.disk_error {
+            None => enough.then_some(call.reservation.claimed),
+            Some(disk_error) => {
+                let fitting = call.reservation.claims_that_fit(state.space, state.engine.machine.leased());
+                // Work waits for space that the journal is about to reclaim; accepting calls are rejected at once.
+                let waits = state.space_pending && call.class != CallClass::Accept;
                 if fitting.is_none() && !waits {
-                    return Err(Refused::NoSpace { trouble: trouble.clone(), bound: disk_bound(state) });
+                    return Err(Rejected::NoSpace {
+                        disk_error: disk_error.clone(),
+                        bound: disk_bound(state),
+                    });
                 }
                 fitting
             }
@@ -145,13 +154,13 @@ impl EmbeddedStore {
         }
     }
 
-    /// Works off a piece of what time has brought. Answers whether that was all.
+    /// Processes up to [`EVENTS_MAX`] due timer events. Returns whether none are left.
     fn catch_up(&self, state: &mut State) -> bool {
-        let before = state.engine.group.timed;
+        let before = state.engine.group.has_timer_effects;
         let all = state.engine.catch_up(EVENTS_MAX);
-        if state.engine.group.timed && !before {
-            state.solid = state.group_number;
-            self.shared.call_syncer(state);
+        if state.engine.group.has_timer_effects && !before {
+            state.sync_target = state.group_number;
+            self.shared.wake_syncer(state);
         }
         all
     }
@@ -160,37 +169,41 @@ impl EmbeddedStore {
         &self,
         state: &mut State,
         call: &Call,
-        run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T,
+        run: impl FnOnce(&mut Machine, &mut CallContext<'_>) -> T,
     ) -> (T, Goal) {
-        let (before, timed) = (state.engine.group.bytes.0.len(), state.engine.group.timed);
+        let (before, had_timer_effects) =
+            (state.engine.group.bytes.0.len(), state.engine.group.has_timer_effects);
         let raised = state.engine.note_lease(call.lease);
         let answer = state.engine.run(run);
-        state.engine.machine.take_woken(|namespace, topic| self.bell.ring(namespace, topic));
+        state.engine.machine.take_wakeups(|namespace, topic| self.notifier.notify(namespace, topic));
         let written = state.engine.group.bytes.0.len() - before;
-        state.room = state.room.saturating_sub(written as u64 + written as u64 / 64);
-        let timed = state.engine.group.timed && !timed;
-        if timed || (written > 0 && (call.weight != Weight::Light || raised)) {
-            state.solid = state.group_number;
+        state.space = state.space.saturating_sub(written as u64 + written as u64 / 64);
+        let new_timer_effects = state.engine.group.has_timer_effects && !had_timer_effects;
+        if new_timer_effects || (written > 0 && (call.class != CallClass::Lease || raised)) {
+            state.sync_target = state.group_number;
         }
-        if written > 0 || timed {
+        if written > 0 || new_timer_effects {
             state.calls += 1;
-            state.comeback.call();
-            self.shared.call_syncer(state);
+            state.think_time.call();
+            self.shared.wake_syncer(state);
         }
-        // Whoever wrote nothing has still read what the group holds.
+        // A call that wrote nothing may still have read what the current group holds.
         let nothing_new = state.engine.group.is_empty();
         let goal = Goal {
             written: state.group_number - u64::from(nothing_new),
-            durable: state.solid,
-            wrote: written > 0 || timed,
+            durable: state.sync_target,
+            wrote: written > 0 || new_timer_effects,
         };
         (answer, goal)
     }
 }
 
-/// The claims, cut so that they take so many messages together: each at least one as long as there are any, the first ones all that
-/// they ask for. None for a claim that may take nothing.
-pub(crate) fn deal(claims: &[Claim], mut messages: u32) -> impl Iterator<Item = Option<Cow<'_, Claim>>> {
+/// The claims with their batches reduced to `messages` in total: earlier claims keep their batch as far as every later
+/// one can still get one message. `None` for a claim that gets no message.
+pub(crate) fn limit_claims(
+    claims: &[Claim],
+    mut messages: u32,
+) -> impl Iterator<Item = Option<Cow<'_, Claim>>> {
     let later = (0..u32::try_from(claims.len()).unwrap_or(u32::MAX)).rev();
     claims.iter().zip(later).map(move |(claim, later)| {
         let share = claim.batch.get().min(messages.saturating_sub(later).max(messages.min(1)));
@@ -202,33 +215,33 @@ pub(crate) fn deal(claims: &[Claim], mut messages: u32) -> impl Iterator<Item = 
     })
 }
 
-/// A refusal where no outcome says it.
-pub(crate) fn refused(refused: Refused) -> Error {
-    match refused {
-        Refused::Failed(error) => error,
-        Refused::NoSpace { trouble, .. } => Error::new(Kind::Unavailable, trouble.text),
+/// The error for a rejected call whose outcomes have no variant for it.
+pub(crate) fn into_error(into_error: Rejected) -> Error {
+    match into_error {
+        Rejected::Failed(error) => error,
+        Rejected::NoSpace { disk_error, .. } => Error::new(ErrorKind::Unavailable, disk_error.text),
     }
 }
 
-/// Every item's outcome, or that the disk has no space for any of them.
-pub(crate) fn or_full<T: Clone>(
-    outcome: Result<Vec<T>, Refused>,
+/// The outcome of every item, or `full` for each of them if the disk is full.
+pub(crate) fn or_saturated<T: Clone>(
+    outcome: Result<Vec<T>, Rejected>,
     items: usize,
     full: impl Fn(Bound) -> T,
 ) -> Result<Vec<T>, Error> {
     match outcome {
         Ok(outcomes) => Ok(outcomes),
-        Err(Refused::NoSpace { trouble, bound }) if trouble.full => Ok(vec![full(bound); items]),
-        Err(other) => Err(refused(other)),
+        Err(Rejected::NoSpace { disk_error, bound }) if disk_error.full => Ok(vec![full(bound); items]),
+        Err(other) => Err(into_error(other)),
     }
 }
 
-/// What the journal has on disk while it cannot have more.
+/// The disk bound while the journal cannot grow: everything it has is used.
 pub(crate) fn disk_bound(state: &State) -> Bound {
     Bound::new(Bound::DISK_BYTES, state.disk_bytes, state.disk_bytes)
 }
 
-/// Lets others have a turn.
+/// Yields to other tasks once.
 async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
@@ -247,25 +260,26 @@ mod tests {
 
     use oncebox_core::{Batch, Claim, Namespace, Owner, Span};
 
-    use super::deal;
+    use super::limit_claims;
 
     #[test]
-    fn messages_are_dealt_so_that_every_claim_gets_one_if_it_can() {
+    fn limited_claims_each_get_one_message_if_possible() {
         let claim = |batch| {
             let lease = Span::lease(Duration::from_secs(1)).unwrap();
             Claim::new(Namespace::Inbox, Owner::new(1).unwrap(), lease, Batch::new(batch).unwrap())
         };
         let claims = [claim(5), claim(3), claim(4)];
-        let dealt = |messages| {
-            let shares = deal(&claims, messages).map(|claim| claim.map_or(0, |claim| claim.batch.get()));
+        let limited = |messages| {
+            let shares =
+                limit_claims(&claims, messages).map(|claim| claim.map_or(0, |claim| claim.batch.get()));
             shares.collect::<Vec<_>>()
         };
-        assert_eq!(dealt(12), [5, 3, 4]);
-        assert_eq!(dealt(10), [5, 3, 2]);
-        assert_eq!(dealt(7), [5, 1, 1]);
-        assert_eq!(dealt(4), [2, 1, 1]);
-        assert_eq!(dealt(2), [1, 1, 0]);
-        assert_eq!(dealt(1), [1, 0, 0]);
-        assert_eq!(dealt(0), [0, 0, 0]);
+        assert_eq!(limited(12), [5, 3, 4]);
+        assert_eq!(limited(10), [5, 3, 2]);
+        assert_eq!(limited(7), [5, 1, 1]);
+        assert_eq!(limited(4), [2, 1, 1]);
+        assert_eq!(limited(2), [1, 1, 0]);
+        assert_eq!(limited(1), [1, 0, 0]);
+        assert_eq!(limited(0), [0, 0, 0]);
     }
 }

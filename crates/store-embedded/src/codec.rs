@@ -1,4 +1,4 @@
-//! Effects as bytes, and back. What is read back is checked as strictly as what comes from outside.
+//! Encodes effects as bytes and decodes them. Decoding validates values as strictly as the public API does.
 
 mod message;
 mod reader;
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use oncebox_core::machine::{Effect, Record};
 use oncebox_core::{
-    AttemptCount, CallerHash, DeadReason, Hold, Key, LastError, Lease, NewMessage, Number, RequestId,
-    Settled, Snapshot, State, Timestamp, Uid, VerdictKind, WorkerName,
+    AttemptCount, CallerHash, DeadReason, Hold, Key, LastError, Lease, MessageState, NewMessage, Number,
+    RequestId, Settled, Snapshot, Timestamp, Uid, VerdictKind, WorkerName,
 };
 
 pub(crate) use reader::{Damaged, Reader};
 pub(crate) use writer::Writer;
 
-/// An effect that owns what it speaks of, as it comes back from the journal.
+/// An owned effect, as decoded from the journal.
 #[derive(Debug)]
 pub(crate) struct Stored {
     at: Timestamp,
@@ -38,10 +38,10 @@ enum StoredEffect {
         key: Key,
         hold: Hold,
         hash: Option<CallerHash>,
-        state: State,
+        state: MessageState,
     },
     Restored(Box<Snapshot>),
-    Sighted {
+    Observed {
         hash: Option<CallerHash>,
     },
     Filled {
@@ -68,7 +68,7 @@ enum StoredEffect {
         error: Option<LastError>,
     },
     Marked {
-        state: State,
+        state: MessageState,
     },
     Killed {
         reason: DeadReason,
@@ -82,13 +82,13 @@ enum StoredEffect {
 }
 
 impl Stored {
-    /// The uid of the message if this brings one in whole.
-    pub(crate) fn brings(&self) -> Option<Uid> {
+    /// The uid of the message if this effect is its base record.
+    pub(crate) fn base_uid(&self) -> Option<Uid> {
         use StoredEffect::{Accepted, Recorded, Restored};
         matches!(self.effect, Accepted { .. } | Recorded { .. } | Restored(_)).then_some(self.uid)
     }
 
-    /// The effect, to be replayed.
+    /// The effect as a record for replay.
     pub(crate) fn record(&self) -> Record<'_> {
         let effect = match &self.effect {
             StoredEffect::Accepted { number, message } => Effect::Accepted { number: *number, message },
@@ -96,7 +96,7 @@ impl Stored {
                 Effect::Recorded { number: *number, key, hold: *hold, hash: hash.as_ref(), state: *state }
             }
             StoredEffect::Restored(snapshot) => Effect::Restored(snapshot),
-            StoredEffect::Sighted { hash } => Effect::Sighted { hash: hash.as_ref() },
+            StoredEffect::Observed { hash } => Effect::Observed { hash: hash.as_ref() },
             StoredEffect::Filled { number, message } => Effect::Filled { number: *number, message },
             StoredEffect::Replaced { message, diverged } => Effect::Replaced { message, diverged: *diverged },
             StoredEffect::Granted { lease, extendable_until, request, attempts_max, worker } => {
@@ -125,7 +125,7 @@ impl Stored {
     }
 }
 
-/// Appends one effect; nothing for what time alone has brought, which a replay finds out by itself.
+/// Appends one effect. Timer effects are not encoded: replay derives them from the time.
 pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
     let Record { at, uid, effect } = record;
     let mut start = |tag: u8| {
@@ -151,7 +151,7 @@ pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
             start(3);
             writer.snapshot(snapshot);
         }
-        Effect::Sighted { hash } => {
+        Effect::Observed { hash } => {
             start(4);
             writer.option(hash, Writer::hash);
         }
@@ -217,7 +217,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Stored, Damaged> {
             state: reader.state()?,
         },
         3 => StoredEffect::Restored(Box::new(reader.snapshot(uid)?)),
-        4 => StoredEffect::Sighted { hash: reader.option(Reader::hash)? },
+        4 => StoredEffect::Observed { hash: reader.option(Reader::hash)? },
         5 => StoredEffect::Filled { number: reader.number()?, message: Box::new(reader.new_message()?) },
         6 => StoredEffect::Replaced { message: Box::new(reader.new_message()?), diverged: reader.flag()? },
         7 => StoredEffect::Granted {
@@ -247,27 +247,26 @@ pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Stored, Damaged> {
     Ok(Stored { at, uid, effect })
 }
 
-/// What an opening of the store leaves for the next one.
+/// The boot record: what one open of the store leaves for the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Boot {
-    /// The run of the operating system; empty if it does not tell.
+    /// The boot id of the operating system; empty if unknown.
     pub(crate) id: String,
     /// No lease was granted or extended for longer than this.
     pub(crate) longest_lease: Duration,
-    /// What may be leased somewhere without our knowing is held back until then; `EPOCH` if nothing is.
+    /// Messages that may have a lease lost in a crash are held back until this time; `EPOCH` if none are.
     pub(crate) held_until: Timestamp,
-    /// Set in what an opening writes first: the newest moment that had been recorded before it. A copy of that, written
-    /// later, has none.
+    /// Set in the first record of an open: the newest time recorded before it. Later copies of the record have none.
     pub(crate) opened_after: Option<Timestamp>,
-    /// Which opening of the store wrote it.
+    /// The epoch that wrote the record.
     pub(crate) epoch: u64,
     /// The store was closed, and everything is durable.
     pub(crate) closed: bool,
-    /// Higher than every number that was given out: those of forgotten messages must not come again.
+    /// Higher than every assigned number: numbers of removed messages must not be reused.
     pub(crate) number_next: u64,
 }
 
-/// One thing in a group.
+/// One entry of a group.
 #[derive(Debug)]
 pub(crate) enum Entry {
     Effect(Stored),
@@ -276,7 +275,7 @@ pub(crate) enum Entry {
 
 const BOOT: u8 = 32;
 
-/// Appends what the next opening must know.
+/// Appends a boot record.
 pub(crate) fn encode_boot(writer: &mut Writer, boot: &Boot) {
     writer.u8(BOOT);
     writer.text(&boot.id);
@@ -288,7 +287,7 @@ pub(crate) fn encode_boot(writer: &mut Writer, boot: &Boot) {
     writer.u64(boot.number_next);
 }
 
-/// Reads the next thing in a group.
+/// Reads the next entry of a group.
 pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
     if reader.0.first() != Some(&BOOT) {
         return decode(reader).map(Entry::Effect);

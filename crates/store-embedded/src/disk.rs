@@ -1,4 +1,5 @@
-//! All file access of the store, behind two small traits, so that tests can stop, tear, lose, reorder and flip.
+//! All file access of the store, behind two small traits, so that tests can interrupt, tear, lose, reorder and corrupt
+//! writes.
 
 use std::fs::File;
 use std::io;
@@ -7,63 +8,63 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::private;
+use crate::permissions;
 
 /// A directory of files.
 pub trait Disk: Send + Sync {
-    /// Where it is, as lines in the log name it.
-    fn place(&self) -> String;
+    /// The location of the directory, for log lines and errors.
+    fn location(&self) -> String;
 
     /// The names of all files.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Opens a file that exists, for reading and writing.
+    /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes a new, empty file.
+    /// Creates a new, empty file.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes created and removed names survive a power cut.
-    fn sync_names(&self) -> io::Result<()>;
+    /// Makes created and removed names survive a power failure.
+    fn sync_directory(&self) -> io::Result<()>;
 
-    /// Fails if this is no longer the directory that was opened, or the file is no longer in it: what is written then is lost
-    /// with the last handle on it.
+    /// Fails if the directory is no longer the one that was opened, or no longer contains the file: writes to such a
+    /// file are lost when its last handle is closed.
     fn check(&self, name: &str) -> io::Result<()>;
 }
 
 /// An open file.
 pub trait DiskFile: Send + Sync {
-    /// How many bytes it has.
+    /// The size in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads up to a buffer full from an offset on; fewer bytes only at the end of the file.
+    /// Fills the buffer from an offset on; reads fewer bytes only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Writes all bytes at an offset.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes everything written so far survive a power cut.
+    /// Makes everything written so far survive a power failure.
     fn sync(&self) -> io::Result<()>;
 
-    /// Nobody will read or write it soon: memory that holds what is durable of it may be used for something else.
-    fn let_go(&self);
+    /// Lets the operating system drop the file from its page cache, because it will not be read or written soon.
+    fn release_cache(&self);
 }
 
 /// A directory of the operating system.
 #[derive(Debug)]
 pub struct RealDisk {
     path: PathBuf,
-    /// The directory that was opened: files are made, opened and removed in it, wherever its path leads by then.
+    /// The opened directory: files are created, opened and removed in it, even if `path` leads elsewhere by then.
     directory: File,
 }
 
 impl RealDisk {
-    /// The directory at `path`, made if it is missing: then only its owner can enter it.
+    /// Opens the directory at `path`. Creates it if it is missing, for its owner only.
     pub fn open(path: &Path) -> io::Result<Self> {
-        private::make_path(path, &mut |directory| File::open(directory)?.sync_all())?;
+        permissions::create_path(path, &mut |directory| File::open(directory)?.sync_all())?;
         Ok(Self { path: path.to_owned(), directory: File::open(path)? })
     }
 }
@@ -71,13 +72,13 @@ impl RealDisk {
 impl RealDisk {
     fn open_file(&self, name: &str, more: OFlags) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
-        let private = Mode::from_raw_mode(private::FILE_MODE);
+        let private = Mode::from_raw_mode(permissions::FILE_MODE);
         Ok(File::from(rustix::fs::openat(&self.directory, name, flags, private)?))
     }
 }
 
 impl Disk for RealDisk {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -92,7 +93,7 @@ impl Disk for RealDisk {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL)?;
-        private::own(&file)?;
+        permissions::set_file_mode(&file)?;
         Ok(Box::new(file))
     }
 
@@ -100,12 +101,12 @@ impl Disk for RealDisk {
         Ok(rustix::fs::unlinkat(&self.directory, name, AtFlags::empty())?)
     }
 
-    fn sync_names(&self) -> io::Result<()> {
+    fn sync_directory(&self) -> io::Result<()> {
         self.directory.sync_all()
     }
 
     fn check(&self, name: &str) -> io::Result<()> {
-        let gone = |what: &str| {
+        let missing = |what: &str| {
             let path = self.path.display();
             io::Error::new(
                 io::ErrorKind::NotFound,
@@ -115,11 +116,11 @@ impl Disk for RealDisk {
         let opened = self.directory.metadata()?;
         match std::fs::metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == (opened.dev(), opened.ino()) => {}
-            Ok(_) => return Err(gone("the directory")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(gone("the directory")),
+            Ok(_) => return Err(missing("the directory")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing("the directory")),
             Err(error) => return Err(error),
         }
-        if std::fs::exists(self.path.join(name))? { Ok(()) } else { Err(gone(name)) }
+        if std::fs::exists(self.path.join(name))? { Ok(()) } else { Err(missing(name)) }
     }
 }
 
@@ -153,8 +154,8 @@ impl DiskFile for File {
         self.sync_data()
     }
 
-    fn let_go(&self) {
-        // Only a hint; where the system does not take it, nothing is lost but memory.
+    fn release_cache(&self) {
+        // Only a hint: if the system ignores it, the only cost is memory.
         let _ = rustix::fs::fadvise(self, 0, None, rustix::fs::Advice::DontNeed);
     }
 }

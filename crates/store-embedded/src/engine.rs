@@ -1,45 +1,46 @@
-//! The machine together with the group of effects that is being filled. Knows no threads and no disk.
+//! The machine and the current group of effects. Knows nothing of threads and disks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::machine::{Capacity, Effect, Journal, Machine, Record, Resume, Turn};
-use oncebox_core::{Clock, Error, Fence, IdSource, Kind, Number, Timestamp, Uid};
+use oncebox_core::machine::{CallContext, Capacity, Effect, Journal, Machine, Record, Resume};
+use oncebox_core::{Clock, Error, ErrorKind, Fence, IdSource, Number, Timestamp, Uid};
 
 use crate::codec::{self, Boot, Entry, Reader, Writer};
 
-/// Space that writing messages again leaves.
-const AGAIN_BYTES: usize = 4_096;
+/// Space that rewriting messages leaves free.
+const REWRITE_HEADROOM_BYTES: usize = 4_096;
 
-/// Effects on their way into the journal.
+/// A group of effects that will be written to the journal together.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) bytes: Writer,
-    /// The messages that it brings in whole.
-    pub(crate) homes: Vec<Uid>,
+    /// The messages whose base record is in this group.
+    pub(crate) base_uids: Vec<Uid>,
     /// Store time of the newest effect.
     pub(crate) time: Timestamp,
-    /// Time alone has changed something. That is not written, it follows from the time of the group, which must be.
-    pub(crate) timed: bool,
+    /// Whether timers have changed something. Timer effects are not written: they follow from the time of the group,
+    /// which must be written.
+    pub(crate) has_timer_effects: bool,
 }
 
 impl Group {
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.0.is_empty() && !self.timed
+        self.bytes.0.is_empty() && !self.has_timer_effects
     }
 
     pub(crate) fn clear(&mut self) {
         self.bytes.0.clear();
-        self.homes.clear();
-        self.timed = false;
+        self.base_uids.clear();
+        self.has_timer_effects = false;
     }
 }
 
 impl Journal for Group {
     fn record(&mut self, record: Record<'_>) {
-        self.timed |= record.effect.is_of_time();
+        self.has_timer_effects |= record.effect.is_time_driven();
         if let Effect::Accepted { .. } | Effect::Recorded { .. } | Effect::Restored(_) = record.effect {
-            self.homes.push(record.uid);
+            self.base_uids.push(record.uid);
         }
         codec::encode(&mut self.bytes, record);
     }
@@ -53,28 +54,28 @@ pub(crate) struct Engine {
     boot: Boot,
 }
 
-/// An opening of the store.
+/// Parameters of one open of the store.
 pub(crate) struct Opening {
-    /// How many there were, with this one.
+    /// How often the store has been opened, including this time.
     pub(crate) epoch: u64,
-    /// Fences are given out from this one on.
+    /// The first fence of this epoch.
     pub(crate) fence_floor: Fence,
-    /// The newest moment that was recorded.
+    /// The newest recorded store time.
     pub(crate) recorded: Timestamp,
-    /// The run of the operating system.
+    /// The boot id of the operating system.
     pub(crate) boot_id: String,
 }
 
 impl Engine {
-    /// Bits of a fence that count within one opening; the opening's own number stands above them.
+    /// Low bits of a fence, which count within one epoch; the high bits are the epoch.
     pub(crate) const FENCE_BITS: u32 = 40;
 
-    /// The first fence of an opening; none if the store was opened more often than fences can tell.
+    /// The first fence of an epoch; none if the epoch does not fit into a fence.
     pub(crate) fn fence_floor(epoch: u64) -> Option<Fence> {
         Fence::new(epoch.checked_mul(1 << Self::FENCE_BITS)?).ok()
     }
 
-    /// An engine on what was recovered, in which everything has happened that time has brought.
+    /// An engine on the recovered machine, with all due timer events processed.
     pub(crate) fn new(
         recovering: Recovering,
         opening: Opening,
@@ -83,14 +84,14 @@ impl Engine {
     ) -> Self {
         let Recovering { mut machine, boot: before } = recovering;
         let Opening { epoch, fence_floor, recorded, boot_id: id } = opening;
-        // A clock that is behind what was recorded must not make the time of a lease shorter.
+        // A clock behind the recorded time must not shorten a lease.
         let now = clock.now().max(machine.now()).max(recorded);
-        // Leases survive the end of the process, but not that of the machine.
+        // Written leases survive a crash of the process, but not of the machine.
         let lost_leases = !before.closed && before.id != id && before.longest_lease > Duration::ZERO;
         let held_until = if lost_leases { now.after(before.longest_lease) } else { before.held_until };
         let held_until = if held_until > now { held_until } else { Timestamp::EPOCH };
         let number_floor = Number(before.number_next);
-        machine.pass_time_again(recorded);
+        machine.replay_timers(recorded);
         machine.resume(Resume { now, number_floor, fence_floor, held_until });
         let boot = Boot {
             id,
@@ -108,7 +109,7 @@ impl Engine {
         engine
     }
 
-    /// Writes what the next opening must know.
+    /// Adds a boot record, which the next open reads, to the group.
     pub(crate) fn write_boot(&mut self) {
         self.group.time = self.clock.now();
         self.boot.number_next = self.machine.next_number().0;
@@ -116,19 +117,20 @@ impl Engine {
     }
 
     /// Runs one call on the machine; its effects go into the group.
-    pub(crate) fn run<T>(&mut self, call: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T) -> T {
+    pub(crate) fn run<T>(&mut self, call: impl FnOnce(&mut Machine, &mut CallContext<'_>) -> T) -> T {
         let now = self.clock.now();
         self.group.time = now;
-        let mut turn = Turn { now, ids: self.ids.as_mut(), journal: &mut self.group };
-        call(&mut self.machine, &mut turn)
+        let mut context = CallContext { now, ids: self.ids.as_mut(), journal: &mut self.group };
+        call(&mut self.machine, &mut context)
     }
 
-    /// Lets a bounded number of events happen that time has brought. Answers whether that was all.
+    /// Processes up to `events_max` due timer events. Returns whether none are left.
     pub(crate) fn catch_up(&mut self, events_max: u32) -> bool {
-        self.run(|machine, turn| machine.catch_up(turn, events_max))
+        self.run(|machine, context| machine.catch_up(context, events_max))
     }
 
-    /// Notes a lease that is about to be granted. Answers whether that must be durable before it is.
+    /// Records the length of a lease that is about to be granted. Returns whether this record must be durable before
+    /// the grant.
     pub(crate) fn note_lease(&mut self, lease: Duration) -> bool {
         let longer = lease > self.boot.longest_lease;
         if longer {
@@ -138,16 +140,16 @@ impl Engine {
         longer
     }
 
-    /// Notes that the store is closed, once everything else is durable.
+    /// Adds the close mark to the group.
     pub(crate) fn note_close(&mut self) {
         self.boot.closed = true;
         self.write_boot();
     }
 
-    /// Bytes that it takes to write messages again whole, with what frames add; counted only until they are more than `bytes_max`.
-    pub(crate) fn weigh(&self, homes: &[Uid], bytes_max: u64) -> u64 {
-        let (mut scratch, mut total) = (Writer::default(), AGAIN_BYTES as u64);
-        for snapshot in homes.iter().filter_map(|uid| self.machine.peek(*uid)) {
+    /// Bytes needed to rewrite these messages, frame overhead included. Stops counting above `bytes_max`.
+    pub(crate) fn rewrite_bytes(&self, base_uids: &[Uid], bytes_max: u64) -> u64 {
+        let (mut scratch, mut total) = (Writer::default(), REWRITE_HEADROOM_BYTES as u64);
+        for snapshot in base_uids.iter().filter_map(|uid| self.machine.peek(*uid)) {
             scratch.0.clear();
             let record =
                 Record { at: self.machine.now(), uid: snapshot.uid, effect: Effect::Restored(&snapshot) };
@@ -161,24 +163,24 @@ impl Engine {
         total
     }
 
-    /// Writes messages again whole, so that the segment they lived in can go; a piece of them that fits into `room`. Answers
-    /// how much room it lacked, if it lacked any.
-    pub(crate) fn write_again(&mut self, homes: &mut Vec<Uid>, bytes_max: usize, room: usize) -> usize {
+    /// Rewrites the base records of messages, so that their segment can be retired: about `bytes_max` bytes, as far as
+    /// they fit into `space`. Returns the space needed if that was too little, otherwise zero.
+    pub(crate) fn rewrite(&mut self, base_uids: &mut Vec<Uid>, bytes_max: usize, space: usize) -> usize {
         let before = self.group.bytes.0.len();
         let at = self.machine.now();
         while self.group.bytes.0.len() - before < bytes_max
-            && let Some(uid) = homes.pop()
+            && let Some(uid) = base_uids.pop()
         {
             let Some(snapshot) = self.machine.peek(uid) else { continue };
             let start = self.group.bytes.0.len();
             self.group.record(Record { at, uid, effect: Effect::Restored(&snapshot) });
             let written = self.group.bytes.0.len() - before;
-            // Frames add a little to what is written.
-            let needed = written + written / 32 + AGAIN_BYTES;
-            if needed > room {
+            // Frames add some overhead.
+            let needed = written + written / 32 + REWRITE_HEADROOM_BYTES;
+            if needed > space {
                 self.group.bytes.0.truncate(start);
-                self.group.homes.pop();
-                homes.push(uid);
+                self.group.base_uids.pop();
+                base_uids.push(uid);
                 return needed;
             }
         }
@@ -186,7 +188,7 @@ impl Engine {
     }
 }
 
-/// A machine that is being replayed.
+/// A machine during replay of the journal.
 pub(crate) struct Recovering {
     pub(crate) machine: Machine,
     pub(crate) boot: Boot,
@@ -197,16 +199,16 @@ impl Recovering {
         Self { machine: Machine::new(capacity), boot: Boot::default() }
     }
 
-    /// Replays one group; answers with the messages that it brought in whole.
+    /// Replays one group. Returns the messages whose base record it contains.
     pub(crate) fn replay(&mut self, group: &[u8]) -> Result<Vec<Uid>, Error> {
-        let mut homes = Vec::new();
+        let mut base_uids = Vec::new();
         let mut reader = Reader(group);
         while !reader.is_at_end() {
             let damaged =
-                |damaged| Error::new(Kind::Corrupt, format!("the journal cannot be read: {damaged}"));
+                |damaged| Error::new(ErrorKind::Corrupt, format!("the journal cannot be read: {damaged}"));
             match codec::decode_entry(&mut reader).map_err(damaged)? {
                 Entry::Effect(stored) => {
-                    homes.extend(stored.brings());
+                    base_uids.extend(stored.base_uid());
                     self.machine.replay(stored.record());
                 }
                 Entry::Boot(boot) => {
@@ -215,15 +217,15 @@ impl Recovering {
                 }
             }
         }
-        Ok(homes)
+        Ok(base_uids)
     }
 }
 
 impl Boot {
-    /// Does again what an opening did to the leases that it found: none ends before what it was held back for.
+    /// Repeats what an open did to the leases that it found: none ends before the time that it was held back until.
     pub(crate) fn replay(&self, machine: &mut Machine) {
         let Some(recorded) = self.opened_after else { return };
-        machine.pass_time_again(recorded);
+        machine.replay_timers(recorded);
         if self.held_until > Timestamp::EPOCH {
             machine.hold_back(self.held_until);
         }

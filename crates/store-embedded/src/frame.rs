@@ -1,41 +1,41 @@
-//! Frames: the units that are written and checked. A group of effects is one frame or, if it is large, several.
+//! Frames: the units of writing and checksumming. A group of effects is one frame or, if it is large, several.
 
 use crate::codec::{Reader, Writer};
 
 /// Bytes of a frame's header.
 pub(crate) const HEADER_BYTES: usize = 72;
-/// Bytes of a frame's body at most.
+/// Maximum size of a frame's body.
 pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
-/// Frames begin at multiples of this, so that a search after damage has few places to look at.
+/// Frames start at multiples of this, so that a scan after damage has few offsets to try.
 pub(crate) const ALIGNMENT: usize = 8;
 
 const MAGIC: u32 = 0x3146_424F;
 const CHECKED_BYTES: usize = HEADER_BYTES - CHECKSUM_BYTES;
 const CHECKSUM_BYTES: usize = 16;
 
-/// Keys the checksums of one store: a frame of another store is damage.
+/// The key of a store's checksums: a frame of another store does not pass them.
 pub(crate) type StoreId = [u8; 16];
 
-/// What stands before a frame's body.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The place of the frame in the journal, counted from one without gaps.
+    /// The frame's log sequence number: its position in the journal, counted from one without gaps.
     pub(crate) lsn: u64,
     /// Every frame up to this one was durable when this one was written.
     pub(crate) durable_lsn: u64,
-    /// The segment's.
+    /// The generation of the segment.
     pub(crate) generation: u64,
-    /// Recovery begins with this segment; counts only in a frame that ends a group.
+    /// The generation of the segment that recovery starts with; valid only in a frame that ends a group.
     pub(crate) oldest: u64,
-    /// Store time when it was written.
+    /// Store time when the frame was written.
     pub(crate) time_ms: u64,
-    /// The frame begins a group.
+    /// The frame starts a group.
     pub(crate) first: bool,
     /// The frame ends a group.
     pub(crate) last: bool,
 }
 
-/// Bytes that a frame with a body of this length takes.
+/// Size of a frame with a body of this length.
 pub(crate) fn framed(body: usize) -> usize {
     (HEADER_BYTES + body).next_multiple_of(ALIGNMENT)
 }
@@ -58,7 +58,7 @@ pub(crate) fn write(out: &mut Vec<u8>, store: &StoreId, header: &Header, body: &
     out.resize(start + framed(body.len()), 0);
 }
 
-/// The frame at the beginning of `bytes`, if a whole and undamaged one stands there.
+/// The frame at the start of `bytes`, if it is complete and undamaged.
 pub(crate) fn read<'a>(bytes: &'a [u8], store: &StoreId) -> Option<(Header, &'a [u8])> {
     let (head, rest) = bytes.split_at_checked(HEADER_BYTES)?;
     let mut reader = Reader(head);
@@ -107,7 +107,7 @@ mod tests {
         Header { lsn: 7, durable_lsn: 6, generation: 3, oldest: 2, time_ms: 99, first: true, last: false };
 
     #[test]
-    fn a_frame_comes_back_and_any_flipped_bit_is_seen() {
+    fn a_frame_survives_a_round_trip_and_any_flipped_bit_is_detected() {
         let mut bytes = Vec::new();
         write(&mut bytes, &[1; 16], &HEADER, b"body of a frame");
         assert_eq!(bytes.len(), framed(15));

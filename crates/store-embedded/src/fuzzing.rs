@@ -1,25 +1,29 @@
-//! What the fuzz targets and the property tests call; not part of the API.
+//! Entry points for the fuzz targets and property tests; not part of the API.
 
 use oncebox_core::machine::Capacity;
 
 use crate::codec::{Entry, Reader, Writer, decode_entry, encode, encode_boot};
 use crate::engine::Recovering;
 
-/// Decodes bytes as the entries of a group, up to the first damage. Answers how many there are.
+/// Decodes bytes as the entries of a group, up to the first invalid one. Returns the number of entries.
 ///
 /// # Panics
-/// If the decoder does not move on, or makes more of the bytes than they say, or what it made does not come back.
+/// If the decoder consumes no bytes, an entry is much larger than its encoding, or an entry does not survive a round
+/// trip.
 pub fn decode(bytes: &[u8]) -> usize {
     let (mut reader, mut entries) = (Reader(bytes), 0);
     while !reader.is_at_end() {
         let before = reader.0.len();
         let Ok(entry) = decode_entry(&mut reader) else { break };
-        assert!(reader.0.len() < before, "an entry takes up bytes");
+        assert!(reader.0.len() < before, "an entry consumes bytes");
         let encoded = encoded(&entry);
-        // What an error's text may not hold is replaced by a character of three bytes.
-        assert!(encoded.len() <= 3 * (before - reader.0.len()), "an entry is not much larger than its bytes");
+        // A character that an error text may not contain is replaced by one of three bytes.
+        assert!(
+            encoded.len() <= 3 * (before - reader.0.len()),
+            "an entry is at most three times as large as its bytes"
+        );
         let mut again = Reader(&encoded);
-        let same = decode_entry(&mut again).expect("what was encoded can be decoded");
+        let same = decode_entry(&mut again).expect("an encoded entry can be decoded");
         assert!(again.is_at_end(), "an entry ends where its bytes end");
         assert_eq!(format!("{entry:?}"), format!("{same:?}"), "an entry keeps its meaning");
         assert_eq!(encoded, self::encoded(&same), "an entry keeps its meaning");
@@ -28,7 +32,7 @@ pub fn decode(bytes: &[u8]) -> usize {
     entries
 }
 
-/// Replays bytes as a group on an empty machine. Answers whether they are one.
+/// Replays bytes as a group on an empty machine. Returns whether they are a valid group.
 pub fn replay(bytes: &[u8]) -> bool {
     Recovering::new(Capacity::default()).replay(bytes).is_ok()
 }

@@ -1,153 +1,156 @@
-//! Who this store is, and which run of the operating system this is.
+//! The identity of a store (the file `store`), and the boot id of the operating system.
 
-use oncebox_core::{Error, Kind, Rng};
+use oncebox_core::{Error, ErrorKind, Rng};
 use oncebox_system::SystemRng;
 
 use crate::disk::Disk;
-use crate::format::{MAGIC, begins_ours, other_version, unsupported};
+use crate::format::{MAGIC, has_magic, other_version, unsupported};
 use crate::frame::StoreId;
 use crate::lock;
-use crate::manifest::{FILE_BYTES, Newest};
+use crate::manifest::{FILE_BYTES, NewestSegment};
 use crate::recovery::{failed, missing};
 use crate::segment::{self, segment_number};
 
 pub(crate) const NAME: &str = "store";
 const BYTES: usize = 8 + 16 + 16;
-/// What a volume may contain before anything is put there; so may it any name with a dot in front.
-const OF_VOLUMES: &str = "lost+found";
+/// What a new volume may contain besides names that start with a dot.
+const VOLUME_ENTRY: &str = "lost+found";
 
-/// What a directory is.
-enum Place {
+/// What a directory contains.
+enum DirectoryState {
     Store(StoreId),
-    /// Nothing is in it, or what an opening that failed has left.
+    /// Nothing, or the leftovers of a failed open.
     New {
         left_over: bool,
     },
 }
 
-/// What the file `store` is.
-enum Found {
+/// The state of the file `store`.
+enum StoreFile {
     Missing,
-    Whole(StoreId),
-    /// Ours, and damaged or not written to its end.
+    Intact(StoreId),
+    /// A store's, but damaged or incompletely written.
     Damaged,
-    /// Empty or zeros: perhaps ours.
+    /// Empty or zeros: possibly a store's.
     Blank,
-    /// Of something else.
+    /// Not written by Oncebox.
     Foreign,
 }
 
-/// Whether a file with this name in the directory of a store is the store's. Others are left alone.
+/// Whether a file with this name belongs to the store. Other files in the directory are left alone.
 pub(crate) fn is_own(name: &str) -> bool {
-    name == NAME || name == lock::HOLDER || segment_number(name).is_some()
+    name == NAME || name == lock::PID_FILE || segment_number(name).is_some()
 }
 
-/// Refuses a directory in which no store can be opened: of another format version, without what is needed to read it, or neither a
-/// store nor empty. Changes nothing.
+/// Rejects a directory in which no store can be opened: the format version differs, the store's id is missing, or the
+/// directory is neither a store nor empty. Changes nothing.
 pub(crate) fn check(disk: &dyn Disk) -> Result<(), Error> {
-    place(disk).map(drop)
+    classify(disk).map(drop)
 }
 
-/// The id of the store in a directory, made when the directory is empty. Refuses what [`check`] does.
+/// The id of the store in a directory, created if the directory is empty. Rejects the same directories as [`check`].
 pub(crate) fn store_id(disk: &dyn Disk) -> Result<StoreId, Error> {
-    match place(disk)? {
-        Place::Store(id) => Ok(id),
-        Place::New { left_over } => {
-            make(disk, left_over).map_err(|error| failed("writing the store's id", error))
+    match classify(disk)? {
+        DirectoryState::Store(id) => Ok(id),
+        DirectoryState::New { left_over } => {
+            create(disk, left_over).map_err(|error| failed("writing the store's id", error))
         }
     }
 }
 
-fn place(disk: &dyn Disk) -> Result<Place, Error> {
+fn classify(disk: &dyn Disk) -> Result<DirectoryState, Error> {
     let names = disk.names().map_err(|error| failed("listing the directory", error))?;
     let found = find(disk, &names)?;
     if names.iter().any(|name| segment_number(name).is_some()) {
         return match found {
-            Found::Whole(id) => Ok(Place::Store(id)),
+            StoreFile::Intact(id) => Ok(DirectoryState::Store(id)),
             _ => Err(unidentified(disk, &names)?),
         };
     }
-    // The id is durable before the first segment is made, so without segments nothing was ever answered. An id that is
-    // there all the same is left over from an opening that failed, and may not be on disk.
-    if let Some(Newest { number, .. }) = newest(disk, &names)? {
+    // The id is durable before the first segment is created, so without segments no write was ever confirmed. An id
+    // that exists nevertheless is left over from a failed open, and may not be durable.
+    if let Some(NewestSegment { number, .. }) = newest(disk, &names)? {
         return Err(missing(Some(number), None));
     }
     match (found, names.iter().find(|name| is_foreign(name))) {
-        (Found::Foreign, _) => Err(not_a_store(disk, "its `store` was not written by Oncebox")),
-        (Found::Missing | Found::Blank, Some(foreign)) => {
+        (StoreFile::Foreign, _) => Err(not_a_store(disk, "its `store` was not written by Oncebox")),
+        (StoreFile::Missing | StoreFile::Blank, Some(foreign)) => {
             Err(not_a_store(disk, &format!("it contains `{}`", foreign.escape_debug())))
         }
-        (Found::Missing, None) => Ok(Place::New { left_over: false }),
-        (Found::Whole(_) | Found::Damaged, _) | (Found::Blank, None) => Ok(Place::New { left_over: true }),
+        (StoreFile::Missing, None) => Ok(DirectoryState::New { left_over: false }),
+        (StoreFile::Intact(_) | StoreFile::Damaged, _) | (StoreFile::Blank, None) => {
+            Ok(DirectoryState::New { left_over: true })
+        }
     }
 }
 
 fn is_foreign(name: &str) -> bool {
-    !is_own(name) && name != OF_VOLUMES && !name.starts_with('.')
+    !is_own(name) && name != VOLUME_ENTRY && !name.starts_with('.')
 }
 
 fn not_a_store(disk: &dyn Disk, why: &str) -> Error {
-    let place = disk.place();
+    let location = disk.location();
     let text = format!(
-        "{place} is neither empty nor an embedded store ({why}): name a new or an empty directory, as in {place}/oncebox"
+        "{location} is neither empty nor an embedded store ({why}): use a new or empty directory, for example \
+         {location}/oncebox"
     );
-    Error::new(Kind::Invalid, text)
+    Error::new(ErrorKind::Invalid, text)
 }
 
-/// There are segments, and the file `store` does not tell whose.
+/// The error for segments without an intact file `store`.
 fn unidentified(disk: &dyn Disk, names: &[String]) -> Result<Error, Error> {
-    let text = "the file `store` with the id of the journal is missing or damaged: restore it from a copy";
+    let text = "the file `store` with the store's id is missing or damaged: restore it from a backup";
     let version = segment::other_version(disk, names)?;
-    Ok(version.map_or_else(|| Error::new(Kind::Corrupt, text), unsupported))
+    Ok(version.map_or_else(|| Error::new(ErrorKind::Corrupt, text), unsupported))
 }
 
-/// The id that stands in the directory, if it is there and whole. Of another format version it is [`Kind::Unsupported`].
+/// The id in the file `store`, if that file is intact. [`ErrorKind::Unsupported`] if it has another format version.
 pub(crate) fn recorded(disk: &dyn Disk, names: &[String]) -> Result<Option<StoreId>, Error> {
-    Ok(if let Found::Whole(id) = find(disk, names)? { Some(id) } else { None })
+    Ok(if let StoreFile::Intact(id) = find(disk, names)? { Some(id) } else { None })
 }
 
-/// Whether there is a file `store` that may be ours.
-pub(crate) fn is_there(disk: &dyn Disk, names: &[String]) -> Result<bool, Error> {
-    Ok(!matches!(find(disk, names)?, Found::Missing | Found::Foreign))
+/// Whether there is a file `store` that may be a store's.
+pub(crate) fn has_store_file(disk: &dyn Disk, names: &[String]) -> Result<bool, Error> {
+    Ok(!matches!(find(disk, names)?, StoreFile::Missing | StoreFile::Foreign))
 }
 
-/// What the file `store` says about the newest segment, if that file is whole.
-pub(crate) fn newest(disk: &dyn Disk, names: &[String]) -> Result<Option<Newest>, Error> {
+/// The newest segment, as the file `store` names it, if that file is intact.
+pub(crate) fn newest(disk: &dyn Disk, names: &[String]) -> Result<Option<NewestSegment>, Error> {
     let Some(id) = recorded(disk, names)? else { return Ok(None) };
     let (bytes, _) = read(disk).map_err(|error| failed("reading the store's id", error))?;
-    Ok(Newest::decode(&bytes, &id))
+    Ok(NewestSegment::decode(&bytes, &id))
 }
 
-fn find(disk: &dyn Disk, names: &[String]) -> Result<Found, Error> {
+fn find(disk: &dyn Disk, names: &[String]) -> Result<StoreFile, Error> {
     if !names.iter().any(|name| name == NAME) {
-        return Ok(Found::Missing);
+        return Ok(StoreFile::Missing);
     }
     let (bytes, size) = match read(disk) {
-        Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => return Ok(Found::Foreign),
+        Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => return Ok(StoreFile::Foreign),
         read => read.map_err(|error| failed("reading the store's id", error))?,
     };
     if let Some(id) = decode(&bytes) {
-        return Ok(Found::Whole(id));
+        return Ok(StoreFile::Intact(id));
     }
     if let Some(version) = other_version(&bytes, |bytes| decode(bytes).is_some()) {
         return Err(unsupported(version));
     }
     let blank = bytes.iter().zip(MAGIC).all(|(byte, ours)| byte == ours || *byte == 0);
-    if begins_ours(&bytes) || decode(&with_magic(&bytes)).is_some() {
-        Ok(Found::Damaged)
+    if has_magic(&bytes) || decode(&with_magic(&bytes)).is_some() {
+        Ok(StoreFile::Damaged)
     } else if blank && size <= FILE_BYTES as u64 {
-        Ok(Found::Blank)
+        Ok(StoreFile::Blank)
     } else {
-        Ok(Found::Foreign)
+        Ok(StoreFile::Foreign)
     }
 }
 
-/// The bytes with those first that ours have: if they are whole then, only their beginning was damaged.
+/// The bytes with the magic number restored: if they are valid then, only their beginning was damaged.
 fn with_magic(bytes: &[u8]) -> Vec<u8> {
     [MAGIC.as_slice(), bytes.get(MAGIC.len()..).unwrap_or_default()].concat()
 }
 
-/// What can be ours of the file `store`, and how many bytes it has.
+/// The first [`FILE_BYTES`] of the file `store`, and its size.
 fn read(disk: &dyn Disk) -> std::io::Result<(Vec<u8>, u64)> {
     let file = disk.open(NAME)?;
     let mut bytes = vec![0; FILE_BYTES];
@@ -156,7 +159,7 @@ fn read(disk: &dyn Disk) -> std::io::Result<(Vec<u8>, u64)> {
     Ok((bytes, file.size()?))
 }
 
-fn make(disk: &dyn Disk, left_over: bool) -> std::io::Result<StoreId> {
+fn create(disk: &dyn Disk, left_over: bool) -> std::io::Result<StoreId> {
     let mut rng = SystemRng::default();
     let mut id = [0; 16];
     id[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
@@ -164,7 +167,7 @@ fn make(disk: &dyn Disk, left_over: bool) -> std::io::Result<StoreId> {
     write(disk, id, left_over)
 }
 
-/// Writes the id into the directory, durably; into the file that is there if it is `left_over`.
+/// Writes the file `store` with this id, durably; overwrites the existing file if there is a `left_over` one.
 pub(crate) fn write(disk: &dyn Disk, id: StoreId, left_over: bool) -> std::io::Result<StoreId> {
     let mut bytes = [MAGIC.as_slice(), &id].concat();
     bytes.extend_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
@@ -172,7 +175,7 @@ pub(crate) fn write(disk: &dyn Disk, id: StoreId, left_over: bool) -> std::io::R
     let file = if left_over { disk.open(NAME)? } else { disk.create(NAME)? };
     file.write_at(0, &bytes)?;
     file.sync()?;
-    disk.sync_names()?;
+    disk.sync_directory()?;
     Ok(id)
 }
 
@@ -182,7 +185,7 @@ fn decode(bytes: &[u8]) -> Option<StoreId> {
     checked.strip_prefix(MAGIC).filter(|_| intact)?.try_into().ok()
 }
 
-/// Names the present run of the operating system; empty if it does not tell.
+/// The boot id of the operating system; empty if it is not available.
 pub(crate) fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map(|id| id.trim().to_owned()).unwrap_or_default()

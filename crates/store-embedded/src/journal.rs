@@ -1,4 +1,4 @@
-//! The journal: groups of effects appended to segments, made durable, and given back when nobody needs them.
+//! The journal: appends groups of effects to segments, makes them durable, and retires segments that are not needed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,36 +8,37 @@ use oncebox_core::{Timestamp, Uid};
 
 use crate::disk::DiskFile;
 use crate::frame::{self, ALIGNMENT, BODY_BYTES_MAX, HEADER_BYTES, Header, StoreId};
-use crate::manifest::{Manifest, Newest};
+use crate::manifest::{Manifest, NewestSegment};
 use crate::segment::{DATA_OFFSET, Segment, SegmentHeader, segment_number};
 
-/// The least that is worth beginning a frame for: with less room the next segment is taken.
+/// Minimum space for a frame: with less, the journal moves on to the next segment.
 const FRAME_BYTES_MIN: u64 = (HEADER_BYTES + 56) as u64;
 
-/// Kept back in every journal, so that the next opening has room for what it writes even if the disk is full.
-pub(crate) const OPENING_BYTES: u64 = 8 << 10;
-/// What an opening writes, generously.
-const OPENING_BYTES_MIN: u64 = 512;
+/// Reserved in every journal, so that the next open can write its boot record even if the disk is full.
+pub(crate) const OPEN_RESERVE_BYTES: u64 = 8 << 10;
+/// Bytes that an open writes (upper bound).
+const OPEN_BYTES_MIN: u64 = 512;
 
-/// A segment's file, full of zeros and durable: whatever is written into it needs no room that the disk may not have.
-pub(crate) struct Blank {
+/// A segment file for reuse. In [`Journal::free`] it is durable and filled with zeros, so that writing into it needs no
+/// more disk space.
+pub(crate) struct FreeSegment {
     pub(crate) name: String,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) size: u64,
 }
 
-/// A file that may be wiped once two frames are durable that say that it is no longer needed: if the last one is damaged and cut
-/// off, the one before it still says so.
+/// A retired segment. It may be wiped once two durable frames say that it is not needed: if the last frame is damaged
+/// and truncated, the one before it still says so.
 pub(crate) struct Retired {
-    pub(crate) blank: Blank,
-    /// The first of them; none until it is written.
+    pub(crate) segment: FreeSegment,
+    /// The first of the two frames; none until it is written.
     first_lsn: Option<u64>,
-    /// The second one.
+    /// The second of the two frames.
     second_lsn: Option<u64>,
 }
 
 impl Retired {
-    /// Notes the frame that ends a group.
+    /// Records the frame that ends a group.
     fn note(&mut self, lsn: u64) {
         let frame = if self.first_lsn.is_none() { &mut self.first_lsn } else { &mut self.second_lsn };
         frame.get_or_insert(lsn);
@@ -47,16 +48,16 @@ impl Retired {
 pub(crate) struct Journal {
     pub(crate) store: StoreId,
     pub(crate) epoch: u64,
-    /// Oldest first; the last one is written to.
+    /// Oldest first; frames are appended to the last one.
     pub(crate) live: VecDeque<Segment>,
-    pub(crate) blanks: VecDeque<Blank>,
+    pub(crate) free: VecDeque<FreeSegment>,
     pub(crate) retired: Vec<Retired>,
-    /// Segments that are full since somebody last asked: only a recovery reads them again.
+    /// Segments that filled up since the syncer last took them: only recovery reads them again.
     pub(crate) filled: Vec<Arc<dyn DiskFile>>,
     pub(crate) lsn_next: u64,
     pub(crate) durable_lsn: u64,
     pub(crate) generation_next: u64,
-    /// Where the newest segment is named; none while a repair writes a journal that does not count yet.
+    /// The file that names the newest segment; none while a repair writes a journal that is not live yet.
     pub(crate) manifest: Option<Manifest>,
     buffer: Vec<u8>,
     dirty: bool,
@@ -68,7 +69,7 @@ impl Journal {
             store,
             epoch,
             live: VecDeque::new(),
-            blanks: VecDeque::new(),
+            free: VecDeque::new(),
             retired: Vec::new(),
             filled: Vec::new(),
             lsn_next,
@@ -85,51 +86,52 @@ impl Journal {
         self.lsn_next - 1
     }
 
-    /// Bytes that can be appended without a new segment having to be made, frame headers included.
-    pub(crate) fn room(&self) -> u64 {
-        let current = self.live.back().map_or(0, Segment::room);
-        let blanks: u64 = self.blanks.iter().map(|blank| blank.size - DATA_OFFSET).sum();
-        // At the end of each segment a little may stay unused.
-        (current + blanks).saturating_sub((self.blanks.len() as u64 + 1) * FRAME_BYTES_MIN + OPENING_BYTES)
+    /// Bytes that can be appended without creating a segment, frame headers included.
+    pub(crate) fn space(&self) -> u64 {
+        let current = self.live.back().map_or(0, Segment::space);
+        let free: u64 = self.free.iter().map(|segment| segment.size - DATA_OFFSET).sum();
+        // A few bytes at the end of each segment may stay unused.
+        (current + free).saturating_sub((self.free.len() as u64 + 1) * FRAME_BYTES_MIN + OPEN_RESERVE_BYTES)
     }
 
-    /// Bytes of all files.
+    /// Total size of all files.
     pub(crate) fn bytes(&self) -> u64 {
         let live: u64 = self.live.iter().map(|segment| segment.header.size).sum();
-        let blanks: u64 = self.blanks.iter().map(|blank| blank.size).sum();
-        live + blanks + self.retired.iter().map(|retired| retired.blank.size).sum::<u64>()
+        let free: u64 = self.free.iter().map(|segment| segment.size).sum();
+        live + free + self.retired.iter().map(|retired| retired.segment.size).sum::<u64>()
     }
 
-    /// Goes on behind the last frame of the newest segment, for want of a file to begin another one in. What a crash left
-    /// behind that frame is wiped first, durably, so that it can never be taken for what follows. Answers whether there is
-    /// room.
-    pub(crate) fn go_on(&mut self, empty_newest: Option<Segment>) -> io::Result<bool> {
+    /// Continues after the last frame of the newest segment, for lack of a free segment. Whatever a crash left after
+    /// that frame is wiped first, durably, so that it can never be mistaken for later frames. Returns whether there is
+    /// enough space.
+    pub(crate) fn resume_newest(&mut self, empty_newest: Option<Segment>) -> io::Result<bool> {
         self.live.extend(empty_newest);
-        let Some(newest) = self.live.back().filter(|newest| newest.room() >= OPENING_BYTES_MIN) else {
+        let Some(newest) = self.live.back().filter(|newest| newest.space() >= OPEN_BYTES_MIN) else {
             return Ok(false);
         };
-        newest.harden(&self.store)?;
-        newest.wipe_rest()?;
-        let (generation, number) = newest.named();
+        newest.rewrite_unsynced(&self.store)?;
+        newest.wipe_tail()?;
+        let (generation, number) = newest.id();
         if let Some(manifest) = &mut self.manifest {
-            manifest.note(Newest { generation, number, epoch: newest.header.epoch })?;
+            manifest.note(NewestSegment { generation, number, epoch: newest.header.epoch })?;
         }
         Ok(true)
     }
 
-    /// Appends one group; `homes` are the messages that it brings in whole. It is durable after the next sync.
-    pub(crate) fn append(&mut self, group: &[u8], homes: &[Uid], time: Timestamp) -> io::Result<()> {
+    /// Appends one group; `base_uids` are the messages whose base record it contains. It is durable after the next
+    /// sync.
+    pub(crate) fn append(&mut self, group: &[u8], base_uids: &[Uid], time: Timestamp) -> io::Result<()> {
         let (mut rest, mut first) = (group, true);
         while first || !rest.is_empty() {
-            if self.live.back().is_none_or(|segment| segment.room() < FRAME_BYTES_MIN) {
+            if self.live.back().is_none_or(|segment| segment.space() < FRAME_BYTES_MIN) {
                 self.rotate()?;
             }
-            let segment = self.live.back_mut().expect("a segment was just begun");
+            let segment = self.live.back_mut().expect("a segment was just started");
             if first {
-                segment.homes.extend_from_slice(homes);
+                segment.base_uids.extend_from_slice(base_uids);
             }
-            let room = usize::try_from(segment.room()).unwrap_or(usize::MAX) - HEADER_BYTES;
-            let (body, more) = rest.split_at(rest.len().min(BODY_BYTES_MAX).min(room - room % ALIGNMENT));
+            let space = usize::try_from(segment.space()).unwrap_or(usize::MAX) - HEADER_BYTES;
+            let (body, more) = rest.split_at(rest.len().min(BODY_BYTES_MAX).min(space - space % ALIGNMENT));
             rest = more;
             let oldest = self.live.front().map_or(0, |segment| segment.header.generation);
             let header = Header {
@@ -161,13 +163,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins the next segment. What was written before it is durable first: its header says so.
+    /// Starts the next segment. Everything before it is synced first, as its header implies.
     pub(crate) fn rotate(&mut self) -> io::Result<()> {
         self.sync()?;
-        let blank = self.blanks.pop_front();
-        let Blank { name, file, size } = blank.ok_or_else(|| io::Error::other("no segment is prepared"))?;
+        let segment = self.free.pop_front();
+        let FreeSegment { name, file, size } = segment.ok_or_else(|| io::Error::other("no free segment"))?;
         let (generation, first_lsn) = (self.generation_next, self.lsn_next);
-        let (previous, previous_number) = self.live.back().map_or((0, 0), Segment::named);
+        let (previous, previous_number) = self.live.back().map_or((0, 0), Segment::id);
         let header =
             SegmentHeader { generation, first_lsn, epoch: self.epoch, size, previous, previous_number };
         self.dirty = true;
@@ -176,11 +178,11 @@ impl Journal {
             file.sync()?;
             self.dirty = false;
             let number = segment_number(&name).unwrap_or_default();
-            manifest.note(Newest { generation, number, epoch: self.epoch })?;
+            manifest.note(NewestSegment { generation, number, epoch: self.epoch })?;
         }
         self.generation_next += 1;
         self.filled.extend(self.live.back().map(|full| Arc::clone(&full.file)));
-        self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, homes: Vec::new() });
+        self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, base_uids: Vec::new() });
         Ok(())
     }
 
@@ -195,27 +197,27 @@ impl Journal {
         Ok(())
     }
 
-    /// Gives up the oldest segment: whatever it held has been written again, or is gone.
+    /// Retires the oldest segment: its messages have been rewritten, or are gone.
     pub(crate) fn retire_oldest(&mut self) {
         let oldest = self.live.pop_front().expect("there is an oldest segment");
-        self.retire(oldest.into_blank());
+        self.retire(oldest.into_free());
     }
 
-    /// Has a file wiped once the next two groups are durable.
-    pub(crate) fn retire(&mut self, blank: Blank) {
-        self.retired.push(Retired { blank, first_lsn: None, second_lsn: None });
+    /// Lets a file be wiped once the next two groups are durable.
+    pub(crate) fn retire(&mut self, segment: FreeSegment) {
+        self.retired.push(Retired { segment, first_lsn: None, second_lsn: None });
     }
 
-    /// Whether a group must be written before something that was retired can be wiped.
-    pub(crate) fn wants_a_group(&self) -> bool {
+    /// Whether a group must be written before a retired segment can be wiped.
+    pub(crate) fn needs_group(&self) -> bool {
         self.retired.iter().any(|retired| retired.second_lsn.is_none())
     }
 
-    /// The files that may be wiped now.
-    pub(crate) fn take_wipeable(&mut self) -> Vec<Blank> {
+    /// Takes the files that may be wiped now.
+    pub(crate) fn take_wipeable(&mut self) -> Vec<FreeSegment> {
         let durable = self.durable_lsn;
-        let ripe = |retired: &mut Retired| retired.second_lsn.is_some_and(|lsn| lsn <= durable);
-        self.retired.extract_if(.., ripe).map(|retired| retired.blank).collect()
+        let wipeable = |retired: &mut Retired| retired.second_lsn.is_some_and(|lsn| lsn <= durable);
+        self.retired.extract_if(.., wipeable).map(|retired| retired.segment).collect()
     }
 }
 
@@ -226,10 +228,10 @@ mod tests {
 
     use oncebox_core::Timestamp;
 
-    use super::{Blank, Journal};
+    use super::{FreeSegment, Journal};
     use crate::disk::DiskFile;
 
-    /// A file that takes everything and keeps nothing.
+    /// A file that discards everything.
     struct Sink;
 
     impl DiskFile for Sink {
@@ -249,18 +251,19 @@ mod tests {
             Ok(())
         }
 
-        fn let_go(&self) {}
+        fn release_cache(&self) {}
     }
 
-    fn blank(number: u64) -> Blank {
-        Blank { name: crate::segment::segment_name(number), file: Arc::new(Sink), size: 1 << 16 }
+    fn free_segment(number: u64) -> FreeSegment {
+        FreeSegment { name: crate::segment::segment_name(number), file: Arc::new(Sink), size: 1 << 16 }
     }
 
-    /// A crash must find either the segment or a durable frame that says that nobody needs it, also if it damages the last frame.
+    /// After a crash either the segment or a durable frame that declares it unneeded must exist, even if the last frame
+    /// is damaged.
     #[test]
-    fn a_retired_segment_is_wiped_only_when_two_frames_that_say_so_are_durable() {
+    fn a_retired_segment_is_wiped_only_after_two_durable_frames_say_so() {
         let mut journal = Journal::new([1; 16], 1, 1, 1);
-        journal.blanks.extend([blank(1), blank(2)]);
+        journal.free.extend([free_segment(1), free_segment(2)]);
         journal.rotate().unwrap();
         journal.append(b"x", &[], Timestamp::EPOCH).unwrap();
         journal.sync().unwrap();
@@ -268,17 +271,17 @@ mod tests {
         journal.append(b"y", &[], Timestamp::EPOCH).unwrap();
         journal.retire_oldest();
         let names = |journal: &mut Journal| {
-            journal.take_wipeable().into_iter().map(|blank| blank.name).collect::<Vec<_>>()
+            journal.take_wipeable().into_iter().map(|segment| segment.name).collect::<Vec<_>>()
         };
         journal.sync().unwrap();
         assert_eq!(names(&mut journal), Vec::<String>::new(), "no frame says so");
-        assert!(journal.wants_a_group());
+        assert!(journal.needs_group());
         journal.append(b"", &[], Timestamp::EPOCH).unwrap();
         journal.sync().unwrap();
         assert_eq!(names(&mut journal), Vec::<String>::new(), "only one frame says so");
-        assert!(journal.wants_a_group());
+        assert!(journal.needs_group());
         journal.append(b"", &[], Timestamp::EPOCH).unwrap();
-        assert!(!journal.wants_a_group());
+        assert!(!journal.needs_group());
         assert_eq!(names(&mut journal), Vec::<String>::new(), "the second frame that says so is not durable");
         journal.sync().unwrap();
         assert_eq!(names(&mut journal), ["00000001.seg"]);

@@ -1,24 +1,25 @@
-//! The machine and a journal: the durable store that needs no server.
+//! The embedded durable store: the core state machine on a write-ahead journal, without a server.
 //!
-//! Callers apply their operations to the machine under a lock, and wait. A thread writes what came together as one group
-//! and syncs it once for all of them; another prepares segments, so that neither room nor metadata is asked for when it
-//! matters. `docs/reference/journal-format.md` tells what lies on disk and what a crash can do to it.
+//! Callers apply their operations to the machine under a lock, then wait for the journal. The syncer thread writes all
+//! pending operations as one group and syncs once for all of them (group commit). The allocator thread preallocates
+//! segments, so that a commit never waits for disk space or file system metadata. `docs/reference/journal-format.md`
+//! describes the files and what a crash can do to them.
 //!
-//! A store that nobody has open can be looked at and, should a disk have lost something, repaired:
+//! A store that no process has open can be verified and, after disk damage, repaired:
 //!
 //! ```
-//! use oncebox_store_embedded::{EmbeddedStore, Options, Repaired, Verified, repair, stats, verify};
+//! use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore, Repaired, Verified, repair, stats, verify};
 //!
 //! # let root = std::env::temp_dir().join(format!("oncebox-example-{}", std::process::id()));
 //! # std::fs::create_dir_all(&root)?;
 //! # let (path, copy) = (root.join("data"), root.join("data-before-repair"));
-//! drop(EmbeddedStore::open(&path, &Options::default())?);
+//! drop(EmbeddedStore::open(&path, &EmbeddedOptions::default())?);
 //!
 //! let verified = verify(&path)?;
 //! assert_eq!(verified, Verified::Sound);
 //! println!("{verified}\n{}", stats(&path)?);
 //!
-//! // Copies the directory first, unless there is nothing to do.
+//! // Copies the directory first, unless there is nothing to repair.
 //! let repaired = repair(&path, &copy)?;
 //! assert_eq!(repaired, Repaired::Nothing(Verified::Sound));
 //! # std::fs::remove_dir_all(&root)?;
@@ -30,34 +31,35 @@ pub mod disk;
 #[doc(hidden)]
 pub mod fuzzing;
 
+mod allocator;
 mod call;
 mod codec;
+mod commit_delay;
+mod disk_error;
 mod engine;
 mod format;
 mod frame;
-mod gathering;
 mod identity;
 mod journal;
 mod lock;
 mod manifest;
-mod need;
 mod offline;
 mod open;
 mod options;
-mod preparer;
-mod private;
+mod permissions;
 mod reclaim;
 mod recovery;
+mod reservation;
 mod segment;
 mod shared;
 mod size;
 mod store;
 mod syncer;
-mod trouble;
 
 pub use offline::{
-    Damage, Finding, Loss, Repaired, Report, SegmentTotals, Stats, Verified, repair, stats, verify,
+    Damage, Loss, RepairReport, Repaired, SegmentTotals, Stats, Verified, VerifyFinding, repair, stats,
+    verify,
 };
-pub use options::{Durability, Options};
-pub use recovery::Cut;
+pub use options::{Durability, EmbeddedOptions};
+pub use recovery::TornTail;
 pub use store::EmbeddedStore;

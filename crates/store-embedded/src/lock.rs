@@ -1,27 +1,27 @@
-//! Keeps a second opener away from a directory, and tells it who the first one is.
+//! The lock that keeps a second process from opening a store.
 //!
-//! What is locked is the directory itself: nobody can take it away from under its holder and put another in its place that
-//! is the same one. The file `lock` only tells who that is; deleting it changes nothing.
+//! The directory itself is locked: a directory that replaces it is a different one, with a lock of its own. The file
+//! `lock` only contains the process id of the holder; deleting it changes nothing.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
-use oncebox_core::{Error, Kind};
+use oncebox_core::{Error, ErrorKind};
 
-use crate::private;
+use crate::permissions;
 use crate::recovery::failed;
 
-/// Where the holder leaves its process id.
-pub(crate) const HOLDER: &str = "lock";
+/// The file with the holder's process id.
+pub(crate) const PID_FILE: &str = "lock";
 
-/// The lock on a directory; released when it is dropped, and when the process ends in any way.
+/// The lock on a directory. Released when dropped, and when the process ends for any reason.
 pub(crate) struct DirectoryLock {
     _directory: File,
 }
 
 impl DirectoryLock {
-    /// Takes the lock without changing a byte in the directory.
-    pub(crate) fn take(path: &Path) -> Result<Self, Error> {
+    /// Acquires the lock without changing anything in the directory.
+    pub(crate) fn acquire(path: &Path) -> Result<Self, Error> {
         let directory = File::open(path).map_err(|error| failed("opening the directory", error))?;
         match directory.try_lock() {
             Ok(()) => Ok(Self { _directory: directory }),
@@ -30,15 +30,15 @@ impl DirectoryLock {
         }
     }
 
-    /// Leaves this process's id in the directory. It is only a hint: a full disk must not keep the store from opening.
-    pub(crate) fn sign(path: &Path) {
-        let _ = private::write(&path.join(HOLDER), &format!("{}\n", std::process::id()));
+    /// Writes this process's id to the directory. It is only a hint: a full disk must not keep the store from opening.
+    pub(crate) fn write_pid(path: &Path) {
+        let _ = permissions::write(&path.join(PID_FILE), &format!("{}\n", std::process::id()));
     }
 }
 
 fn in_use(path: &Path) -> Error {
-    let holder = std::fs::read_to_string(path.join(HOLDER)).unwrap_or_default();
+    let holder = std::fs::read_to_string(path.join(PID_FILE)).unwrap_or_default();
     let holder = if holder.trim().is_empty() { "(unknown)" } else { holder.trim() };
-    let text = format!("{} is in use by process {holder}: close it there first", path.display());
-    Error::new(Kind::Unavailable, text)
+    let text = format!("{} is in use by process {holder}: close the store there first", path.display());
+    Error::new(ErrorKind::Unavailable, text)
 }

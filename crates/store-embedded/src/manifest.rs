@@ -1,4 +1,5 @@
-//! The newest segment, named outside of it: two places in the file `store`, written in turn, so that its loss is noticed.
+//! The manifest in the file `store`: names the newest segment, so that its loss is noticed. Two slots are written in
+//! turn.
 
 use std::io;
 use std::sync::Arc;
@@ -8,28 +9,28 @@ use crate::disk::{Disk, DiskFile};
 use crate::frame::StoreId;
 use crate::identity;
 
-/// Where the two places are: each in a sector of its own, so that one write never damages both.
-const PLACES: [u64; 2] = [512, 1_024];
-/// Bytes of the file `store`: whatever is written into it needs no room that the disk may not have.
+/// Offsets of the two slots: each in its own sector, so that one write never damages both.
+const SLOTS: [u64; 2] = [512, 1_024];
+/// Size of the file `store`, fully allocated when it is created, so that later writes need no more disk space.
 pub(crate) const FILE_BYTES: usize = 1_536;
 const CHECKED_BYTES: usize = 3 * 8;
 const CHECKSUM_BYTES: usize = 16;
 
-/// The newest segment that was begun.
+/// The newest segment that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Newest {
+pub(crate) struct NewestSegment {
     pub(crate) generation: u64,
-    /// The number in its file's name.
+    /// The number in its file name.
     pub(crate) number: u64,
-    /// Which opening of the store began it.
+    /// The epoch (open of the store) that started it.
     pub(crate) epoch: u64,
 }
 
-impl Newest {
-    /// What the file `store` says; none if both places are blank or damaged.
+impl NewestSegment {
+    /// Reads the newest valid slot; none if both slots are blank or damaged.
     pub(crate) fn decode(file: &[u8], store: &StoreId) -> Option<Self> {
-        let places = PLACES.map(|place| decode(file, place, store));
-        places.into_iter().flatten().max_by_key(|newest| newest.generation)
+        let slots = SLOTS.map(|slot| decode(file, slot, store));
+        slots.into_iter().flatten().max_by_key(|newest| newest.generation)
     }
 
     fn encode(&self, store: &StoreId) -> Vec<u8> {
@@ -43,15 +44,15 @@ impl Newest {
     }
 }
 
-fn decode(file: &[u8], place: u64, store: &StoreId) -> Option<Newest> {
-    let bytes = file.get(usize::try_from(place).ok()?..)?.get(..CHECKED_BYTES + CHECKSUM_BYTES)?;
+fn decode(file: &[u8], slot: u64, store: &StoreId) -> Option<NewestSegment> {
+    let bytes = file.get(usize::try_from(slot).ok()?..)?.get(..CHECKED_BYTES + CHECKSUM_BYTES)?;
     let (checked, sum) = bytes.split_at(CHECKED_BYTES);
     if checksum(store, checked) != sum {
         return None;
     }
     let mut reader = Reader(checked);
     let mut word = || reader.u64().ok();
-    Some(Newest { generation: word()?, number: word()?, epoch: word()? })
+    Some(NewestSegment { generation: word()?, number: word()?, epoch: word()? })
 }
 
 fn checksum(store: &StoreId, checked: &[u8]) -> [u8; CHECKSUM_BYTES] {
@@ -63,11 +64,11 @@ fn checksum(store: &StoreId, checked: &[u8]) -> [u8; CHECKSUM_BYTES] {
     short
 }
 
-/// The file `store`, open to be written.
+/// The file `store`, open for writing.
 pub(crate) struct Manifest {
     file: Arc<dyn DiskFile>,
     store: StoreId,
-    /// Which of the two places is written next: not the one that tells the newest segment now.
+    /// The slot that is written next: not the one that names the newest segment now.
     next: usize,
 }
 
@@ -75,14 +76,15 @@ impl Manifest {
     pub(crate) fn open(disk: &dyn Disk, store: StoreId) -> io::Result<Self> {
         let file: Arc<dyn DiskFile> = disk.open(identity::NAME)?.into();
         let bytes = crate::segment::read_all(&*file)?;
-        let generation = |place| decode(&bytes, place, &store).map_or(0, |newest| newest.generation);
-        let next = usize::from(generation(PLACES[0]) > generation(PLACES[1]));
+        let generation = |slot| decode(&bytes, slot, &store).map_or(0, |newest| newest.generation);
+        let next = usize::from(generation(SLOTS[0]) > generation(SLOTS[1]));
         Ok(Self { file, store, next })
     }
 
-    /// Notes the newest segment, durably. Its header is durable already: a crash never leaves a name without a segment.
-    pub(crate) fn note(&mut self, newest: Newest) -> io::Result<()> {
-        self.file.write_at(PLACES[self.next], &newest.encode(&self.store))?;
+    /// Records the newest segment, durably. Its header must be durable already, so that a crash never leaves a name
+    /// without a segment.
+    pub(crate) fn note(&mut self, newest: NewestSegment) -> io::Result<()> {
+        self.file.write_at(SLOTS[self.next], &newest.encode(&self.store))?;
         self.file.sync()?;
         self.next = 1 - self.next;
         Ok(())
@@ -91,26 +93,28 @@ impl Manifest {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILE_BYTES, Newest, PLACES};
+    use super::{FILE_BYTES, NewestSegment, SLOTS};
 
     #[test]
-    fn the_newest_of_two_places_counts_and_any_flipped_bit_is_seen() {
-        let (older, newer) =
-            (Newest { generation: 7, number: 3, epoch: 2 }, Newest { generation: 9, number: 1, epoch: 4 });
+    fn the_newer_slot_wins_and_any_flipped_bit_is_detected() {
+        let (older, newer) = (
+            NewestSegment { generation: 7, number: 3, epoch: 2 },
+            NewestSegment { generation: 9, number: 1, epoch: 4 },
+        );
         let mut file = vec![0; FILE_BYTES];
-        assert_eq!(Newest::decode(&file, &[1; 16]), None);
-        for (newest, place) in [(newer, PLACES[0]), (older, PLACES[1])] {
-            let place = usize::try_from(place).unwrap();
+        assert_eq!(NewestSegment::decode(&file, &[1; 16]), None);
+        for (newest, slot) in [(newer, SLOTS[0]), (older, SLOTS[1])] {
+            let slot = usize::try_from(slot).unwrap();
             let bytes = newest.encode(&[1; 16]);
-            file[place..place + bytes.len()].copy_from_slice(&bytes);
+            file[slot..slot + bytes.len()].copy_from_slice(&bytes);
         }
-        assert_eq!(Newest::decode(&file, &[1; 16]), Some(newer));
-        assert_eq!(Newest::decode(&file, &[2; 16]), None, "another store's");
-        let place = usize::try_from(PLACES[0]).unwrap() * 8;
-        for bit in place..place + 40 * 8 {
+        assert_eq!(NewestSegment::decode(&file, &[1; 16]), Some(newer));
+        assert_eq!(NewestSegment::decode(&file, &[2; 16]), None, "another store's");
+        let slot = usize::try_from(SLOTS[0]).unwrap() * 8;
+        for bit in slot..slot + 40 * 8 {
             let mut flipped = file.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Newest::decode(&flipped, &[1; 16]), Some(older), "bit {bit}");
+            assert_eq!(NewestSegment::decode(&flipped, &[1; 16]), Some(older), "bit {bit}");
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Tools for a store that nobody has open: is it sound, make it open again, what is in it.
+//! Tools for a store that no process has open: `verify`, `repair` and `stats`.
 //!
-//! `survey.rs` finds every whole frame, wherever it lies; `reading.rs` says which of them make up the journal, and what is
-//! missing from it; the three tools use that.
+//! `scan.rs` finds every intact frame at any offset; `analysis.rs` decides which of them make up the journal, and what
+//! is missing. The three tools build on that.
 
+mod analysis;
 mod copy;
 mod finding;
-mod reading;
 mod repair;
 mod report;
 mod rewrite;
 mod salvage;
+mod scan;
 mod stats;
-mod survey;
 mod verify;
 
-pub use finding::{Damage, Finding};
+pub use finding::{Damage, VerifyFinding};
 pub use repair::repair;
-pub use report::{Loss, Repaired, Report};
+pub use report::{Loss, RepairReport, Repaired};
 pub use stats::{SegmentTotals, Stats, stats};
 pub use verify::{Verified, verify};
 
@@ -28,10 +28,10 @@ use oncebox_core::{Error, Invalid};
 
 use crate::disk::{Disk, DiskFile};
 
-/// Things of one kind that a report lists; more are only counted.
+/// Maximum number of findings or losses that a report lists; the rest is only counted.
 const LISTED_MAX: usize = 100;
 
-/// A directory that is only read.
+/// A directory opened for reading only.
 struct ReadOnly {
     path: PathBuf,
 }
@@ -39,14 +39,16 @@ struct ReadOnly {
 impl ReadOnly {
     fn open(path: &Path) -> Result<Self, Error> {
         if !path.is_dir() {
-            return Err(Invalid::new("path", "is not a directory: give that of an embedded store").into());
+            return Err(
+                Invalid::new("path", "is not a directory: use the directory of an embedded store").into()
+            );
         }
         Ok(Self { path: path.to_owned() })
     }
 }
 
 impl Disk for ReadOnly {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -67,7 +69,7 @@ impl Disk for ReadOnly {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
-    fn sync_names(&self) -> io::Result<()> {
+    fn sync_directory(&self) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 

@@ -1,4 +1,4 @@
-//! How an embedded store is set up.
+//! Options of the embedded store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,43 +6,44 @@ use std::time::Duration;
 use oncebox_core::Clock;
 use oncebox_core::machine::Capacity;
 
-/// When an answer is given.
+/// When a write is confirmed to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When what it says is on disk. A power cut loses nothing that was answered, but for leases (see the format).
+    /// When it is on disk. A power failure loses no confirmed write, except leases (see
+    /// `docs/reference/journal-format.md`).
     #[default]
     Sync,
-    /// When it has been handed to the operating system, which is made to write it at least so often. The end of the
-    /// process loses nothing; a power cut loses what was answered in the last interval.
+    /// When it has been handed to the operating system; synced at least once per interval. A crash of the process loses
+    /// nothing; a power failure loses the writes confirmed in the last interval.
     Interval(Duration),
-    /// When it has been handed to the operating system, which writes it when it likes. The end of the process loses
-    /// nothing; a power cut loses what was answered in the last half minute or so.
+    /// When it has been handed to the operating system, which decides when to write it. A crash of the process loses
+    /// nothing; a power failure loses the writes confirmed in about the last 30 s.
     Os,
 }
 
-/// How an embedded store is set up.
+/// Options of an embedded store.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Options {
-    /// What lines of the log call the store (IBX-113); `embedded:` and its directory if none is given.
+pub struct EmbeddedOptions {
+    /// The store's name in log lines (IBX-113). Default: `embedded:` and the directory.
     pub name: Option<Arc<str>>,
-    /// When an answer is given.
+    /// When a write is confirmed to the caller.
     pub durability: Durability,
-    /// How much it may hold. Until finished messages can leave memory, they count too.
+    /// How much the store may hold. Finished messages count, because they stay in memory.
     pub capacity: Capacity,
-    /// Bytes of a segment of the journal: 64 KiB to 16 MiB.
+    /// Size of a journal segment in bytes: 64 KiB to 16 MiB.
     pub segment_bytes: u64,
-    /// The clock; the system's, and never before what was recorded, if none is given.
+    /// The clock. Default: the system clock, never earlier than the recorded time.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Open although the clock is more than a year ahead of what was recorded last: every lease, hold and retention would
-    /// be over at once, so a clock that is merely wrong must not open the store.
+    /// Opens the store even if the clock is more than a year ahead of the recorded time. Every lease, hold and
+    /// retention would end at once, so by default such a clock is taken for wrong and the store does not open.
     pub accept_clock: bool,
-    /// Names this run of the operating system, which leases do not outlive; the kernel's boot id if none is given.
+    /// Identifies the current boot of the operating system, which leases do not outlive. Default: the kernel's boot id.
     pub boot_id: Option<String>,
 }
 
-impl Default for Options {
+impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
             name: None,

@@ -1,4 +1,4 @@
-//! Segments: files of a fixed size that are written from front to back, and the header that says what a file holds.
+//! Segments: files of a fixed size that are written from front to back, and the header that describes their content.
 
 use std::io;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::codec::{Reader, Writer};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{self, MAGIC};
 use crate::frame::{self, ALIGNMENT, Header, StoreId};
-use crate::journal::Blank;
+use crate::journal::FreeSegment;
 use crate::recovery::failed;
 
-/// Frames begin here.
+/// Offset of the first frame.
 pub(crate) const DATA_OFFSET: u64 = 128;
 
 const CHECKSUM_BYTES: usize = 16;
@@ -21,15 +21,15 @@ const CHECKSUM_BYTES: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SegmentHeader {
     pub(crate) generation: u64,
-    /// The number of its first frame.
+    /// The LSN of its first frame.
     pub(crate) first_lsn: u64,
-    /// Which opening of the store began it.
+    /// The epoch (open of the store) that started it.
     pub(crate) epoch: u64,
-    /// Bytes of the file: a shorter one has lost its end.
+    /// Size of the file in bytes: a shorter file has lost its end.
     pub(crate) size: u64,
-    /// The generation of the segment before it; zero if it is the first.
+    /// The generation of the previous segment; zero if this is the first.
     pub(crate) previous: u64,
-    /// The number in the name of that segment's file.
+    /// The number in the file name of the previous segment.
     pub(crate) previous_number: u64,
 }
 
@@ -46,7 +46,7 @@ impl SegmentHeader {
         writer.0
     }
 
-    /// The header of a segment and the store that it belongs to, if the bytes are one.
+    /// The header of a segment and the id of its store; none if the bytes are not a valid header.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(StoreId, Self)> {
         let length = MAGIC.len() + size_of::<StoreId>() + 6 * 8;
         let (checked, checksum) = bytes.get(..length + CHECKSUM_BYTES)?.split_at(length);
@@ -67,46 +67,46 @@ impl SegmentHeader {
     }
 }
 
-/// Whether nothing is missing before a segment of this generation, whose first frame has this LSN, if the frames of the journal
-/// name `oldest` as the oldest segment that is needed. If none does (zero), no segment was ever dropped: that takes a frame
-/// that is on disk and names another one.
+/// Whether no segment is missing before one with this generation and first LSN, if the frames of the journal name `oldest` as
+/// the oldest segment needed. If no frame names one (zero), no segment was ever dropped: a segment is dropped only when a
+/// durable frame names a newer one.
 pub(crate) fn is_first_needed(oldest: u64, generation: u64, first_lsn: u64) -> bool {
     if oldest > 0 { generation <= oldest } else { first_lsn == 1 }
 }
 
-/// A segment that is being written, or waits to be read or reclaimed.
+/// A live segment: being written, or kept until it is reclaimed.
 pub(crate) struct Segment {
     pub(crate) name: String,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) header: SegmentHeader,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub(crate) end: u64,
-    /// The messages whose whole state was last written in a group that began here.
-    pub(crate) homes: Vec<Uid>,
+    /// The messages whose base record, which later effects build on, is in a group that starts here.
+    pub(crate) base_uids: Vec<Uid>,
 }
 
 impl Segment {
-    /// Its file, of which nothing is needed any more.
-    pub(crate) fn into_blank(self) -> Blank {
-        Blank { name: self.name, file: self.file, size: self.header.size }
+    /// The file for reuse: nothing in it is needed any more.
+    pub(crate) fn into_free(self) -> FreeSegment {
+        FreeSegment { name: self.name, file: self.file, size: self.header.size }
     }
 
-    /// What the header of the next segment calls it.
-    pub(crate) fn named(&self) -> (u64, u64) {
+    /// Generation and file number, as the header of the next segment refers to it.
+    pub(crate) fn id(&self) -> (u64, u64) {
         (self.header.generation, segment_number(&self.name).unwrap_or_default())
     }
 
-    pub(crate) fn room(&self) -> u64 {
+    pub(crate) fn space(&self) -> u64 {
         self.header.size.saturating_sub(self.end)
     }
 
-    /// All bytes, as they lie on disk.
+    /// Reads the whole file.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         read_all(&*self.file)
     }
 
-    /// Overwrites everything behind the last frame with zeros, durably.
-    pub(crate) fn wipe_rest(&self) -> io::Result<()> {
+    /// Overwrites everything after the last frame with zeros, durably.
+    pub(crate) fn wipe_tail(&self) -> io::Result<()> {
         let bytes = self.read()?;
         let end = usize::try_from(self.end).unwrap_or(usize::MAX).min(bytes.len());
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -117,41 +117,41 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes again what no frame here calls durable, and syncs it.
+    /// Rewrites all frames that no frame of this segment declares durable, and syncs them.
     ///
-    /// That it can be read proves nothing: after a sync that failed, the operating system may keep what it could not write
-    /// as if it were written, and no later sync of the same bytes tries again.
-    pub(crate) fn harden(&self, store: &StoreId) -> io::Result<()> {
+    /// That they can be read does not prove that they are on disk: after a failed sync, the operating system may keep
+    /// pages that it could not write as if they were clean, and a later sync does not write them again.
+    pub(crate) fn rewrite_unsynced(&self, store: &StoreId) -> io::Result<()> {
         let bytes = self.read()?;
         let end = usize::try_from(self.end).unwrap_or(usize::MAX).min(bytes.len());
         let mut frames = Frames::new(&bytes[..end], store, self.header.generation);
         let (mut durable_lsn, mut places) = (0, Vec::new());
         let mut place = frames.offset;
-        while let Some(Found { header, .. }) = frames.next() {
+        while let Some(Frame { header, .. }) = frames.next() {
             durable_lsn = durable_lsn.max(header.durable_lsn);
             places.push((header.lsn, place));
             place = frames.offset;
         }
-        let unsure = places.iter().find(|(lsn, _)| *lsn > durable_lsn).map_or(end, |(_, place)| *place);
-        // Until a frame here is durable, the segment's own header may not be.
-        let start = if durable_lsn < self.header.first_lsn { 0 } else { unsure };
+        let unsynced = places.iter().find(|(lsn, _)| *lsn > durable_lsn).map_or(end, |(_, place)| *place);
+        // Until a frame of this segment is durable, its header may not be durable either.
+        let start = if durable_lsn < self.header.first_lsn { 0 } else { unsynced };
         self.file.write_at(start as u64, &bytes[start..end])?;
         self.file.sync()
     }
 }
 
-/// The name of the segment's file with a number.
+/// The file name of the segment with this number.
 pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:08}.seg")
 }
 
-/// The number in the name of a segment's file; none if it is another file.
+/// The number in a segment's file name; none if it is another kind of file.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     let number = name.strip_suffix(".seg")?.parse().ok()?;
     (number < u64::MAX && segment_name(number) == name).then_some(number)
 }
 
-/// The first bytes of a segment's file, as many as a header may have.
+/// Reads the bytes of a segment's header; fewer if the file is shorter.
 pub(crate) fn read_header(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; usize::try_from(DATA_OFFSET).unwrap_or_default()];
     let read = disk.open(name).and_then(|file| file.read_at(0, &mut bytes));
@@ -159,16 +159,17 @@ pub(crate) fn read_header(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error>
     Ok(bytes)
 }
 
-/// The format version of the segments among these files if another version of Oncebox wrote them; none if any is of ours.
+/// The format version of the segments among these files if another version of Oncebox wrote them; none if any is of
+/// this version.
 pub(crate) fn other_version(disk: &dyn Disk, names: &[String]) -> Result<Option<u8>, Error> {
-    let is_whole = |bytes: &[u8]| SegmentHeader::decode(bytes).is_some();
+    let is_intact = |bytes: &[u8]| SegmentHeader::decode(bytes).is_some();
     let mut other = None;
     for name in names.iter().filter(|name| segment_number(name).is_some()) {
         let header = read_header(disk, name)?;
-        if is_whole(&header) {
+        if is_intact(&header) {
             return Ok(None);
         }
-        other = other.or(format::other_version(&header, is_whole));
+        other = other.or(format::other_version(&header, is_intact));
     }
     Ok(other)
 }
@@ -181,19 +182,19 @@ pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Every undamaged frame, wherever it begins and whatever segment it belongs to.
-pub(crate) fn every_frame(bytes: &[u8], store: &StoreId) -> impl Iterator<Item = Header> {
+/// Every undamaged frame, at any offset and of any generation.
+pub(crate) fn scan_frames(bytes: &[u8], store: &StoreId) -> impl Iterator<Item = Header> {
     let places = (0..bytes.len()).step_by(ALIGNMENT);
     places.filter_map(|place| frame::read(&bytes[place..], store)).map(|(header, _)| header)
 }
 
 /// A frame in a segment's bytes.
-pub(crate) struct Found<'a> {
+pub(crate) struct Frame<'a> {
     pub(crate) header: Header,
     pub(crate) body: &'a [u8],
 }
 
-/// The frames of one segment, one after another, up to the first that is missing or damaged.
+/// Iterates over the frames of one segment, up to the first that is missing or damaged.
 pub(crate) struct Frames<'a> {
     bytes: &'a [u8],
     store: &'a StoreId,
@@ -206,28 +207,28 @@ impl<'a> Frames<'a> {
         Self { bytes, store, generation, offset: usize::try_from(DATA_OFFSET).unwrap_or_default() }
     }
 
-    /// Any undamaged frame at or after the present place, wherever it begins: is there life after damage?
-    pub(crate) fn search(&self) -> impl Iterator<Item = Header> {
+    /// Every undamaged frame of this generation at or after the current offset: shows whether frames follow damage.
+    pub(crate) fn scan_ahead(&self) -> impl Iterator<Item = Header> {
         let rest = self.bytes.get(self.offset..).unwrap_or_default();
-        every_frame(rest, self.store).filter(|header| header.generation == self.generation)
+        scan_frames(rest, self.store).filter(|header| header.generation == self.generation)
     }
 
-    /// Bytes from the present place to the last that is not zero.
+    /// Bytes from the current offset to the last byte that is not zero.
     pub(crate) fn bytes_left(&self) -> u64 {
         let rest = self.bytes.get(self.offset..).unwrap_or_default();
         rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
     }
 
-    fn at(&self, offset: usize) -> Option<Found<'a>> {
+    fn at(&self, offset: usize) -> Option<Frame<'a>> {
         let (header, body) = frame::read(self.bytes.get(offset..)?, self.store)?;
-        (header.generation == self.generation).then_some(Found { header, body })
+        (header.generation == self.generation).then_some(Frame { header, body })
     }
 }
 
 impl<'a> Iterator for Frames<'a> {
-    type Item = Found<'a>;
+    type Item = Frame<'a>;
 
-    fn next(&mut self) -> Option<Found<'a>> {
+    fn next(&mut self) -> Option<Frame<'a>> {
         let found = self.at(self.offset)?;
         self.offset += frame::framed(found.body.len());
         Some(found)

@@ -1,33 +1,34 @@
-//! What the callers and the syncer share: the engine under a lock, and how far the journal is.
+//! State shared by callers, syncer and allocator: the engine under a lock, and the progress of the journal.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use oncebox_core::{Error, Kind};
+use oncebox_core::{Error, ErrorKind};
 use tokio::sync::oneshot;
 
+use crate::commit_delay::ThinkTime;
+use crate::disk_error::DiskError;
 use crate::engine::{Engine, Group};
-use crate::gathering::Comeback;
 use crate::journal::Journal;
-use crate::trouble::Trouble;
 
-/// Bytes of a group after which callers wait for it to be written.
+/// Size of a group at which further callers wait until it is written.
 pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// A group of so many bytes does not wait for more calls: its own write takes longer than a sync saves.
-const GATHER_BYTES_MAX: usize = 32 << 10;
+/// A group of at least this size does not wait for more calls: writing it takes longer than a saved sync.
+const DELAY_BYTES_MAX: usize = 32 << 10;
 
-/// How far the groups have come, and who waits for that; groups are counted from one.
+/// Which groups are written and durable, and the callers that wait for them. Groups are numbered from one.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Handed to the operating system.
+    /// The newest group handed to the operating system.
     pub(crate) written: u64,
-    /// On disk.
+    /// The newest group on disk.
     pub(crate) durable: u64,
-    /// Why nothing goes on any more.
+    /// Why the store has stopped; none while it works.
     failure: Option<String>,
-    /// Each is woken once, when its goal is reached or never will be: a wake-up for nothing costs as much as the call.
+    /// Waiting callers. Each is woken once, when its goal is reached or never will be: a spurious wake-up costs as much
+    /// as the call.
     waiting: Vec<(Goal, oneshot::Sender<()>)>,
-    /// Callers that could not even begin.
+    /// Callers whose call could not start.
     blocked: Vec<oneshot::Sender<()>>,
 }
 
@@ -38,95 +39,100 @@ impl Progress {
 }
 
 pub(crate) struct State {
-    /// Tells the store from others in the log.
+    /// The store's name in log lines.
     pub(crate) name: Arc<str>,
     pub(crate) engine: Engine,
-    /// The number of the group that is being filled.
+    /// The number of the current group.
     pub(crate) group_number: u64,
-    /// The newest group that callers wait for to be on disk.
-    pub(crate) solid: u64,
-    /// Bytes that may still be added to groups.
-    pub(crate) room: u64,
-    /// Room that somebody waits for.
-    pub(crate) room_wanted: u64,
-    /// The preparer has finished something, or should try again.
-    pub(crate) prepared: bool,
-    /// Why the journal cannot grow; none if it can.
-    pub(crate) trouble: Option<Trouble>,
-    /// Space is about to come from files that the journal has.
-    pub(crate) relief: bool,
-    /// Bytes of the journal's files.
+    /// The newest group that callers need synced.
+    pub(crate) sync_target: u64,
+    /// Journal bytes that callers may still use.
+    pub(crate) space: u64,
+    /// The largest amount of space that a blocked caller or the reclaimer needs; zero if none.
+    pub(crate) space_wanted: u64,
+    /// The allocator has finished a task, or a caller lacks space: the syncer must run.
+    pub(crate) poll_allocator: bool,
+    /// Why the journal cannot grow; none while it can.
+    pub(crate) disk_error: Option<DiskError>,
+    /// Reclaiming is about to free space in files that the journal already has.
+    pub(crate) space_pending: bool,
+    /// Total size of the journal's files.
     pub(crate) disk_bytes: u64,
-    /// The syncer sleeps until it is called.
+    /// The syncer sleeps until it is woken.
     pub(crate) syncer_sleeps: bool,
-    /// Calls that wrote into the group that is being filled.
+    /// Calls that wrote into the current group.
     pub(crate) calls: usize,
-    pub(crate) comeback: Comeback,
-    /// The syncer is not to be called before so many did.
+    pub(crate) think_time: ThinkTime,
+    /// The syncer need not be woken before `calls` reaches this number.
     pub(crate) calls_wanted: usize,
-    pub(crate) life: Life,
-    /// The group with the mark that the store is closed, once somebody closes it.
+    pub(crate) lifecycle: Lifecycle,
+    /// The group with the close mark, set when a caller closes the store.
     pub(crate) last_group: u64,
 }
 
-/// How far a store is on its way out.
+/// Whether the store is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum Lifecycle {
     Open,
-    /// Nothing more is taken in; what is there is written.
+    /// No calls are accepted any more; the pending group is being written.
     Closing,
     Closed,
 }
 
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Rung when there is something to write.
+    /// Notified when there is work for the syncer.
     pub(crate) work: Condvar,
     progress: Mutex<Progress>,
 }
 
 impl Shared {
-    pub(crate) fn new(name: Arc<str>, engine: Engine, journal: &Journal, trouble: Option<Trouble>) -> Self {
+    pub(crate) fn new(
+        name: Arc<str>,
+        engine: Engine,
+        journal: &Journal,
+        disk_error: Option<DiskError>,
+    ) -> Self {
         let state = State {
             name,
             engine,
             group_number: 1,
-            solid: 0,
-            room: journal.room(),
-            room_wanted: 0,
-            prepared: false,
-            trouble,
-            relief: false,
+            sync_target: 0,
+            space: journal.space(),
+            space_wanted: 0,
+            poll_allocator: false,
+            disk_error,
+            space_pending: false,
             disk_bytes: journal.bytes(),
             syncer_sleeps: false,
             calls: 0,
-            comeback: Comeback::default(),
+            think_time: ThinkTime::default(),
             calls_wanted: 0,
-            life: Life::Open,
+            lifecycle: Lifecycle::Open,
             last_group: 0,
         };
         Self { state: Mutex::new(state), work: Condvar::new(), progress: Mutex::default() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside the machine is a broken invariant. What it left behind must not be served or written.
+        // A panic inside the machine is a broken invariant: its state must be neither served nor written.
         self.state.lock().unwrap_or_else(|poisoned| {
-            self.fail("the store met a broken invariant: open it again");
+            self.fail("internal error: broken invariant in the store: reopen the store");
             PoisonError::into_inner(poisoned)
         })
     }
 
-    /// Calls the syncer if it sleeps; calling it costs a system call even if it does not.
-    pub(crate) fn call_syncer(&self, state: &mut State) {
-        if state.syncer_sleeps && !state.wants_more() {
+    /// Wakes the syncer if it sleeps. The check matters: notifying costs a system call even if no thread waits.
+    pub(crate) fn wake_syncer(&self, state: &mut State) {
+        if state.syncer_sleeps && !state.wants_more_calls() {
             state.syncer_sleeps = false;
             self.work.notify_all();
         }
     }
 
-    /// How far the groups have come. Whoever has the state locked may ask, but not the other way round.
+    /// Locks the progress. Lock order: state before progress, never the other way round.
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Nothing here can panic halfway: what is found is whole.
+        // No holder of this lock can panic halfway, so the value is consistent.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +140,8 @@ impl Shared {
         self.progress().durable
     }
 
-    /// Notes how far the groups have come, and wakes those who waited for that. Answers how many of them had written.
+    /// Records which groups are written and durable, and wakes the callers whose goal is reached. Returns how many of
+    /// them had written something.
     pub(crate) fn advance(&self, written: u64, durable: u64) -> usize {
         let mut progress = self.progress();
         (progress.written, progress.durable) = (written, durable);
@@ -142,36 +149,36 @@ impl Shared {
         let woken: Vec<_> = progress.waiting.extract_if(.., reached).collect();
         drop(progress);
         let count = woken.iter().filter(|(goal, _)| goal.wrote).count();
-        for (_, told) in woken {
-            let _ = told.send(());
+        for (_, waker) in woken {
+            let _ = waker.send(());
         }
         count
     }
 
-    /// Has callers that could not begin try again.
+    /// Makes blocked callers try again.
     pub(crate) fn unblock(&self) {
         let blocked = std::mem::take(&mut self.progress().blocked);
-        for told in blocked {
-            let _ = told.send(());
+        for waker in blocked {
+            let _ = waker.send(());
         }
     }
 
     /// Waits for the next [`Self::unblock`]. Called with the state locked, so that none is missed.
     pub(crate) fn block(&self) -> oneshot::Receiver<()> {
-        let (told, unblocked) = oneshot::channel();
+        let (waker, unblocked) = oneshot::channel();
         let mut progress = self.progress();
-        // After a failure nobody unblocks any more: dropping the sender wakes at once.
+        // After a failure no `unblock` follows: dropping the sender wakes the caller at once.
         if progress.failure.is_none() {
-            progress.blocked.push(told);
+            progress.blocked.push(waker);
         }
         unblocked
     }
 
-    /// Ends all service. What was not answered has an unknown outcome.
+    /// Stops the store. Calls that have not returned have an unknown outcome.
     pub(crate) fn fail(&self, why: &str) {
         let mut progress = self.progress();
         progress.failure.get_or_insert_with(|| why.to_owned());
-        // Dropping the senders wakes those who wait.
+        // Dropping the senders wakes all waiting callers.
         let (waiting, blocked) =
             (std::mem::take(&mut progress.waiting), std::mem::take(&mut progress.blocked));
         drop(progress);
@@ -180,47 +187,49 @@ impl Shared {
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.progress().failure.as_ref().map(|why| Error::new(Kind::Unavailable, why.clone()))
+        self.progress().failure.as_ref().map(|why| Error::new(ErrorKind::Unavailable, why.clone()))
     }
 
-    /// Waits until what a caller did and saw is where it has to be.
+    /// Waits until everything that a call wrote and read has reached its goal.
     pub(crate) async fn wait(&self, goal: Goal) -> Result<(), Error> {
         let reached = {
             let mut progress = self.progress();
             if progress.has_reached(goal) {
                 return Ok(());
             }
-            let (told, reached) = oneshot::channel();
-            // After a failure nobody tells any more: dropping the sender wakes at once.
+            let (waker, reached) = oneshot::channel();
+            // After a failure no `advance` follows: dropping the sender wakes the caller at once.
             if progress.failure.is_none() {
-                progress.waiting.push((goal, told));
+                progress.waiting.push((goal, waker));
             }
             reached
         };
         if reached.await.is_ok() {
             return Ok(());
         }
-        Err(self.failure().unwrap_or_else(|| Error::new(Kind::Closed, "the store is closed: open it again")))
+        Err(self
+            .failure()
+            .unwrap_or_else(|| Error::new(ErrorKind::Closed, "the store is closed: open it again")))
     }
 }
 
-/// What a caller waits for.
+/// The groups that must be written and durable before a call returns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
     pub(crate) written: u64,
     pub(crate) durable: u64,
-    /// It has something in the journal, and is not only a reader.
+    /// Whether the call wrote to the journal; false for reads.
     pub(crate) wrote: bool,
 }
 
 impl State {
-    /// Whether the group that is being filled should wait for more calls.
-    pub(crate) fn wants_more(&self) -> bool {
-        let small = self.engine.group.bytes.0.len() < GATHER_BYTES_MAX;
-        self.calls < self.calls_wanted && small && !self.prepared
+    /// Whether the current group should wait for more calls.
+    pub(crate) fn wants_more_calls(&self) -> bool {
+        let small = self.engine.group.bytes.0.len() < DELAY_BYTES_MAX;
+        self.calls < self.calls_wanted && small && !self.poll_allocator
     }
 
-    /// Takes the group that was being filled, and begins the next one.
+    /// Takes the current group, and starts the next one.
     pub(crate) fn take_group(&mut self, spare: Group) -> (u64, Group) {
         let number = self.group_number;
         self.group_number += 1;

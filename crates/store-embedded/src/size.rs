@@ -1,8 +1,8 @@
-//! How many bytes of journal a call may need at most: reserved before anything is applied.
+//! Upper bounds of journal bytes for the items of a call, reserved before anything is applied.
 
-use oncebox_core::{Action, Claim, Key, NewMessage, Order, Settlement, Sighting, Verdict};
+use oncebox_core::{Action, Claim, Key, NewMessage, Observation, Order, Settlement, Verdict};
 
-/// An effect without texts.
+/// An effect without its strings.
 pub(crate) const RECORD_BYTES: u64 = 192;
 
 fn text(bytes: usize) -> u64 {
@@ -10,12 +10,12 @@ fn text(bytes: usize) -> u64 {
 }
 
 pub(crate) fn key(key: &Key) -> u64 {
-    // A key that is begun is recorded, sighted and granted.
+    // Beginning a key may write three effects: recorded, observed and granted.
     3 * RECORD_BYTES + text(key.source.as_str().len()) + text(key.id.as_str().len())
 }
 
-pub(crate) fn sighting(sighting: &Sighting) -> u64 {
-    key(&sighting.key) + RECORD_BYTES
+pub(crate) fn observation(observation: &Observation) -> u64 {
+    key(&observation.key) + RECORD_BYTES
 }
 
 pub(crate) fn message(message: &NewMessage) -> u64 {
@@ -34,7 +34,7 @@ pub(crate) fn settlement(settlement: &Settlement) -> u64 {
     RECORD_BYTES + text(error.map_or(0, |error| error.as_str().len()))
 }
 
-/// What a claim writes with each lease beside its record.
+/// Bytes that a claim writes with each lease in addition to its record.
 pub(crate) fn worker(claim: &Claim) -> u64 {
     claim.worker.as_ref().map_or(0, |worker| text(worker.as_str().len()))
 }
@@ -45,8 +45,8 @@ pub(crate) fn order(order: &Order) -> u64 {
         _ => None,
     };
     let recorded = match &order.target {
-        oncebox_core::Ref::Key(target) => key(target),
-        oncebox_core::Ref::Uid(_) => 0,
+        oncebox_core::MessageRef::Key(target) => key(target),
+        oncebox_core::MessageRef::Uid(_) => 0,
     };
     RECORD_BYTES + recorded + text(error.map_or(0, |error| error.as_str().len()))
 }

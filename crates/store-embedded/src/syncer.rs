@@ -1,4 +1,4 @@
-//! The thread that writes groups and makes them durable.
+//! The syncer thread: writes groups and makes them durable.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};
@@ -8,35 +8,37 @@ use std::time::Duration;
 use oncebox_core::Uid;
 use oncebox_system::uptime;
 
+use crate::allocator::{AllocatorOutcome, AllocatorTask};
+use crate::commit_delay::CommitDelay;
 use crate::disk::Disk;
+use crate::disk_error::{DiskError, log_disk_error};
 use crate::engine::Group;
 use crate::frame::HEADER_BYTES;
-use crate::gathering::Gathering;
 use crate::journal::Journal;
 use crate::options::Durability;
-use crate::preparer::{Chore, Prepared};
-use crate::reclaim::Weighed;
-use crate::shared::{GROUP_BYTES_MAX, Life, Shared, State};
-use crate::trouble::{Trouble, log_trouble};
+use crate::reclaim::RewriteEstimate;
+use crate::shared::{GROUP_BYTES_MAX, Lifecycle, Shared, State};
 
-/// Leases are on disk after this long at most.
-const LEASE_SYNC: Duration = Duration::from_millis(50);
-/// The time is recorded at least this often.
+/// Leases are synced after at most this long.
+const LEASE_SYNC_INTERVAL: Duration = Duration::from_millis(50);
+/// The store time is recorded at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// A disk that is full is asked again after this long.
+/// How long to wait before asking a full disk again.
 pub(crate) const DISK_RETRY: Duration = Duration::from_secs(1);
-/// Segments that are kept prepared.
-pub(crate) const BLANKS: usize = 2;
-/// Bytes of a segment that hold no frames, generously.
-const SEGMENT_LOSS_BYTES: u64 = 512;
+/// Number of free segments to keep.
+pub(crate) const FREE_SEGMENTS: usize = 2;
+/// Bytes of a segment that hold no frames (upper bound).
+const SEGMENT_OVERHEAD_BYTES: u64 = 512;
 
-/// Ends all service if the syncer does not end as it should: nobody must wait for it then.
-struct Watch(Arc<Shared>);
+/// Stops the store if the syncer thread panics, so that no caller waits for it.
+struct PanicGuard(Arc<Shared>);
 
-impl Drop for Watch {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail("the journal's thread met a broken invariant, what was not answered is unknown: open the store again");
+            self.0.fail(
+                "internal error: broken invariant in the syncer, the outcome of pending calls is unknown: reopen the store",
+            );
         }
     }
 }
@@ -46,40 +48,40 @@ pub(crate) struct Syncer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) durability: Durability,
     pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) chores: Sender<Chore>,
-    pub(crate) done: Receiver<Prepared>,
-    /// Segments that are being made or wiped.
-    pub(crate) coming: usize,
-    /// Those of them that are being wiped.
+    pub(crate) tasks: Sender<AllocatorTask>,
+    pub(crate) done: Receiver<AllocatorOutcome>,
+    /// Segments that are being created or wiped.
+    pub(crate) allocating: usize,
+    /// How many of `allocating` are being wiped.
     pub(crate) wiping: usize,
-    /// Of the oldest segment: what is still to be written again.
+    /// The messages of the oldest segment that are still to be rewritten.
     pub(crate) reclaiming: Option<Vec<Uid>>,
     pub(crate) segment_bytes: u64,
     pub(crate) spare: Group,
     /// Reclaiming waits for space.
     pub(crate) stalled: bool,
-    /// When the oldest segment was last found to hold too much to be written again.
-    pub(crate) weighed: Option<Weighed>,
-    /// When the disk last refused a segment, on the monotonic clock; none if it has given one since.
-    pub(crate) refused_at: Option<Duration>,
+    /// The last estimate, if it found that the oldest segment holds too much to rewrite.
+    pub(crate) estimate: Option<RewriteEstimate>,
+    /// When creating or wiping a segment last failed, on the monotonic clock; none once it has succeeded again.
+    pub(crate) disk_error_at: Option<Duration>,
     /// When the last frame was appended, on the monotonic clock.
     pub(crate) appended_at: Duration,
-    /// Since when frames wait for a sync, on the monotonic clock.
+    /// When the oldest unsynced frame was written, on the monotonic clock.
     pub(crate) unsynced_since: Option<Duration>,
-    pub(crate) gathering: Gathering,
+    pub(crate) commit_delay: CommitDelay,
 }
 
 impl Syncer {
     /// Runs until the store is closed or fails.
     pub(crate) fn run(mut self) {
-        let _watch = Watch(Arc::clone(&self.shared));
+        let _guard = PanicGuard(Arc::clone(&self.shared));
         loop {
             match self.step() {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
                     let why = format!(
-                        "writing the journal failed, what was not answered is unknown, open the store again: {error}"
+                        "writing the journal failed ({error}), the outcome of pending calls is unknown: reopen the store"
                     );
                     self.shared.fail(&why);
                     return;
@@ -88,18 +90,18 @@ impl Syncer {
         }
     }
 
-    /// Waits for something to do, and does it. Answers whether to go on.
+    /// Waits for work and does it. Returns whether to continue.
     fn step(&mut self) -> io::Result<bool> {
         let shared = Arc::clone(&self.shared);
         let state = self.wait(&shared);
-        let mut state = self.gather(&shared, state);
+        let mut state = self.delay_commit(&shared, state);
         if shared.failure().is_some() {
             return Ok(false);
         }
-        self.collect(&mut state);
+        self.collect_segments(&mut state);
         self.reclaim(&mut state);
-        let closing = state.life == Life::Closing;
-        let (solid, wanted) = (state.solid, state.room_wanted);
+        let closing = state.lifecycle == Lifecycle::Closing;
+        let (sync_target, wanted) = (state.sync_target, state.space_wanted);
         let was_full = state.engine.group.bytes.0.len() >= GROUP_BYTES_MAX;
         let (number, mut group) = state.take_group(std::mem::take(&mut self.spare));
         drop(state);
@@ -112,14 +114,14 @@ impl Syncer {
             self.journal.retire_oldest();
         }
         let idle_for = uptime().saturating_sub(self.appended_at);
-        // A frame that only tells the time must not take the space that the next opening needs.
-        let tells_time = (group.timed || idle_for >= HEARTBEAT) && self.journal.room() > 0;
-        if !group.bytes.0.is_empty() || self.journal.wants_a_group() || tells_time {
-            self.journal.append(&group.bytes.0, &group.homes, group.time)?;
+        // A frame that only records the time must not use the space that the next open needs.
+        let records_time = (group.has_timer_effects || idle_for >= HEARTBEAT) && self.journal.space() > 0;
+        if !group.bytes.0.is_empty() || self.journal.needs_group() || records_time {
+            self.journal.append(&group.bytes.0, &group.base_uids, group.time)?;
             self.appended_at = uptime();
         }
-        self.publish(number, solid)?;
-        self.tidy(wanted);
+        self.publish(number, sync_target)?;
+        self.schedule_allocations(wanted);
         group.clear();
         self.spare = group;
         if closing {
@@ -128,35 +130,35 @@ impl Syncer {
         Ok(true)
     }
 
-    /// For how long frames may stay unsynced if nobody waits for them.
-    fn patience(&self) -> Duration {
+    /// How long frames may stay unsynced while no caller waits for them.
+    fn sync_interval(&self) -> Duration {
         match self.durability {
-            Durability::Sync => LEASE_SYNC,
+            Durability::Sync => LEASE_SYNC_INTERVAL,
             Durability::Interval(interval) => interval,
             Durability::Os => Duration::MAX,
         }
     }
 
-    /// Waits until there is a group to write, a segment came, or time asks for a sync or a sign of life.
+    /// Waits until there is a group to write, the allocator has finished a task, or a sync or heartbeat is due.
     fn wait<'a>(&self, shared: &'a Shared) -> MutexGuard<'a, State> {
         let state = shared.lock();
-        if self.journal.wants_a_group() {
+        if self.journal.needs_group() {
             return state;
         }
         let unsynced = self.journal.durable_lsn < self.journal.written_lsn();
-        let waiting_for = self.unsynced_since.map_or(Duration::ZERO, |since| uptime().saturating_sub(since));
-        let patience = self.patience().saturating_sub(waiting_for);
-        let limit = if unsynced { patience.min(HEARTBEAT) } else { HEARTBEAT };
-        let limit = if self.refused_at.is_some() { limit.min(DISK_RETRY) } else { limit };
-        let space = self.space_beside(0);
-        // A caller may wait for space that it was not shown yet, because a group was still to be written.
-        let is_awaited = |state: &State| (1..=space).contains(&state.room_wanted);
+        let unsynced_for = self.unsynced_since.map_or(Duration::ZERO, |since| uptime().saturating_sub(since));
+        let sync_due_in = self.sync_interval().saturating_sub(unsynced_for);
+        let limit = if unsynced { sync_due_in.min(HEARTBEAT) } else { HEARTBEAT };
+        let limit = if self.disk_error_at.is_some() { limit.min(DISK_RETRY) } else { limit };
+        let space = self.space_after(0);
+        // A caller may wait for space that `state.space` did not include yet, because a group was still to be written.
+        let is_space_awaited = |state: &State| (1..=space).contains(&state.space_wanted);
         let idle = |state: &mut State| {
             state.syncer_sleeps = state.engine.group.is_empty()
-                && !state.prepared
-                && !is_awaited(state)
-                && state.life == Life::Open
-                && self.reclaim_rests(state)
+                && !state.poll_allocator
+                && !is_space_awaited(state)
+                && state.lifecycle == Lifecycle::Open
+                && self.is_reclaim_idle(state)
                 && shared.failure().is_none();
             state.syncer_sleeps
         };
@@ -166,17 +168,21 @@ impl Syncer {
         state
     }
 
-    /// Waits a little for those who were just answered to come back with their next call, if that is worth it.
-    fn gather<'a>(&self, shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let (wished, limit) = self.gathering.wish();
-        // A sync that nobody waits for is not worth waiting for.
-        let waited_for = self.durability == Durability::Sync && state.solid > shared.durable();
+    /// Waits for more calls to join the group, as [`CommitDelay::target`] says.
+    fn delay_commit<'a>(
+        &self,
+        shared: &'a Shared,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        let (calls_wanted, limit) = self.commit_delay.target();
+        // A sync that no caller waits for is not worth a delay.
+        let waited_for = self.durability == Durability::Sync && state.sync_target > shared.durable();
         if state.calls == 0 || !waited_for {
             return state;
         }
-        state.calls_wanted = wished;
+        state.calls_wanted = calls_wanted;
         let more = |state: &mut State| {
-            state.syncer_sleeps = state.wants_more() && state.life == Life::Open;
+            state.syncer_sleeps = state.wants_more_calls() && state.lifecycle == Lifecycle::Open;
             state.syncer_sleeps
         };
         let waited = shared.work.wait_timeout_while(state, limit, more);
@@ -186,143 +192,149 @@ impl Syncer {
         state
     }
 
-    /// Bytes that callers may use beside a group of so many bytes that is not written yet. The same for those who ask for space
-    /// and for those who decide whether to make more: where they differ, callers wait for nothing.
-    fn space_beside(&self, waiting: u64) -> u64 {
-        self.journal.room().saturating_sub(waiting + waiting / 64 + HEADER_BYTES as u64)
+    /// Bytes that callers may use besides `pending` bytes of a group that is not written yet. Admission and allocation
+    /// must use the same number: if they differed, callers could wait for space that is never allocated.
+    fn space_after(&self, pending: u64) -> u64 {
+        self.journal.space().saturating_sub(pending + pending / 64 + HEADER_BYTES as u64)
     }
 
-    /// Takes over the segments that the preparer has finished, and tells the callers how much room there is.
-    fn collect(&mut self, state: &mut State) {
-        let before = state.room;
-        while let Ok(prepared) = self.done.try_recv() {
-            self.take_over(state, prepared);
+    /// Adds the segments that the allocator has finished, and publishes the free space to callers.
+    fn collect_segments(&mut self, state: &mut State) {
+        let before = state.space;
+        while let Ok(outcome) = self.done.try_recv() {
+            self.add_segment(state, outcome);
         }
-        state.room = self.space_beside(state.engine.group.bytes.0.len() as u64);
+        state.space = self.space_after(state.engine.group.bytes.0.len() as u64);
         state.disk_bytes = self.journal.bytes();
-        state.prepared = false;
-        if state.room >= state.room_wanted {
-            state.room_wanted = 0;
+        state.poll_allocator = false;
+        if state.space >= state.space_wanted {
+            state.space_wanted = 0;
         }
-        if state.room > before || state.trouble.is_some() {
+        if state.space > before || state.disk_error.is_some() {
             self.shared.unblock();
         }
     }
 
-    /// Takes over one segment, or why there is none.
-    fn take_over(&mut self, state: &mut State, prepared: Prepared) {
-        self.coming -= 1;
-        let made = matches!(prepared, Prepared::Made(_));
-        self.wiping -= usize::from(!made);
-        match prepared {
-            Prepared::Made(Ok(blank)) | Prepared::Wiped(Ok(blank)) => {
-                self.journal.blanks.push_back(blank);
-                // A disk may be full although a file that it has was wiped.
-                if made || self.journal.blanks.len() >= BLANKS {
-                    self.refused_at = None;
-                    Self::note_trouble(state, None);
+    /// Adds one segment to the journal, or records why there is none.
+    fn add_segment(&mut self, state: &mut State, outcome: AllocatorOutcome) {
+        self.allocating -= 1;
+        let created = matches!(outcome, AllocatorOutcome::Created(_));
+        self.wiping -= usize::from(!created);
+        match outcome {
+            AllocatorOutcome::Created(Ok(segment)) | AllocatorOutcome::Wiped(Ok(segment)) => {
+                self.journal.free.push_back(segment);
+                // The disk may still be full although an existing file was wiped.
+                if created || self.journal.free.len() >= FREE_SEGMENTS {
+                    self.disk_error_at = None;
+                    Self::set_disk_error(state, None);
                 }
             }
-            Prepared::Made(Err(error)) | Prepared::Wiped(Err(error)) => {
-                self.refused_at = Some(uptime());
-                Self::note_trouble(state, Some(Trouble::of(&error)));
+            AllocatorOutcome::Created(Err(error)) | AllocatorOutcome::Wiped(Err(error)) => {
+                self.disk_error_at = Some(uptime());
+                Self::set_disk_error(state, Some(DiskError::from_io(&error)));
             }
         }
     }
 
-    /// Notes whether the journal can grow; one line in the log for each change.
-    fn note_trouble(state: &mut State, trouble: Option<Trouble>) {
-        if state.trouble != trouble {
-            log_trouble(&state.name, trouble.as_ref());
-            state.trouble = trouble;
+    /// Records whether the journal can grow; logs each change once.
+    fn set_disk_error(state: &mut State, disk_error: Option<DiskError>) {
+        if state.disk_error != disk_error {
+            log_disk_error(&state.name, disk_error.as_ref());
+            state.disk_error = disk_error;
         }
     }
 
-    /// Syncs if anybody waits for it or it is time, and tells how far the groups have come.
-    fn publish(&mut self, number: u64, solid: u64) -> io::Result<()> {
+    /// Syncs if a caller waits for it or it is due, and advances the progress.
+    fn publish(&mut self, number: u64, sync_target: u64) -> io::Result<()> {
         let unsynced = self.journal.durable_lsn < self.journal.written_lsn();
         let answer_when_written = self.durability != Durability::Sync;
         let durable_before = self.shared.durable();
-        let waited_for = !answer_when_written && solid > durable_before;
+        let waited_for = !answer_when_written && sync_target > durable_before;
         if unsynced && self.unsynced_since.is_none() {
             self.unsynced_since = Some(uptime());
         }
-        // A file that is to be wiped waits for a sync, and callers may wait for its space.
-        let space_waits = self.refused_at.is_some() && !self.journal.retired.is_empty();
-        let overdue = space_waits
-            || self.unsynced_since.is_some_and(|since| uptime().saturating_sub(since) >= self.patience());
+        // A retired file can be wiped only after a sync, and callers may wait for its space.
+        let space_awaits_sync = self.disk_error_at.is_some() && !self.journal.retired.is_empty();
+        let overdue = space_awaits_sync
+            || self
+                .unsynced_since
+                .is_some_and(|since| uptime().saturating_sub(since) >= self.sync_interval());
         let durable = if answer_when_written || !unsynced { number } else { durable_before };
         if unsynced {
-            self.check_ours()?;
+            self.check_directory()?;
         }
         self.shared.advance(number, durable);
         if unsynced && (waited_for || overdue) {
             let start = uptime();
             self.journal.sync()?;
-            self.check_ours()?;
+            self.check_directory()?;
             self.unsynced_since = None;
             let end = uptime();
-            let (calls, comeback) = {
+            let (calls, think_time) = {
                 let state = self.shared.lock();
-                (state.calls, state.comeback)
+                (state.calls, state.think_time)
             };
             let answered = self.shared.advance(number, number);
-            self.shared.lock().comeback.answered(comeback.calls, answered, end);
-            self.gathering = Gathering {
-                sync_took: end.saturating_sub(start),
+            self.shared.lock().think_time.answered(think_time.calls, answered, end);
+            self.commit_delay = CommitDelay {
+                sync_duration: end.saturating_sub(start),
                 calls_expected: calls + answered,
-                came_back: comeback.took(),
+                think_time: think_time.measured(),
             };
         }
         Ok(())
     }
 
-    /// What is written into a directory that was deleted or replaced, or into a deleted segment, must not be answered.
-    fn check_ours(&self) -> io::Result<()> {
+    /// Fails if the directory or the current segment was deleted or replaced: writes to it must not be confirmed to
+    /// callers.
+    fn check_directory(&self) -> io::Result<()> {
         self.journal.live.back().map_or(Ok(()), |segment| self.disk.check(&segment.name))
     }
 
-    /// Hands files that nobody needs to the preparer, and has as many segments prepared as there should be.
-    fn tidy(&mut self, room_wanted: u64) {
+    /// Hands retired files to the allocator, and requests new segments until there is enough free space.
+    fn schedule_allocations(&mut self, space_wanted: u64) {
         for file in self.journal.filled.drain(..) {
-            let _ = self.chores.send(Chore::LetGo(file));
+            let _ = self.tasks.send(AllocatorTask::ReleaseCache(file));
         }
-        for blank in self.journal.take_wipeable() {
-            // What a disk that refused is asked for does not count: it will not come.
-            let coming = if self.refused_at.is_some() { self.wiping } else { self.coming };
-            let enough = self.journal.blanks.len() + coming >= BLANKS;
-            let wrong_size = blank.size != self.segment_bytes;
+        for segment in self.journal.take_wipeable() {
+            // After a disk error, segments being created do not count: they will probably fail.
+            let allocating = if self.disk_error_at.is_some() { self.wiping } else { self.allocating };
+            let enough = self.journal.free.len() + allocating >= FREE_SEGMENTS;
+            let wrong_size = segment.size != self.segment_bytes;
             if enough || wrong_size {
-                let _ = self.chores.send(Chore::Remove(blank));
+                let _ = self.tasks.send(AllocatorTask::Remove(segment));
             } else {
-                self.coming += 1;
+                self.allocating += 1;
                 self.wiping += 1;
-                let _ = self.chores.send(Chore::Wipe(blank));
+                let _ = self.tasks.send(AllocatorTask::Wipe(segment));
             }
         }
-        // A disk that refused is not asked again at once.
-        if self.refused_at.is_some_and(|at| uptime().saturating_sub(at) < DISK_RETRY) {
+        // After a disk error, wait before asking the disk again.
+        if self.disk_error_at.is_some_and(|at| uptime().saturating_sub(at) < DISK_RETRY) {
             return;
         }
-        let coming_bytes = |coming: usize| coming as u64 * (self.segment_bytes - SEGMENT_LOSS_BYTES);
-        let (blanks, space) = (self.journal.blanks.len(), self.space_beside(0));
-        let lacking = |coming: usize| blanks + coming < BLANKS || space + coming_bytes(coming) < room_wanted;
-        while lacking(self.coming) {
-            self.coming += 1;
-            let _ = self.chores.send(Chore::Make);
+        let allocating_bytes =
+            |allocating: usize| allocating as u64 * (self.segment_bytes - SEGMENT_OVERHEAD_BYTES);
+        let (free, space) = (self.journal.free.len(), self.space_after(0));
+        let lacking = |allocating: usize| {
+            free + allocating < FREE_SEGMENTS || space + allocating_bytes(allocating) < space_wanted
+        };
+        while lacking(self.allocating) {
+            self.allocating += 1;
+            let _ = self.tasks.send(AllocatorTask::Create);
         }
     }
 
-    /// Writes the mark that says that everything before it is durable.
+    /// Writes the close mark: everything before it is durable.
     fn close(&mut self, number: u64) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         state.engine.note_close();
         let (_, group) = state.take_group(Group::default());
-        state.life = Life::Closed;
+        state.lifecycle = Lifecycle::Closed;
         drop(state);
         self.shared.unblock();
-        self.journal.append(&group.bytes.0, &group.homes, group.time)?;
+        self.journal.append(&group.bytes.0, &group.base_uids, group.time)?;
         self.journal.sync()?;
         self.shared.advance(number + 1, number + 1);
         Ok(())

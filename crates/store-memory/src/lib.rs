@@ -1,6 +1,8 @@
-//! The machine in RAM: the reference store for tests, and the server's mode that keeps nothing.
+//! An in-memory store on top of the core's state machine: the reference store for tests, and the server's store without
+//! durability.
 //!
-//! Everything is bounded; what would go over a bound is answered `Saturated`, and a held key is never forgotten.
+//! It is bounded: a call that would exceed a bound returns `Saturated`, and a held key is never forgotten to make
+//! space.
 
 mod store;
 
@@ -8,22 +10,22 @@ use oncebox_core::machine::Capacity;
 
 pub use store::MemoryStore;
 
-/// How a memory store is set up.
+/// The options of a memory store.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
-pub struct Options {
+pub struct MemoryOptions {
     /// How much it may hold.
     pub capacity: Capacity,
-    /// What becomes of payloads.
+    /// What happens to payloads that are no longer used.
     pub payloads: Payloads,
 }
 
-/// What becomes of a payload when the last handle to it is dropped.
+/// What happens to a payload when the last handle to it is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Payloads {
-    /// Its memory is freed as it is.
+    /// Its memory is freed without being overwritten.
     #[default]
     Freed,
-    /// The store takes its own copy, and overwrites it with zeros before it frees it (amnesia).
+    /// The store makes its own copy, and overwrites it with zeros before it frees it (amnesia).
     Wiped,
 }

@@ -1,4 +1,4 @@
-//! The port on the machine: one lock around it, held only while it decides.
+//! [`MemoryStore`]: a [`Store`] around the state machine, with one lock that is held only while the machine decides.
 
 use std::sync::{Arc, PoisonError};
 #[cfg(not(oncebox_loom))]
@@ -9,23 +9,23 @@ use bytes::Bytes;
 #[cfg(oncebox_loom)]
 use loom::sync::{Mutex, MutexGuard};
 use oncebox_core::limits::{check_call, check_work};
-use oncebox_core::machine::{Machine, Turn};
+use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
-    Accepted, Begin, Begun, Bell, Budget, Capabilities, Clock, Counts, Error, Extended, Extension, IdSource,
-    Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Payload, Query,
-    ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept,
-    Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Clock, Counts, Error, ErrorKind, Extended, Extension,
+    IdSource, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Notifier,
+    Observation, Observed, Omitted, Operated, Order, PageSize, Payload, ReadyTopics, Scope, Settlement,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
 use oncebox_system::{SystemClock, SystemRng};
 use zeroize::Zeroizing;
 
-use crate::{Options, Payloads};
+use crate::{MemoryOptions, Payloads};
 
 /// A store that keeps everything in memory.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     payloads: Payloads,
-    bell: Bell,
+    notifier: Notifier,
     /// `None` once the store is closed.
     open: Mutex<Option<Open>>,
 }
@@ -37,58 +37,58 @@ struct Open {
 
 impl MemoryStore {
     /// An empty store on the system's clock.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: MemoryOptions) -> Self {
         Self::with(options, Arc::new(SystemClock::default()), Box::new(SystemRng::default()))
     }
 
-    /// An empty store with its own clock and source of ids.
-    pub fn with(options: Options, clock: Arc<dyn Clock>, ids: Box<dyn IdSource>) -> Self {
+    /// An empty store with the given clock and source of ids.
+    pub fn with(options: MemoryOptions, clock: Arc<dyn Clock>, ids: Box<dyn IdSource>) -> Self {
         let machine = Machine::new(options.capacity);
         let open = Mutex::new(Some(Open { machine, ids }));
-        Self { clock, payloads: options.payloads, bell: Bell::default(), open }
+        Self { clock, payloads: options.payloads, notifier: Notifier::default(), open }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        // A panic inside the machine is a broken invariant. What it left behind must not be served.
+        // A panic inside the machine is a broken invariant: the state it left must not be used any more.
         self.open.lock().unwrap_or_else(|poisoned| {
             let mut guard = PoisonError::into_inner(poisoned);
             *guard = None;
-            self.bell.close();
+            self.notifier.close();
             guard
         })
     }
 
-    /// Runs one call on the machine, then rings for the topics that became claimable.
-    fn call<T>(&self, run: impl FnOnce(&mut Machine, &mut Turn<'_>) -> T) -> Result<T, Error> {
+    /// Runs one call on the machine, then notifies the listeners of the topics that became claimable.
+    fn call<T>(&self, run: impl FnOnce(&mut Machine, &mut CallContext<'_>) -> T) -> Result<T, Error> {
         let mut run = Some(run);
         loop {
             let mut woken = Vec::new();
-            let answer = {
+            let outcome = {
                 let mut guard = self.lock();
                 let Some(Open { machine, ids }) = guard.as_mut() else {
-                    return Err(Error::new(Kind::Closed, "the store is closed: open a new one"));
+                    return Err(Error::new(ErrorKind::Closed, "the store is closed: open a new one"));
                 };
-                let mut turn = Turn { now: self.clock.now(), ids: ids.as_mut(), journal: &mut () };
-                // When time has brought very much, others get a turn in between.
-                let caught_up = machine.catch_up(&mut turn, EVENTS_MAX);
-                let answer = run.take_if(|_| caught_up).map(|run| run(machine, &mut turn));
-                machine.take_woken(|namespace, topic| woken.push((namespace, topic.clone())));
-                answer
+                let mut context = CallContext { now: self.clock.now(), ids: ids.as_mut(), journal: &mut () };
+                // If very many timer events are due, other calls get the lock in between.
+                let caught_up = machine.catch_up(&mut context, EVENTS_MAX);
+                let outcome = run.take_if(|_| caught_up).map(|run| run(machine, &mut context));
+                machine.take_wakeups(|namespace, topic| woken.push((namespace, topic.clone())));
+                outcome
             };
             for (namespace, topic) in &woken {
-                self.bell.ring(*namespace, topic);
+                self.notifier.notify(*namespace, topic);
             }
-            if let Some(answer) = answer {
-                return Ok(answer);
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
             }
         }
     }
 }
 
-/// Events of time that happen under the lock at once, at most.
+/// The maximum number of timer events that are processed in one go under the lock.
 const EVENTS_MAX: u32 = 10_000;
 
-/// The message with a payload of its own, which is overwritten when the last handle to it goes.
+/// The message with its own copy of the payload, which is overwritten when the last handle to it is dropped.
 fn with_wiped_payload(message: &NewMessage) -> NewMessage {
     let mut message = message.clone();
     let bytes = Zeroizing::new(message.content.payload.as_bytes().to_vec());
@@ -115,12 +115,12 @@ impl Store for MemoryStore {
     }
 
     fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
-        self.bell.listen(interest)
+        self.notifier.listen(interest)
     }
 
-    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
-        check_call(sightings.len())?;
-        self.call(|machine, turn| sightings.iter().map(|item| machine.observe(turn, item)).collect())
+    async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
+        check_call(observations.len())?;
+        self.call(|machine, context| observations.iter().map(|item| machine.observe(context, item)).collect())
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -130,12 +130,12 @@ impl Store for MemoryStore {
             Payloads::Wiped => messages.iter().map(with_wiped_payload).collect(),
         };
         let messages = if wiped.is_empty() { messages } else { &wiped };
-        self.call(|machine, turn| messages.iter().map(|item| machine.accept(turn, item)).collect())
+        self.call(|machine, context| messages.iter().map(|item| machine.accept(context, item)).collect())
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
         check_call(begins.len())?;
-        self.call(|machine, turn| begins.iter().map(|item| machine.begin(turn, item)).collect())
+        self.call(|machine, context| begins.iter().map(|item| machine.begin(context, item)).collect())
     }
 
     async fn work(
@@ -144,58 +144,58 @@ impl Store for MemoryStore {
         claims: &[oncebox_core::Claim],
     ) -> Result<Worked, Error> {
         check_work(settlements.len(), claims)?;
-        self.call(|machine, turn| Worked {
-            settled: settlements.iter().map(|item| machine.settle(turn, item)).collect(),
-            deliveries: claims.iter().map(|item| machine.claim(turn, item)).collect(),
+        self.call(|machine, context| Worked {
+            settled: settlements.iter().map(|item| machine.settle(context, item)).collect(),
+            deliveries: claims.iter().map(|item| machine.claim(context, item)).collect(),
         })
     }
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
         check_call(extensions.len())?;
-        self.call(|machine, turn| extensions.iter().map(|item| machine.extend(turn, item)).collect())
+        self.call(|machine, context| extensions.iter().map(|item| machine.extend(context, item)).collect())
     }
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
         check_call(orders.len())?;
-        self.call(|machine, turn| orders.iter().map(|item| machine.operate(turn, item)).collect())
+        self.call(|machine, context| orders.iter().map(|item| machine.operate(context, item)).collect())
     }
 
-    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    async fn get(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         check_call(refs.len())?;
-        self.call(|machine, turn| refs.iter().map(|item| machine.get(turn, item)).collect())
+        self.call(|machine, context| refs.iter().map(|item| machine.get(context, item)).collect())
     }
 
     async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
-        self.call(|machine, turn| machine.with_key(turn, key, limit))
+        self.call(|machine, context| machine.with_key(context, key, limit))
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, Error> {
-        self.call(|machine, turn| machine.page(turn, query))
+    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
+        self.call(|machine, context| machine.page(context, query))
     }
 
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
-        self.call(|machine, turn| machine.counts(turn, scope))
+        self.call(|machine, context| machine.counts(context, scope))
     }
 
     async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
-        self.call(|machine, turn| machine.ready_topics(turn, query))
+        self.call(|machine, context| machine.ready_topics(context, query))
     }
 
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
-        self.call(|machine, turn| machine.topic_counts(turn, query))
+        self.call(|machine, context| machine.topic_counts(context, query))
     }
 
     async fn usage(&self) -> Result<Usage, Error> {
         self.call(Machine::usage)
     }
 
-    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
-        self.call(|machine, turn| machine.upkeep(turn, budget))
+    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
+        self.call(|machine, context| machine.maintain(context, budget))
     }
 
     async fn close(&self) -> Result<(), Error> {
         *self.lock() = None;
-        self.bell.close();
+        self.notifier.close();
         Ok(())
     }
 }

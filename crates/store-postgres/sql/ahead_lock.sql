@@ -1,5 +1,6 @@
--- Locks what was given out of mailbox lanes that are held back, and reads it: $1 topics, $2 shards, $3 until when at the latest; in one order, so that two
--- who want the same lanes do not wait for each other. Waits 50 ms at most. Plan: ahead_pkey once per lane.
+-- Locks and reads the deliveries out of mailbox lanes that are limited after a restart: $1 topics, $2 shards, $3
+-- when the limit ends at the latest; in one order, so that two processes that lock the same lanes do not deadlock.
+-- Waits at most 50 ms. Plan: ahead_pkey once per lane.
 with waiting as materialized (select set_config('lock_timeout', '50', true) as lock_timeout)
 insert into {schema}.ahead as a (topic, shard, numbers, fences, until)
 select lane.topic, lane.shard, '{}'::bigint[], '{}'::bigint[], lane.until

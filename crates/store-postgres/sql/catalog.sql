@@ -1,11 +1,12 @@
--- What is in a schema: one fact per row, worded so that "table `x` <fact>" is a sentence. `$1` is the schema's name.
--- Run with `search_path = pg_catalog`, so that the server writes every name of ours out. Small catalog joins by oid, run by
--- hand or at a start: no plan to rely on. Storage settings are left out: they are the operator's to tune.
-with place as (
+-- The contents of a schema: one fact per row, worded so that "table `x` <fact>" is a sentence. `$1` is the schema's
+-- name.
+-- Run with `search_path = pg_catalog`, so that the server qualifies every name of the schema. Small catalog joins by
+-- oid, run by hand or at startup: no plan to rely on. Storage settings are left out: operators may tune them.
+with target as (
   select oid, nspname, '"' || replace(nspname, '"', '""') || '"' as quoted from pg_namespace where nspname = $1
 ), relation as (
   select c.oid, c.relname, c.relkind, c.relpersistence, c.relrowsecurity, p.nspname
-  from pg_class c join place p on p.oid = c.relnamespace
+  from pg_class c join target p on p.oid = c.relnamespace
   where c.relkind in ('r', 'p', 'v', 'm', 'f')
 ), col as (
   select r.relname || '.' || a.attname as name, a.*, d.adbin, d.adrelid, l.collname
@@ -29,7 +30,7 @@ with place as (
   where k.contype not in ('n', 't')
 ), counter as (
   select c.relname as name, s.*
-  from place p
+  from target p
   join pg_class c on c.relnamespace = p.oid and c.relkind = 'S'
   join pg_sequence s on s.seqrelid = c.oid
 ), routine as (
@@ -37,7 +38,7 @@ with place as (
     pg_get_function_result(f.oid) as result, l.lanname, f.provolatile, f.prosecdef,
     replace(array_to_string(f.proconfig, '; '), 'search_path=' || quote_ident(p.nspname) || ',', 'search_path={schema},') as config,
     replace(f.prosrc, p.quoted, '{schema}') as body
-  from place p
+  from target p
   join pg_proc f on f.pronamespace = p.oid
   join pg_language l on l.oid = f.prolang
 )
@@ -46,18 +47,18 @@ select kind, name::text, aspect, fact from (
     'is ' || case relpersistence when 'u' then 'an unlogged ' when 't' then 'a temporary ' else 'a ' end
       || case relkind when 'r' then 'table' when 'p' then 'partitioned table' when 'f' then 'foreign table' else 'view' end as fact
   from relation
-  union all select 'table', relname, 'row security', 'has ' || case when relrowsecurity then 'row security' else 'no row security' end
+  union all select 'table', relname, 'row security', 'has row security ' || case when relrowsecurity then 'enabled' else 'disabled' end
   from relation
-  union all select 'table', relname, 'rights', 'lets you ' || coalesce(nullif(concat_ws(', ',
+  union all select 'table', relname, 'rights', 'grants ' || coalesce(nullif(concat_ws(', ',
       case when has_table_privilege(oid, 'select') then 'select' end,
       case when relname <> 'meta' and has_table_privilege(oid, 'insert') then 'insert' end,
       case when relname <> 'meta' and has_table_privilege(oid, 'update') then 'update' end,
-      case when relname <> 'meta' and has_table_privilege(oid, 'delete') then 'delete' end), ''), 'do nothing')
+      case when relname <> 'meta' and has_table_privilege(oid, 'delete') then 'delete' end), ''), 'nothing')
   from relation
   union all select 'column', name, 'type', 'is ' || format_type(atttypid, atttypmod) from col
   union all select 'column', name, 'null', 'is ' || case when attnotnull then 'required' else 'nullable' end from col
   union all select 'column', name, 'default', 'has ' || case
-      when attidentity <> '' or attgenerated <> '' then 'a value that is generated'
+      when attidentity <> '' or attgenerated <> '' then 'a generated value'
       else coalesce('the default ' || pg_get_expr(adbin, adrelid), 'no default') end
   from col
   union all select 'column', name, 'collation', 'has ' || coalesce('the collation ' || quote_ident(collname), 'no collation') from col
@@ -78,7 +79,7 @@ select kind, name::text, aspect, fact from (
   union all select 'function', name, 'settings', 'has ' || coalesce('the settings ' || nullif(config, ''), 'no settings') from routine
   union all select 'function', name, 'body', body from routine
   union all select 'function', name, 'rights',
-      case when has_function_privilege(oid, 'execute') then 'lets you call it' else 'lets you do nothing' end
+      case when has_function_privilege(oid, 'execute') then 'grants execute' else 'grants nothing' end
   from routine
 ) facts
 order by kind collate "C", name collate "C", aspect collate "C"

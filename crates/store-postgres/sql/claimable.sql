@@ -1,6 +1,6 @@
--- Not a statement, but a condition of several: whether a message `m` may be claimed at `clock.now`.
--- Subqueries, not joins: each is one probe of an index, whatever the planner believes about the tables. `coalesce`, not `is null`: of that it believes
--- that hardly any message passes, and sorts the whole lane.
+-- Not a statement but a condition that several statements share: whether message `m` may be claimed at `clock.now`.
+-- Subqueries instead of joins: each is one index probe, whatever the planner estimates. `coalesce` instead of `is
+-- null`: the planner estimates that hardly any row passes `is null`, and sorts the whole lane.
 m.ready
 and (m.expires is null or m.expires > clock.now)
 and coalesce((select false from {schema}.lease l where l.uid = m.uid), true)

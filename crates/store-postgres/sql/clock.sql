@@ -1,2 +1,3 @@
--- The time ($1 null: the server's) and a ticket. Asked for when everything is locked: what is decided happens now, not when waiting began.
-select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint), {schema}.next_ticket() * 16384
+-- The time ($1 null: the server's) and an id block. Runs after everything is locked, so that the decision is made at
+-- the current time and not at the time when waiting began.
+select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint), {schema}.next_id_block() * 16384

@@ -1,5 +1,6 @@
--- How messages of namespace $2 stand; each cell is counted up to $3. $1 the time.
--- Plan: message_number per state, in its order, so that nothing else is thought of; for what is ready, message_lane; the leases, which are few.
+-- Counts the messages of namespace $2 by state; each cell is counted up to $3. $1 the time.
+-- Plan: message_number per state, in its order, so that the planner considers nothing else; message_lane for ready
+-- messages; the leases, of which there are few.
 with clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 ), cell as (

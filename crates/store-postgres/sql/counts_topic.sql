@@ -1,5 +1,6 @@
--- How messages of namespace $2 and topic $3 stand, of the shards $4 to $5; each cell is counted up to $6. $1 the time. What is Seen has no topic.
--- Plan: a range of message_lane, message_waiting, message_done and message_dead; the leases, which are few.
+-- Counts the messages of namespace $2 and topic $3 in shards $4 to $5 by state; each cell is counted up to $6. $1
+-- the time. Seen messages have no topic.
+-- Plan: a range of message_lane, message_waiting, message_done and message_dead; the leases, of which there are few.
 with clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 )

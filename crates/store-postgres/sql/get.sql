@@ -1,5 +1,5 @@
--- Reads messages by uid ($2) and by key ($3 hashes), with their leases; and whether the server only reads, so that what it has may be old: one row at
--- least says so. $1 the time (null: the server's).
+-- Reads messages by uid ($2) and by key ($3 hashes) with their leases, and whether the server is read-only, in which
+-- case its data may be stale: at least one row reports it. $1 the time (null: the server's).
 -- Plan: message_key once per key, message_pkey and lease_pkey once per message.
 select current_setting('transaction_read_only')::boolean as read_only,
        coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now, {columns}, {content}, {lease}

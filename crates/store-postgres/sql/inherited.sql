@@ -1,5 +1,6 @@
--- The deliveries of the mailbox that are out, 100,000 at most: asked for once, when a process first claims from it. $1 the time (null: the server's).
--- Plan: the leases, which are few; message_pkey once per lease.
+-- The outstanding deliveries of the mailbox, at most 100,000: read once, when a process first claims from the
+-- mailbox. $1 the time (null: the server's).
+-- Plan: the leases, of which there are few; message_pkey once per lease.
 select l.uid, l.fence, l.extend_max, m.number, m.topic, m.shard
   from {schema}.lease l
   join {schema}.message m on m.uid = any(array[l.uid])

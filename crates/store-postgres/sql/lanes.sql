@@ -1,9 +1,10 @@
--- The lanes of namespace $2 below ($3 topic, $4 shard) that have something ready, or, unless $8, something claimable; downwards, $5 at most. Whether time
--- has brought something; and whether one of the requests $7 of the owners $6 has something already; and whether the server only reads, so that what
--- it has may be old. $1 the time.
--- Downwards, so that each lane is met at its newest message: at its oldest there may be much that is finished and that the server still has to keep.
--- Plan: one probe of message_lane per lane, however many messages they hold, and as a claim does where something claimable is asked for; lease_check and
--- message_shelf once; lease_request per request.
+-- The lanes of namespace $2 below ($3 topic, $4 shard) that have a ready message, or, unless $8, a claimable one; in
+-- descending order, at most $5. Also whether timers are due, whether one of the requests $7 of the owners $6 already
+-- has leases, and whether the server is read-only, in which case its data may be stale. $1 the time.
+-- Descending, so that each lane is entered at its newest message: at its oldest there may be many finished row
+-- versions that the server cannot remove yet.
+-- Plan: one probe of message_lane per lane, however many messages it has, and as in a claim where a claimable
+-- message is required; lease_check and message_maintenance once; lease_request once per request.
 with recursive clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 ), lane as (
@@ -24,9 +25,9 @@ with recursive clock as materialized (
    limit $5
 )
 select exists (select from {schema}.lease, clock where check_at <= clock.now)
-         or exists (select from {schema}.message, clock where shelf = 1 and shelf_at <= clock.now) as pending,
-       (select true from unnest($6::uuid[], $7::uuid[]) as wish (owner, request)
-         where (select true from {schema}.lease l where l.request = wish.request and l.owner = wish.owner and l.namespace = $2 limit 1)
+         or exists (select from {schema}.message, clock where maintenance_class = 1 and maintenance_at <= clock.now) as timers_due,
+       (select true from unnest($6::uuid[], $7::uuid[]) as claim (owner, request)
+         where (select true from {schema}.lease l where l.request = claim.request and l.owner = claim.owner and l.namespace = $2 limit 1)
          limit 1) is not null as repeated,
        current_setting('transaction_read_only')::boolean as read_only, found.topic, found.shard
   from clock left join found on true

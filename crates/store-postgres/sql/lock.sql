@@ -1,5 +1,6 @@
--- Locks messages by uid ($1) and by key ($2 hashes). Where nobody may be held up, waits 50 ms at most.
--- An array and not a join: a message that had to be waited for is looked at again, and behind a join with distinct rows it would be gone.
+-- Locks messages by uid ($1) and by key ($2 hashes). Waits at most 50 ms if the caller fails fast.
+-- An array instead of a join: a message whose lock was waited for is evaluated again, and behind a join with
+-- distinct rows it would be missing.
 -- Plan: message_key once per key, message_pkey once per message.
 with waiting as materialized (select set_config('lock_timeout', '50', true) as lock_timeout)
 select {columns}, octet_length(m.payload) as payload_bytes

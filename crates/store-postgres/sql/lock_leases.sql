@@ -1,4 +1,4 @@
--- Locks the leases of messages that are locked already, so that no heartbeat slips in between.
+-- Locks the leases of messages that are already locked, so that no heartbeat can change them in between.
 -- Plan: lease_pkey once per uid.
 select {lease}
   from {schema}.lease l

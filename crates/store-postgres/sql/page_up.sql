@@ -1,13 +1,14 @@
--- A page by number, upwards: $1 the time, $2 namespace, $3 states, $4 after this number, $5 at most, $6 dead reason, $7 topic, $8 source (null: any);
--- looks at $9 messages of each state at most, and says where it stopped. Plan: message_number, one range per state.
+-- A page by number, in ascending order: $1 the time, $2 namespace, $3 states, $4 after this number, $5 at most, $6
+-- dead reason, $7 topic, $8 source (null: any); reads at most $9 messages of each state and returns where it
+-- stopped. Plan: message_number, one range per state.
 with seen as (
-  select m.*, row_number() over (partition by m.state order by m.number) as look
+  select m.*, row_number() over (partition by m.state order by m.number) as scanned
     from unnest($3::smallint[]) as wanted (state)
    cross join lateral (
      select * from {schema}.message m where m.namespace = $2 and m.state = wanted.state and m.number > $4 order by m.number limit $9) m
 ), edge as (
-  -- Beyond the lowest number at which some state was cut off, nothing is known.
-  select coalesce(min(number), 9223372036854775807) as number from seen where look = $9
+  -- Nothing is known beyond the lowest number at which the scan of a state was cut off.
+  select coalesce(min(number), 9223372036854775807) as number from seen where scanned = $9
 )
 select edge.number as edge, coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now, {columns}, {content_without_payload},
        {lease}

@@ -1,5 +1,5 @@
--- Topics of namespace $2 after $3 that have something claimable, in byte order, $4 at most; and whether the server only reads: one row at least says
--- so. $1 the time.
+-- Topics of namespace $2 after $3 that have a claimable message, in byte order, at most $4; and whether the server
+-- is read-only: at least one row reports it. $1 the time.
 -- Plan: one probe of message_lane per topic, and as many messages as are leased at its head.
 with recursive clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now

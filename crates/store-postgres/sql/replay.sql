@@ -1,5 +1,6 @@
--- What the same claim got before and still has; and whether the server only reads: one row at least says so. $1 the time (null: the server's),
--- $2 namespace, $3 owner, $4 request. Plan: lease_request, then message_pkey per lease.
+-- The deliveries that an earlier attempt of the same claim leased and still holds; and whether the server is
+-- read-only: at least one row reports it. $1 the time (null: the server's), $2 namespace, $3 owner, $4 request.
+-- Plan: lease_request, then message_pkey per lease.
 select current_setting('transaction_read_only')::boolean as read_only, l.fence, l.until, m.superseded, {delivery}
   from (select) as server
   left join ({schema}.lease l join {schema}.message m on m.uid = any(array[l.uid]))

@@ -1,9 +1,12 @@
--- How the topics of namespace $2 from $3 on stand, in byte order, $4 at most; only $3, listed or not, if $7. Each cell is counted up to $5, and $6 workers are
--- named. $1 the time. A row for each: whether the server only reads (one row at least says so), the name, then claimable, in their lanes (ready, leased or held
--- back by a partition), waiting for time, leased and Dead messages, when the first claimable one was accepted, the names of workers with leases, by name, and
--- how many leases were counted for all topics together.
--- Plan: one probe of message_lane, message_waiting and message_dead per topic finds the names; a range of each counts. Leases have no topic: the messages of
--- some are read, but not for a single topic without unfinished messages.
+-- Counts the messages of namespace $2 by topic, from topic $3 on in byte order, at most $4 topics; only $3, whether
+-- or not it is listed, if $7. Each cell is counted up to $5, and at most $6 workers are named. $1 the time.
+-- One row per topic: whether the server is read-only (at least one row reports it), the name, then the numbers of
+-- messages that are claimable, in their lanes (ready, leased or blocked by a partition), waiting for a timer,
+-- leased, and Dead; when the first claimable one was accepted; the names of workers with leases, sorted; and how
+-- many leases were counted for all topics together.
+-- Plan: one probe of message_lane, message_waiting and message_dead per topic finds the names; a range of each
+-- counts. Leases have no topic: the messages of some leases are read, but not for a single topic without unfinished
+-- messages.
 with recursive clock as materialized (
   select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now
 ), lane_topic as (

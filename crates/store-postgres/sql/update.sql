@@ -1,8 +1,8 @@
--- Writes messages that are locked, as they stand now; one array per column, from `columns.rs`. Content that stays is not given, and what the server
--- has out of line of it is not touched. Plan: message_pkey once per message.
+-- Writes locked messages; one array per column, from `columns.rs`. Unchanged content is not sent, and its
+-- out-of-line storage is not touched. Plan: message_pkey once per message.
 update {schema}.message m
    set {message_assignments},
-       attributes = case when given.content_stays then m.attributes else given.attributes::jsonb end,
-       payload = case when given.content_stays then m.payload else given.payload end
-  from {message_given}
- where m.uid = any(array[given.uid])
+       attributes = case when input.content_unchanged then m.attributes else input.attributes::jsonb end,
+       payload = case when input.content_unchanged then m.payload else input.payload end
+  from {message_input}
+ where m.uid = any(array[input.uid])

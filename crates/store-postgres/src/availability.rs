@@ -1,11 +1,13 @@
-//! Whether the database answers. While it does not, calls are refused at once, and a probe finds out when it does again.
+//! Whether the database answers. While it does not, calls fail immediately, and a probe finds out when it answers
+//! again.
 //!
-//! A call that waits for longer than [`SUSPECT_AFTER`], or that loses its connection, starts the [probe](probe), which connects by itself.
-//! The database is *down* when the probe gets no answer and no call has got one meanwhile: a probe that is late on a busy machine refuses
-//! nothing while calls are answered. Calls that wait then are given up, and the probe alone decides when the database is up again.
-//! While everything is answered there is no probe, and an idle store sends nothing.
+//! A call that waits for longer than [`SUSPECT_AFTER`], or that loses its connection, starts the [probe](probe),
+//! which opens its own connection. The database is *down* when the probe gets no answer and no call has got one in
+//! the meantime: a probe that is slow on a busy machine fails nothing while calls are answered. Calls that are
+//! waiting when the database goes down are abandoned, and only the probe decides when the database is up again. While
+//! everything is answered there is no probe, and an idle store sends nothing.
 
-mod lent;
+mod connection;
 mod probe;
 
 use std::pin::{Pin, pin};
@@ -20,24 +22,24 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::fault;
+use crate::db_error;
 use crate::reserve::Reserve;
 use probe::Probe;
 
-pub(crate) use lent::Lent;
+pub(crate) use connection::TrackedConnection;
 
-/// Without any answer for so long, a call that waits wants to know whether there will be one.
+/// A call that has waited this long without any answer starts the probe.
 const SUSPECT_AFTER: Duration = Duration::from_millis(100);
 
-/// What one process knows about its database; all handles of a store share it.
+/// What a process knows about its database; all handles of a store share it.
 pub(crate) struct Availability {
-    /// The store's, for the log.
+    /// The store's name, for the log.
     name: Arc<str>,
     pool: PgPool,
     reserve: Arc<Reserve>,
-    /// Since when it is down, if it is.
+    /// Since when the database is down, if it is.
     down: watch::Sender<Option<Instant>>,
-    /// When something was answered the last time.
+    /// When the database last answered.
     answered: Mutex<Instant>,
     /// Wakes the probe.
     suspected: Arc<Notify>,
@@ -61,7 +63,7 @@ impl Availability {
         self.down.borrow().is_some()
     }
 
-    /// Makes a call, unless the database is down; gives it up if the database goes down before it is answered.
+    /// Makes a call unless the database is down; abandons it if the database goes down before it is answered.
     ///
     /// Dropping the call must be safe, and `Ok` must mean that the database has answered.
     pub(crate) async fn guard<T>(
@@ -70,65 +72,65 @@ impl Availability {
     ) -> Result<T, Error> {
         if self.is_down() {
             self.suspect();
-            return Err(fault::down());
+            return Err(db_error::down());
         }
-        // Where it is: moved once more, it would take its space twice.
-        self.attend(pin!(call)).await
+        // Pinned in place: moving the future once more would double its size.
+        self.run_while_up(pin!(call)).await
     }
 
-    /// Waits for a call, for as long as the database is up.
-    pub(crate) async fn attend<T>(
+    /// Waits for a call while the database is up.
+    pub(crate) async fn run_while_up<T>(
         self: &Arc<Self>,
         mut call: Pin<&mut impl Future<Output = Result<T, Error>>>,
     ) -> Result<T, Error> {
         if let Ok(outcome) = timeout(SUSPECT_AFTER, call.as_mut()).await {
-            return self.note(outcome);
+            return self.record(outcome);
         }
         let mut down = self.down.subscribe();
         loop {
             self.suspect();
             tokio::select! {
                 biased;
-                outcome = call.as_mut() => return self.note(outcome),
-                _ = down.wait_for(Option::is_some) => return Err(fault::went_down()),
+                outcome = call.as_mut() => return self.record(outcome),
+                _ = down.wait_for(Option::is_some) => return Err(db_error::went_down()),
                 () = sleep(SUSPECT_AFTER) => {}
             }
         }
     }
 
-    fn note<T>(self: &Arc<Self>, outcome: Result<T, Error>) -> Result<T, Error> {
+    fn record<T>(self: &Arc<Self>, outcome: Result<T, Error>) -> Result<T, Error> {
         match &outcome {
             Ok(_) => *self.answered() = Instant::now(),
-            Err(error) if fault::is_of_connection(error) => self.suspect(),
+            Err(error) if db_error::is_connection_error(error) => self.suspect(),
             Err(_) => {}
         }
         outcome
     }
 
-    /// Has the probe ask, unless something was answered a moment ago.
+    /// Starts or wakes the probe, unless the database answered recently.
     fn suspect(self: &Arc<Self>) {
         if !self.is_down() && self.answered().elapsed() < SUSPECT_AFTER {
             return;
         }
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         if probe.as_ref().is_some_and(|probe| !probe.is_finished()) {
-            // One that is about to end may miss it; then the next suspicion starts another.
+            // A probe that is about to end may miss this; then the next suspicion starts another.
             return self.suspected.notify_one();
         }
         let new = Probe::new(Arc::downgrade(self), Arc::clone(&self.suspected));
         *probe = Some(tokio::spawn(new.run()).abort_handle());
     }
 
-    /// Ends the probe: the store is closed.
+    /// Stops the probe, because the store is closed.
     pub(crate) fn end(&self) {
         if let Some(probe) = self.probe.lock().unwrap_or_else(PoisonError::into_inner).take() {
             probe.abort();
         }
     }
 
-    /// A connection of a pool's, for one call.
-    pub(crate) fn lend(self: &Arc<Self>, connection: PoolConnection<sqlx::Postgres>) -> Lent {
-        Lent::new(connection, Arc::clone(self))
+    /// Wraps a connection of a pool for one call.
+    pub(crate) fn track(self: &Arc<Self>, connection: PoolConnection<sqlx::Postgres>) -> TrackedConnection {
+        TrackedConnection::new(connection, Arc::clone(self))
     }
 
     fn answered(&self) -> MutexGuard<'_, Instant> {
@@ -136,13 +138,13 @@ impl Availability {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the pool connects now.
+    /// The current connect options of the pool.
     fn connect_options(&self) -> PgConnectOptions {
         self.pool.connect_options().as_ref().clone()
     }
 
     /// The probe got an answer.
-    fn comes_up(&self) {
+    fn mark_up(&self) {
         *self.answered() = Instant::now();
         let mut since = None;
         self.down.send_if_modified(|down| {
@@ -151,23 +153,23 @@ impl Availability {
         });
         if let Some(since) = since {
             let seconds = since.elapsed().as_secs_f64();
-            tracing::info!(store = %self.name, seconds, "the database answers again");
+            tracing::info!(store = %self.name, seconds, "database is up again");
         }
     }
 
-    /// The probe got no answer, and nobody else did.
-    fn goes_down(&self) {
-        let went = self.down.send_if_modified(|down| {
-            let went = down.is_none();
+    /// Neither the probe nor a call got an answer.
+    fn mark_down(&self) {
+        let changed = self.down.send_if_modified(|down| {
+            let changed = down.is_none();
             down.get_or_insert_with(Instant::now);
-            went
+            changed
         });
-        if !went {
+        if !changed {
             return;
         }
         tracing::error!(
             store = %self.name,
-            "the database does not answer: calls fail until it does; check that it runs and can be reached"
+            "database is down: calls fail until it answers; check that it is running and reachable"
         );
         for pool in [&self.pool].into_iter().chain(self.reserve.pools()) {
             close_idle(pool);
@@ -181,7 +183,8 @@ impl Drop for Availability {
     }
 }
 
-/// Closes the connections of a pool that nobody uses. Whoever answers later may not know them any more, and never say so.
+/// Closes the idle connections of a pool. A server that answers later may not know them any more, and may never
+/// report that.
 fn close_idle(pool: &PgPool) {
     for _ in 0..pool.size() {
         let Some(connection) = pool.try_acquire() else { return };

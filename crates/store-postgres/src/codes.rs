@@ -1,22 +1,23 @@
-//! The small numbers that stand for names in the tables, and how moments and durations are written.
+//! The codes that represent enum values in the tables, and the encoding of timestamps and durations.
 
 use std::time::Duration;
 
 use oncebox_core::limits::{CALL_ITEMS_MAX, CLAIM_MESSAGES_MAX};
 use oncebox_core::{
-    DeadReason, Divergence, Error, Keep, Key, Kind, Namespace, State, Timestamp, VerdictKind,
+    DeadReason, Divergence, Error, ErrorKind, Keep, Key, MessageState, Namespace, Timestamp, VerdictKind,
 };
 use uuid::Uuid;
 
-/// Numbers that belong to one ticket: a call has fewer items.
-pub(crate) const TICKET: i64 = PLACES as i64;
-const PLACES: u32 = 16_384;
+/// Numbers per id block: a call has fewer items.
+pub(crate) const ID_BLOCK_SIZE: i64 = ID_BLOCK_ITEMS as i64;
+const ID_BLOCK_ITEMS: u32 = 16_384;
 
-const _: () = assert!(CALL_ITEMS_MAX < PLACES as usize && CLAIM_MESSAGES_MAX < PLACES);
+const _: () = assert!(CALL_ITEMS_MAX < ID_BLOCK_ITEMS as usize && CLAIM_MESSAGES_MAX < ID_BLOCK_ITEMS);
 
-pub(crate) const STATES: [State; 4] = [State::Seen, State::Processing, State::Done, State::Dead];
+pub(crate) const STATES: [MessageState; 4] =
+    [MessageState::Seen, MessageState::Processing, MessageState::Done, MessageState::Dead];
 
-/// In the order of their codes, which are stored.
+/// In the order of their stored codes.
 pub(crate) const REASONS: [DeadReason; 7] = [
     DeadReason::Failed,
     DeadReason::Exhausted,
@@ -33,39 +34,39 @@ pub(crate) const DIVERGENCES: [Divergence; 3] =
 pub(crate) const KINDS: [VerdictKind; 4] =
     [VerdictKind::Ack, VerdictKind::Abandon, VerdictKind::Fail, VerdictKind::Release];
 
-/// The code of a name: its place in the list.
+/// The code of a value: its index in the list.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "the lists are short")]
 pub(crate) fn code<T: PartialEq + Copy>(all: &[T], value: T) -> i16 {
-    all.iter().position(|one| *one == value).expect("every name is in its list") as i16
+    all.iter().position(|item| *item == value).expect("every value is in its list") as i16
 }
 
-/// The name that a code stands for.
-pub(crate) fn named<T: Copy>(all: &[T], code: i16) -> Result<T, Error> {
+/// The value of a code.
+pub(crate) fn from_code<T: Copy>(all: &[T], code: i16) -> Result<T, Error> {
     let found = usize::try_from(code).ok().and_then(|code| all.get(code));
-    found.copied().ok_or_else(|| damaged("has a code that this version does not know"))
+    found.copied().ok_or_else(|| corrupt_row("has a code that this version does not know"))
 }
 
 pub(crate) fn namespace(namespace: Namespace) -> i16 {
     code(&Namespace::ALL, namespace)
 }
 
-/// A row that cannot be ours.
-pub(crate) fn damaged(what: &str) -> Error {
+/// The error for a row that this program cannot have written.
+pub(crate) fn corrupt_row(what: &str) -> Error {
     let message =
         format!("a row of the store {what}: it was changed by hand, or by a newer version of oncebox");
-    Error::new(Kind::Corrupt, message)
+    Error::new(ErrorKind::Corrupt, message)
 }
 
-/// As far as the tables go, which is far enough; the end stands for "never".
-fn whole(value: u64) -> i64 {
+/// Saturates at the maximum, which means "never".
+fn saturating_i64(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn stamp(at: Timestamp) -> i64 {
-    whole(at.as_millis())
+pub(crate) fn timestamp_ms(at: Timestamp) -> i64 {
+    saturating_i64(at.as_millis())
 }
 
-pub(crate) fn moment(stamp: i64) -> Timestamp {
+pub(crate) fn timestamp(stamp: i64) -> Timestamp {
     if stamp == i64::MAX {
         return Timestamp::NEVER;
     }
@@ -74,13 +75,13 @@ pub(crate) fn moment(stamp: i64) -> Timestamp {
 
 /// Whole milliseconds, rounded up.
 pub(crate) fn millis(duration: Duration) -> i64 {
-    stamp(Timestamp::EPOCH.after(duration))
+    timestamp_ms(Timestamp::EPOCH.after(duration))
 }
 
-/// A key that its message holds until it is finished, in place of milliseconds.
+/// Instead of milliseconds: the message holds its key until it is finished.
 pub(crate) const UNTIL_FINISHED: i64 = -1;
 
-/// What holds a key beyond its window; none if nothing does.
+/// How long a message holds its key beyond the window; `None` if it does not.
 pub(crate) fn keep_ms(keep: Keep) -> Option<i64> {
     match keep {
         Keep::Window => None,
@@ -90,19 +91,20 @@ pub(crate) fn keep_ms(keep: Keep) -> Option<i64> {
 }
 
 pub(crate) fn duration(millis: i64) -> Duration {
-    moment(millis).since(Timestamp::EPOCH)
+    timestamp(millis).since(Timestamp::EPOCH)
 }
 
-/// Numbers and fences.
-pub(crate) fn count(value: u64) -> i64 {
-    whole(value)
+/// Encodes message numbers and fences.
+pub(crate) fn bigint(value: u64) -> i64 {
+    saturating_i64(value)
 }
 
-pub(crate) fn counted(value: i64) -> Result<u64, Error> {
-    u64::try_from(value).map_err(|_| damaged("has a negative number"))
+pub(crate) fn from_bigint(value: i64) -> Result<u64, Error> {
+    u64::try_from(value).map_err(|_| corrupt_row("has a negative number"))
 }
 
-/// What a key is found by. Two keys with the same hash would be taken for one, which is as likely as a broken BLAKE3.
+/// The hash by which a key is looked up. Two keys with the same hash would be treated as one, which would require a
+/// BLAKE3 collision.
 pub(crate) fn key_hash(key: &Key) -> Uuid {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&[namespace(key.namespace).to_le_bytes()[0]]);

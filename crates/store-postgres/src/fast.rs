@@ -1,13 +1,13 @@
-//! The fast path: one statement decides what is plain, and leaves alone what is not.
+//! The fast path: one statement decides the simple cases and leaves the others alone.
 
 mod accept;
+mod bounded_claim;
 mod capacity;
 mod claim;
-mod held;
-mod look;
-mod replay;
+mod reorder;
 mod search;
 mod settle;
+mod work_statement;
 
 pub(crate) use capacity::count_lanes;
-pub(crate) use look::columns;
+pub(crate) use work_statement::columns;

@@ -1,69 +1,71 @@
-//! What a process remembers beside the tables: which lanes may have something, how full they are, who waits for work.
+//! What a process remembers besides the tables: which lanes may have messages, how full they are, and who waits for
+//! messages.
 //!
-//! A cache, bounded and evictable (rule 25). Full, stale or empty it may cost a query; it never gives a wrong answer, and never delays a
-//! message by more than a second beyond the interval at which claims come.
+//! A bounded cache that may be evicted at any time (RULE-25). If it is full, stale or empty, it may cost a query;
+//! it never causes a wrong answer, and never delays a message by more than a second beyond the interval between
+//! claims.
 
 mod cursor;
+mod dead_letters;
+mod depths;
 mod effects;
-mod ended;
-mod fullness;
-mod interest;
+mod lane_queue;
 mod lanes;
-mod letters;
 mod position;
+mod report;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::time::Duration;
 
-use oncebox_core::{Bell, Topic};
+use oncebox_core::{Notifier, Topic};
 
-pub(crate) use cursor::Cursor;
+pub(crate) use cursor::ScanCursor;
+use dead_letters::DeadLetterTopics;
+pub(crate) use depths::{Demand, DepthCache, LaneKey, lane_key, lane_key_of_snapshot};
 pub(crate) use effects::Effects;
-use ended::Ended;
-pub(crate) use fullness::{Demand, Fullness, LaneOf, lane_of, lane_of_snapshot};
-pub(crate) use interest::{Interest, SCAN_LANES};
-pub(crate) use lanes::{Lanes, Plan};
-use letters::Letters;
-pub(crate) use position::{From, Position, Span, Start};
+pub(crate) use lane_queue::{LaneQueue, SCAN_LANES};
+pub(crate) use lanes::{LaneCache, Plan};
+pub(crate) use position::{NumberRange, ScanFrom, ScanPosition, ScanStart};
+use report::PendingReport;
 
-/// A slice of a topic, served in order.
+/// A lane: a shard of a topic, served in order.
 pub(crate) type Lane = (Topic, i32);
 
-/// What a process remembers.
+/// The cache of a process.
 #[derive(Default)]
 pub(crate) struct Hints {
-    pub(crate) bell: Bell,
-    pub(crate) lanes: Lanes,
-    pub(crate) ended: Ended,
-    pub(crate) letters: Letters,
-    pub(crate) fullness: Fullness,
-    /// Whether the store has as many keys as it may, and when that was asked last.
+    pub(crate) notifier: Notifier,
+    pub(crate) lanes: LaneCache,
+    pub(crate) report: PendingReport,
+    pub(crate) dead_letters: DeadLetterTopics,
+    pub(crate) depths: DepthCache,
+    /// Whether the store has reached its maximum number of keys, and when that was last checked.
     pub(crate) keys: Mutex<Option<(bool, Duration)>>,
-    /// How often lanes were searched for: each time another one of those that were found is first.
+    /// The number of searches so far: rotates which of the lanes found is first.
     pub(crate) searches: AtomicUsize,
-    /// Up to when this process has seen that time has brought nothing that was not written down.
-    pub(crate) quiet_until: AtomicI64,
+    /// This process has found no due timer up to this time.
+    pub(crate) timers_checked_until: AtomicI64,
 }
 
 impl Hints {
-    /// Notes what a call brought about, once it is committed, and wakes those who wait for it.
-    pub(crate) fn note(&self, effects: Effects) {
-        for (namespace, lane) in effects.lowered {
-            self.lanes.lower(namespace, lane.clone());
-            self.lanes.note(namespace, lane);
+    /// Applies the effects of a committed call and wakes the listeners.
+    pub(crate) fn apply(&self, effects: Effects) {
+        for (namespace, lane) in effects.invalidated {
+            self.lanes.invalidate(namespace, lane.clone());
+            self.lanes.mark_ready(namespace, lane);
         }
-        if effects.all_lowered {
-            self.lanes.lower_all();
+        if effects.all_invalidated {
+            self.lanes.invalidate_all();
         }
         for (namespace, lane) in effects.filled {
-            self.lanes.note(namespace, lane);
+            self.lanes.mark_ready(namespace, lane);
         }
         for (namespace, topic) in &effects.woken {
-            self.bell.ring(*namespace, topic);
+            self.notifier.notify(*namespace, topic);
         }
-        for upkept in effects.upkept {
-            self.ended.add(upkept);
+        for report in effects.reports {
+            self.report.add(report);
         }
     }
 }

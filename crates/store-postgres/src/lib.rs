@@ -1,22 +1,23 @@
-//! The store for many processes and many machines, on PostgreSQL.
+//! The store on PostgreSQL, shared by many processes and machines.
 //!
-//! Two tables: `message` has every message and every key that is remembered, `lease` has who holds what. The frequent and
-//! simple things (taking in what is new, acknowledging, claiming, extending) are one statement each; everything else is
-//! decided by the machine of the core, on rows that are locked meanwhile. Time is the server's.
+//! There are two main tables: `message` holds every message and every remembered key, `lease` holds the current
+//! leases. Each frequent simple operation (accepting new messages, acknowledging, claiming, extending) is one
+//! statement; the core's state machine decides everything else on locked rows. Time is the server's.
 
 mod address;
 mod availability;
 mod codes;
+mod db_error;
+mod dead_letters;
 mod fast;
-mod fault;
 mod hints;
-mod letters;
-mod locked;
+mod maintenance;
 mod options;
 mod query;
 mod read;
 mod reserve;
 mod restart;
+mod row_transaction;
 mod rows;
 mod schema;
 mod slow;
@@ -24,10 +25,9 @@ mod sql;
 mod store;
 mod topics;
 mod transaction;
-mod upkeep;
 
 pub use address::Address;
-pub use options::{Options, Pooler};
+pub use options::{Pooler, PostgresOptions};
 pub use schema::{Ensured, Schema};
 pub use store::PostgresStore;
 pub use transaction::PgTransaction;

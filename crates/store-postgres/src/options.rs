@@ -1,4 +1,4 @@
-//! How a store is set up.
+//! The options of a store.
 
 use std::sync::Arc;
 
@@ -6,43 +6,45 @@ use oncebox_core::Clock;
 
 use crate::Schema;
 
-/// Messages and keys at most, unless told otherwise.
+/// The default of `keys_max`.
 const KEYS_MAX_DEFAULT: u64 = 1_000_000_000;
 
-/// How a PostgreSQL store is set up.
+/// The options of a PostgreSQL store.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Options {
-    /// Where its tables are.
+pub struct PostgresOptions {
+    /// The schema that contains the tables.
     pub schema: Schema,
-    /// Connections at most, if the store makes them: 8 if not set. Calls that find none free wait for one. While calls are not answered
-    /// there may be one more for some seconds, to find out whether the database is down.
+    /// Maximum number of connections, if the store opens them; 8 by default. A call that finds none free waits for
+    /// one. While calls get no answer there may be one more for some seconds, to find out whether the database is
+    /// down.
     pub connections: u32,
-    /// Whether a store that is opened by its URL makes its tables, or brings them to this version. If not, they have to be
-    /// there.
+    /// Whether opening the store by URL creates its tables or migrates them to this version. Otherwise they must
+    /// exist.
     pub ensure: bool,
-    /// What stands between the store and the server.
+    /// The connection pooler between the store and the server.
     pub pooler: Pooler,
-    /// Messages and keys at most, finished ones included: then what would add one is answered Saturated. Counted by the server's
-    /// statistics, so it is passed by what all processes take in while these are behind, which is a second or two.
+    /// Maximum number of messages and keys, including finished messages; beyond it, the outcome of an operation that
+    /// would add one is `Saturated`. Counted by the server's statistics, so the processes can exceed it by what they
+    /// accept while the statistics lag behind, which is a second or two.
     pub keys_max: u64,
-    /// Another clock than the server's: for tests.
+    /// A clock to use instead of the server's, for tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
-/// What stands between a store and the server.
+/// The connection pooler between a store and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Pooler {
-    /// Nothing that gives a session to somebody else in between.
+    /// No pooler that shares sessions between clients.
     #[default]
     None,
-    /// A pooler in transaction mode, as PgBouncer has it: each transaction may have another session.
+    /// A pooler in transaction mode, such as PgBouncer: each transaction may use a different session.
     Transaction,
 }
 
-impl Default for Options {
-    /// The schema `oncebox` that is there already, 8 connections to the server itself, a billion keys at most, and the server's clock.
+impl Default for PostgresOptions {
+    /// The existing schema `oncebox`, 8 connections without a pooler, at most a billion keys, and the server's clock.
     fn default() -> Self {
         Self {
             schema: Schema::default(),

@@ -1,4 +1,4 @@
-//! A statement on its way: what is bound to it, and how it is sent.
+//! A statement with its parameters, and how it is sent.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use sqlx::{AssertSqlSafe, Connection, Encode, PgConnection, Postgres, Transactio
 
 use crate::Pooler;
 
-/// A statement and what is bound to it.
+/// A statement with its parameters.
 ///
-/// Without a pooler it is prepared once per session, and from then on one round trip. A pooler may give every transaction
-/// another session, in which nothing is prepared: there a statement is prepared without a name each time, and runs in a
-/// transaction, so that both happen in one session. On its own it has one for itself: four round trips.
+/// Without a pooler, it is prepared once per session and takes one round trip from then on. With a pooler, every
+/// transaction may use a different session, in which nothing is prepared: there a statement is prepared without a
+/// name each time and runs in a transaction, so that both happen in one session. Outside a transaction it opens one
+/// for itself: four round trips.
 pub(crate) struct Query<'q> {
     query: sqlx::query::Query<'q, Postgres, PgArguments>,
     pooler: Pooler,
@@ -43,7 +44,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// The same, with few values in it.
+    /// Like [`bind_column`](Self::bind_column), for a column with few values.
     pub(crate) fn bind_sparse_column<T>(self, column: &'q [Option<T>]) -> Self
     where
         T: 'q + Clone,
@@ -56,7 +57,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// Binds an array, or none of it if nothing is in it: that costs the server less.
+    /// Binds an array, or an empty one if all items are null, which costs the server less.
     pub(crate) fn bind_sparse<T>(self, column: &'q [Option<T>]) -> Self
     where
         &'q [Option<T>]: Encode<'q, Postgres> + Type<Postgres>,
@@ -97,14 +98,15 @@ impl<'q> Query<'q> {
     }
 }
 
-/// Commits what went well. The rest is rolled back at once: until then, the pooler has a session less for others.
+/// Commits on success. Otherwise rolls back immediately, because until then the pooler has one session less for other
+/// clients.
 async fn end<T>(
     transaction: Transaction<'_, Postgres>,
     outcome: Result<T, sqlx::Error>,
 ) -> Result<T, sqlx::Error> {
     match outcome {
         Ok(_) => transaction.commit().await?,
-        // What happened first is what is told.
+        // The first error is returned.
         Err(_) => drop(transaction.rollback().await),
     }
     outcome

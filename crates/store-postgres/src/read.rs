@@ -1,47 +1,47 @@
-//! Reading: messages, listings, counts.
+//! Reads: messages, listings, counts.
 
-use oncebox_core::machine::Turn;
+use oncebox_core::machine::CallContext;
 use oncebox_core::{
-    Counts, Cursor, Direction, Error, Key, Number, Omitted, Page, PageSize, Query, Ref, Scope, Shard,
-    Snapshot, State, Timestamp,
+    Counts, Cursor, Direction, Error, Key, MessagePage, MessageQuery, MessageRef, MessageState, Number,
+    Omitted, PageSize, Scope, Shard, Snapshot, Timestamp,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{Acquire, PgConnection, Postgres, Transaction};
 
-use crate::codes::{REASONS, STATES, code, count, counted, key_hash, moment, namespace};
-use crate::fault;
-use crate::locked::Targets;
+use crate::codes::{REASONS, STATES, bigint, code, from_bigint, key_hash, namespace, timestamp};
+use crate::db_error;
+use crate::row_transaction::Targets;
 use crate::rows::{Cells, LeaseRow, Message, ReadContent};
-use crate::slow::{Room, machine};
+use crate::slow::{Admission, machine};
 use crate::store::PostgresStore;
 
-/// Messages of one state that one page looks at, at most: a listing with a rare filter must not take for ever.
+/// Maximum number of messages per state that one page scans: a listing with a selective filter must not run forever.
 const PAGE_SCAN_MAX: i64 = 10_000;
-/// And at least, if not all of them can be on it.
+/// Minimum number of messages per state that a filtered page scans.
 const PAGE_SCAN_MIN: i64 = 1_000;
-/// A cell is counted up to this, and estimated beyond.
+/// A cell is counted up to this number and estimated beyond it.
 pub(crate) const COUNT_MAX: i64 = 10_000;
 
-/// A message with its lease, as a statement joined them.
+/// Reads a message with its lease, as joined by a statement.
 fn snapshot<P: ReadContent>(cells: &mut Cells<'_>) -> Result<Snapshot<P>, Error> {
     let message = Message::read(cells)?;
     message.with(LeaseRow::read_if_any(cells)?)
 }
 
 impl PostgresStore {
-    pub(crate) async fn find(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    pub(crate) async fn find(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         let mut targets = Targets::default();
         for target in refs {
             targets.add(target);
         }
         let mut connection = self.connection().await?;
         let read = self.read_targets(&mut connection, &targets).await;
-        let (now, messages) = Self::give_back(connection, read)?;
-        // What time has brought shows in what is read, whether or not anybody has written it down.
-        let mut machine = machine(&messages, now, 1, Room::Enough)?;
+        let (now, messages) = Self::release(connection, read)?;
+        // Reads reflect due timers, whether or not they have been written.
+        let mut machine = machine(&messages, now, 1, Admission::Open)?;
         let mut ids = oncebox_system::SystemRng::default();
-        let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
-        Ok(refs.iter().map(|target| machine.get(&mut turn, target)).collect())
+        let mut context = CallContext { now, ids: &mut ids, journal: &mut () };
+        Ok(refs.iter().map(|target| machine.get(&mut context, target)).collect())
     }
 
     /// Messages as they are stored, and the time.
@@ -58,7 +58,7 @@ impl PostgresStore {
             .bind(&targets.uids)
             .bind(&targets.hashes)
             .fetch_all(connection);
-        joined(&rows.await.map_err(fault::told)?)
+        joined(&rows.await.map_err(db_error::into_error)?)
     }
 
     pub(crate) async fn find_by_key(
@@ -68,11 +68,11 @@ impl PostgresStore {
     ) -> Result<Vec<Snapshot<Omitted>>, Error> {
         let mut connection = self.connection().await?;
         let read = self.read_by_key(&mut connection, key, limit).await;
-        let (now, messages) = Self::give_back(connection, read)?;
-        let mut machine = machine(&messages, now, 1, Room::Enough)?;
+        let (now, messages) = Self::release(connection, read)?;
+        let mut machine = machine(&messages, now, 1, Admission::Open)?;
         let mut ids = oncebox_system::SystemRng::default();
-        let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
-        Ok(machine.with_key(&mut turn, key, limit))
+        let mut context = CallContext { now, ids: &mut ids, journal: &mut () };
+        Ok(machine.with_key(&mut context, key, limit))
     }
 
     async fn read_by_key(
@@ -89,40 +89,44 @@ impl PostgresStore {
             .bind(key_hash(key))
             .bind(i64::from(limit.get()))
             .fetch_all(connection);
-        joined(&rows.await.map_err(fault::told)?)
+        joined(&rows.await.map_err(db_error::into_error)?)
     }
 
-    pub(crate) async fn list(&self, query: &Query) -> Result<Page, Error> {
+    pub(crate) async fn list(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
         let mut connection = self.connection().await?;
         let page = self.list_on(&mut connection, query).await;
-        Self::give_back(connection, page)
+        Self::release(connection, page)
     }
 
-    async fn list_on(&self, connection: &mut PgConnection, query: &Query) -> Result<Page, Error> {
+    async fn list_on(
+        &self,
+        connection: &mut PgConnection,
+        query: &MessageQuery,
+    ) -> Result<MessagePage, Error> {
         let upwards = query.direction == Direction::OldestFirst;
         let statement = if upwards { &self.sql.page_up } else { &self.sql.page_down };
         let start = if upwards { 0 } else { i64::MAX };
         let wanted = match (query.state, query.dead) {
             (Some(state), _) => vec![code(&STATES, state)],
-            (None, Some(_)) => vec![code(&STATES, State::Dead)],
+            (None, Some(_)) => vec![code(&STATES, MessageState::Dead)],
             (None, None) => STATES.iter().map(|state| code(&STATES, *state)).collect(),
         };
         self.catch_up(connection).await?;
-        let mut transaction = self.steady(connection).await?;
+        let mut transaction = self.begin_read(connection).await?;
         let rows = statement
             .query()
             .bind(self.time())
             .bind(namespace(query.namespace))
             .bind(&wanted)
-            .bind(query.after.map_or(start, |Cursor(number)| count(number.0)))
+            .bind(query.after.map_or(start, |Cursor(number)| bigint(number.0)))
             .bind(i64::from(query.size.get()))
             .bind(query.dead.map(|dead| code(&REASONS, dead)))
             .bind(query.topic.as_ref().map(|topic| topic.as_str().to_owned()))
             .bind(query.source.as_ref().map(|source| source.as_str().to_owned()))
             .bind(scan_max(query))
             .fetch_all(&mut transaction);
-        let rows = rows.await.map_err(fault::told)?;
-        let mut page = Page::default();
+        let rows = rows.await.map_err(db_error::into_error)?;
+        let mut page = MessagePage::default();
         let mut edge = None;
         let mut now = Timestamp::EPOCH;
         let mut messages: Vec<Snapshot<Omitted>> = Vec::with_capacity(rows.len());
@@ -130,7 +134,7 @@ impl PostgresStore {
             let mut cells = Cells::new(row);
             let stopped: i64 = cells.next()?;
             edge = (stopped != if upwards { i64::MAX } else { 0 }).then_some(stopped);
-            now = moment(cells.next()?);
+            now = timestamp(cells.next()?);
             if !cells.is_empty() {
                 messages.push(snapshot(&mut cells)?);
             }
@@ -138,24 +142,26 @@ impl PostgresStore {
         let full = messages.len() == query.size.get() as usize;
         page.next = match messages.last().filter(|_| full) {
             Some(last) => Some(Cursor(last.number)),
-            None => edge.map(|edge| Ok::<_, Error>(Cursor(Number(counted(edge)?)))).transpose()?,
+            None => edge.map(|edge| Ok::<_, Error>(Cursor(Number(from_bigint(edge)?)))).transpose()?,
         };
-        let uids: Vec<_> = messages.iter().map(|message| Ref::Uid(message.uid)).collect();
-        let mut machine = machine(&messages, now, 1, Room::Enough)?;
+        let uids: Vec<_> = messages.iter().map(|message| MessageRef::Uid(message.uid)).collect();
+        let mut machine = machine(&messages, now, 1, Admission::Open)?;
         let mut ids = oncebox_system::SystemRng::default();
-        let mut turn = Turn { now, ids: &mut ids, journal: &mut () };
-        let seen = uids.iter().filter_map(|uid| machine.get(&mut turn, uid));
+        let mut context = CallContext { now, ids: &mut ids, journal: &mut () };
+        let seen = uids.iter().filter_map(|uid| machine.get(&mut context, uid));
         page.messages = seen.filter(|message| query.matches(message)).collect();
         Ok(page)
     }
 
-    /// For statements that read much: they get the plan that they are written for, on a server that is written to.
-    pub(crate) async fn steady<'c>(
+    /// Begins a transaction for statements that read much: they get the plan that they are written for, on a server
+    /// that is not read-only.
+    pub(crate) async fn begin_read<'c>(
         &self,
         connection: &'c mut PgConnection,
     ) -> Result<Transaction<'c, Postgres>, Error> {
-        let mut transaction = connection.begin().await.map_err(fault::told)?;
-        let row = self.sql.steady.query().fetch_one(&mut transaction).await.map_err(fault::told)?;
+        let mut transaction = connection.begin().await.map_err(db_error::into_error)?;
+        let row =
+            self.sql.read_settings.query().fetch_one(&mut transaction).await.map_err(db_error::into_error)?;
         Cells::new(&row).check_writable()?;
         Ok(transaction)
     }
@@ -163,23 +169,24 @@ impl PostgresStore {
     pub(crate) async fn count(&self, scope: &Scope) -> Result<Counts, Error> {
         let mut connection = self.connection().await?;
         let counts = self.count_on(&mut connection, scope).await;
-        Self::give_back(connection, counts)
+        Self::release(connection, counts)
     }
 
     async fn count_on(&self, connection: &mut PgConnection, scope: &Scope) -> Result<Counts, Error> {
         self.catch_up(connection).await?;
-        let mut transaction = self.steady(connection).await?;
-        let (now, space) = (self.time(), namespace(scope.namespace));
+        let mut transaction = self.begin_read(connection).await?;
+        let (now, in_namespace) = (self.time(), namespace(scope.namespace));
         let query = match &scope.topic {
-            None => self.sql.counts.query().bind(now).bind(space),
+            None => self.sql.counts.query().bind(now).bind(in_namespace),
             Some(topic) => {
                 let all = (0, i32::from(u16::MAX));
                 let (first, last) = scope.shard.map_or(all, |Shard(shard)| (shard.into(), shard.into()));
-                let query = self.sql.counts_topic.query().bind(now).bind(space);
+                let query = self.sql.counts_topic.query().bind(now).bind(in_namespace);
                 query.bind(topic.as_str().to_owned()).bind(first).bind(last)
             }
         };
-        let row = query.bind(COUNT_MAX + 1).fetch_one(&mut transaction).await.map_err(fault::told)?;
+        let row =
+            query.bind(COUNT_MAX + 1).fetch_one(&mut transaction).await.map_err(db_error::into_error)?;
         let mut cells = Cells::new(&row);
         let mut estimated = false;
         let mut next = || {
@@ -198,21 +205,22 @@ impl PostgresStore {
     }
 }
 
-/// How many messages a page scans: those that it shows, or five times as many if only some of them are meant.
-fn scan_max(query: &Query) -> i64 {
+/// How many messages a page scans: as many as it shows, or five times as many with a filter.
+fn scan_max(query: &MessageQuery) -> i64 {
     let size = i64::from(query.size.get());
     let filters = query.topic.is_some() || query.source.is_some() || query.dead.is_some();
     if filters { (size * 5).clamp(PAGE_SCAN_MIN, PAGE_SCAN_MAX) } else { size }
 }
 
-/// Rows of `get.sql` and `with_key.sql`: whether the server only reads, the time, and messages with their leases.
+/// Reads rows of `get.sql` and `with_key.sql`: whether the server is read-only, the time, and messages with their
+/// leases.
 fn joined<P: ReadContent>(rows: &[PgRow]) -> Result<(Timestamp, Vec<Snapshot<P>>), Error> {
     let mut now = Timestamp::EPOCH;
     let mut messages = Vec::with_capacity(rows.len());
     for row in rows {
         let mut cells = Cells::new(row);
         cells.check_writable()?;
-        now = moment(cells.next()?);
+        now = timestamp(cells.next()?);
         if !cells.is_empty() {
             messages.push(snapshot(&mut cells)?);
         }

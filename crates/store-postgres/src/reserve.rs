@@ -1,4 +1,4 @@
-//! Connections that nothing but heartbeats and settlements uses, however many transactions handlers have open.
+//! Connections reserved for heartbeats and settlements, however many transactions handlers have open.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,15 +7,14 @@ use oncebox_core::Error;
 use sqlx::pool::PoolConnection;
 use sqlx::{PgPool, Postgres};
 
-use crate::fault;
+use crate::db_error;
 
-/// How many they are: one for heartbeats, one for settlements.
+/// The number of reserved connections: one for heartbeats, one for settlements.
 pub(crate) const RESERVED: u32 = 2;
-/// A call that settles or claims waits so long for a connection of the pool before it asks for the reserved one.
-const POOL_PATIENCE: Duration = Duration::from_millis(50);
+/// How long a call that settles or claims waits for a connection of the pool before it also tries the reserved one.
+const POOL_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// The pool of a store, and its reserved connections. They are opened when they are needed first, with the settings of the
-/// pool.
+/// The reserved connections of a store. They are opened when they are first needed, with the settings of the pool.
 pub(crate) struct Reserve {
     /// Whether there are reserved connections at all.
     reserves: bool,
@@ -34,21 +33,21 @@ impl Reserve {
         if self.reserves { connections.saturating_sub(1).try_into().unwrap_or(usize::MAX) } else { 0 }
     }
 
-    /// A connection to extend leases on. No other call uses it, so that no other call can delay a heartbeat.
+    /// A connection for extending leases. No other call uses it, so no other call can delay a heartbeat.
     pub(crate) async fn for_heartbeats(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>, Error> {
         let pool = if self.reserves { self.heartbeats.get_or_init(|| single(pool)) } else { pool };
-        pool.acquire().await.map_err(fault::told)
+        pool.acquire().await.map_err(db_error::into_error)
     }
 
-    /// A connection to settle and claim on: of the pool or, if that has none to give, the reserved one.
+    /// A connection for settling and claiming: from the pool or, if the pool is exhausted, the reserved one.
     pub(crate) async fn for_work(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>, Error> {
         if !self.reserves {
-            return pool.acquire().await.map_err(fault::told);
+            return pool.acquire().await.map_err(db_error::into_error);
         }
         let exhausted = pool.num_idle() == 0 && pool.size() >= pool.options().get_max_connections();
         let reserved = async {
             if !exhausted {
-                tokio::time::sleep(POOL_PATIENCE).await;
+                tokio::time::sleep(POOL_WAIT_MAX).await;
             }
             self.settlements.get_or_init(|| single(pool)).acquire().await
         };
@@ -57,16 +56,16 @@ impl Reserve {
             connection = pool.acquire() => connection,
             connection = reserved => connection,
         };
-        acquired.map_err(fault::told)
+        acquired.map_err(db_error::into_error)
     }
 
-    /// Those that were opened.
+    /// The pools that were opened.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &PgPool> {
         [&self.heartbeats, &self.settlements].into_iter().filter_map(OnceLock::get)
     }
 
     pub(crate) async fn close(&self) {
-        // All are closed to new calls before the first is waited for.
+        // All pools reject new calls before the first one is waited for.
         let closing: Vec<_> = self.pools().map(PgPool::close).collect();
         for closed in closing {
             closed.await;
@@ -74,7 +73,7 @@ impl Reserve {
     }
 }
 
-/// A pool of one connection, with the settings of another pool.
+/// A pool of one connection with the settings of another pool.
 fn single(pool: &PgPool) -> PgPool {
     let options = pool.options().clone().min_connections(0).max_connections(1);
     options.connect_lazy_with(pool.connect_options().as_ref().clone())

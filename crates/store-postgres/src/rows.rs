@@ -1,13 +1,13 @@
-//! Rows of both tables: their columns, how they are read and how they are written.
+//! The rows of both tables: their columns, reading and writing.
 
 mod cells;
 pub(crate) mod columns;
-mod given;
+mod input;
 mod read;
 mod write;
 
 pub(crate) use cells::Cells;
 pub(crate) use columns::{LeaseArrays, LeaseRow, MessageArrays, Row};
-pub(crate) use given::{GIVEN, Given, Item};
+pub(crate) use input::{INPUT_COLUMNS, Item, MessageInput};
 pub(crate) use read::{Message, ReadContent, delivery, fence};
-pub(crate) use write::{lease_row, push_message, shelf};
+pub(crate) use write::{lease_row, maintenance_class, push_message};

@@ -1,10 +1,11 @@
-//! The slow path: everything that one statement cannot decide is decided by the machine of the core.
+//! The slow path: the core's state machine decides everything that one statement cannot.
 //!
-//! Rows are locked and loaded as snapshots, the machine decides as it does in every other store, and what it changed is written back
-//! in the same transaction. So there is one set of rules, not a second one in SQL. Nothing here knows a database: [`decide`] takes
-//! what was loaded and answers what is to be written; `locked.rs` locks, loads and writes.
+//! Rows are locked and loaded as snapshots, the machine decides as in every other store, and its changes are written
+//! back in the same transaction. So there is one set of rules and no second one in SQL. This module knows no
+//! database: [`decide`] takes the loaded messages and returns the writes; `row_transaction.rs` locks, loads and
+//! writes.
 //!
-//! Content takes no part: a message is loaded with the size of its payload, and only content that is new is written.
+//! Content is not loaded: a message is loaded with the size of its payload, and only new content is written.
 
 mod body;
 mod decision;
@@ -12,15 +13,15 @@ mod decision;
 use oncebox_core::limits::{LAST_ERROR_BYTES_MAX, TEXT_BYTES_MAX, WORKER_BYTES_MAX};
 
 pub(crate) use body::{Body, with_body};
-pub(crate) use decision::{Decision, Events, Loaded, Rewrite, Room, Write, decide, machine};
+pub(crate) use decision::{Admission, Decision, Events, Loaded, Rewrite, Write, decide, machine};
 
-/// Messages that one step of the slow path is about, at most. Without content a row has at most [`ROW_BYTES_MAX`] bytes, so a step loads
-/// and writes a bounded number of bytes.
+/// Maximum number of messages per step of the slow path. Without content a row has at most [`ROW_BYTES_MAX`] bytes,
+/// so the bytes that a step loads and writes are bounded.
 pub(crate) const STEP_ITEMS_MAX: usize = 1_000;
 
-/// The texts, hashes and fixed columns of a message and its lease together, at most.
+/// Maximum total size of the texts, hashes and fixed columns of a message and its lease.
 pub(crate) const ROW_BYTES_MAX: usize =
     9 * TEXT_BYTES_MAX + 2 * WORKER_BYTES_MAX + LAST_ERROR_BYTES_MAX + 1_024;
 
-// Far below what the server takes with one statement, which is 1 GiB, and what a small machine can spare.
+// Far below the server's limit of 1 GiB per statement, and affordable on a small machine.
 const _: () = assert!(STEP_ITEMS_MAX * ROW_BYTES_MAX <= 16 << 20);

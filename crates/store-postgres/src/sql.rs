@@ -1,21 +1,21 @@
-//! The statements, each from its file, with the names of the schema in them.
+//! The statements, each from its own file, with the names of the schema filled in.
 //!
-//! Where one joins what it is given with a table, it says `= any(array[…])`: a join of two columns may be made by walking all of the
-//! table, if the planner believes that it is empty.
+//! A statement that joins its input with a table uses `= any(array[…])`: for a join of two columns the planner may
+//! choose to scan the whole table if it believes that the table is empty.
 
 use std::sync::Arc;
 
 use crate::Pooler;
 use crate::query::Query;
-use crate::rows::GIVEN;
-use crate::rows::columns::{self, kind_of};
+use crate::rows::INPUT_COLUMNS;
+use crate::rows::columns::{self, sql_type_of};
 
-/// What `accept` needs to know beside the messages.
+/// The time, an id block and the lock timeout for `accept`.
 const CLOCK: &str = "select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now, \
-     {schema}.next_ticket() * 16384 as ticket, set_config('lock_timeout', '50', true) as lock_timeout";
+     {schema}.next_id_block() * 16384 as id_block, set_config('lock_timeout', '50', true) as lock_timeout";
 
-/// What makes a statement wait but a little for locks, and the rest of its transaction too.
-const BRIEFLY: &str = "set_config('lock_timeout', '50', true)";
+/// Limits lock waits of a statement and the rest of its transaction to 50 ms.
+const LOCK_TIMEOUT: &str = "set_config('lock_timeout', '50', true)";
 
 macro_rules! statements {
     ($($name:ident),* $(,)?) => {
@@ -23,13 +23,13 @@ macro_rules! statements {
         pub(crate) struct Sql {
             $(pub(crate) $name: Statement,)*
             pub(crate) accept: Accept,
-            /// As `accept` and `lock`, but locks are waited for as the transaction says.
-            pub(crate) accept_patiently: Accept,
-            pub(crate) lock_patiently: Statement,
+            /// Like `accept` and `lock`, but with the lock timeout of the transaction.
+            pub(crate) accept_blocking: Accept,
+            pub(crate) lock_blocking: Statement,
         }
 
         impl Sql {
-            /// The statements for a schema, whose name is quoted already.
+            /// Creates the statements for a schema, whose name is already quoted.
             pub(crate) fn new(schema: &str, pooler: Pooler) -> Self {
                 let new = |text: &str| Statement { text: render(text, schema).into(), pooler };
                 let accept = |text: &str, clock: &str| Accept {
@@ -39,8 +39,8 @@ macro_rules! statements {
                 Self {
                     $($name: new(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
                     accept: accept(include_str!("../sql/accept.sql"), CLOCK),
-                    accept_patiently: accept(include_str!("../sql/accept.sql"), &patient(CLOCK)),
-                    lock_patiently: new(&patient(include_str!("../sql/lock.sql"))),
+                    accept_blocking: accept(include_str!("../sql/accept.sql"), &without_lock_timeout(CLOCK)),
+                    lock_blocking: new(&without_lock_timeout(include_str!("../sql/lock.sql"))),
                 }
             }
         }
@@ -49,11 +49,11 @@ macro_rules! statements {
 
 statements!(
     work,
-    wait,
-    missed,
+    wait_for_message,
+    locked_candidate,
     replay,
     lanes,
-    lanes_of,
+    lanes_of_topics,
     extend,
     lock,
     lock_leases,
@@ -62,50 +62,50 @@ statements!(
     with_key,
     update,
     insert,
-    unkey,
-    message_drop,
-    lease_put,
-    lease_drop,
+    release_keys,
+    message_delete,
+    lease_upsert,
+    lease_delete,
     due,
     due_wait,
     next_due,
-    free,
-    forget,
-    letter_topics,
-    letter_counts,
-    forget_letters,
+    mark_removable,
+    delete_removable,
+    dead_letter_topics,
+    dead_letter_counts,
+    dead_letter_delete,
     page_up,
     page_down,
     counts,
     counts_topic,
-    steady,
+    read_settings,
     ready_topics,
     topic_counts,
     lane_counts,
     in_flight,
     inherited,
-    still_out,
+    still_outstanding,
     ahead_lock,
-    ahead_put,
-    ahead_forget,
-    usage,
-    keys,
+    ahead_write,
+    ahead_delete,
+    key_estimate,
+    key_count,
 );
 
-/// A statement as it is sent. Nothing in its text comes from a caller but the quoted name of the schema.
+/// A statement as it is sent. Apart from the quoted name of the schema, nothing in its text comes from a caller.
 pub(crate) struct Statement {
     text: Arc<str>,
     pooler: Pooler,
 }
 
 impl Statement {
-    /// To be bound and run.
+    /// Starts a query, to be bound and run.
     pub(crate) fn query<'q>(&self) -> Query<'q> {
         Query::new(Arc::clone(&self.text), self.pooler)
     }
 }
 
-/// Taking in, in two forms: with a value for each column, and with an array.
+/// The accept statement in two forms: with one value per column, and with one array per column.
 pub(crate) struct Accept {
     one: Statement,
     many: Statement,
@@ -117,64 +117,67 @@ impl Accept {
     }
 }
 
-/// The columns that a sender gives, after the place in the call.
-fn given() -> impl Iterator<Item = (usize, &'static str, &'static str)> {
-    let places = std::iter::once(("place", "bigint")).chain(GIVEN.iter().map(|name| (*name, kind_of(name))));
-    places.zip(2..).map(|((name, kind), parameter)| (parameter, name, kind))
+/// The parameters of `accept`: the ordinal in the call, then the columns that a sender provides.
+fn inputs() -> impl Iterator<Item = (usize, &'static str, &'static str)> {
+    let columns = std::iter::once(("ordinal", "bigint"))
+        .chain(INPUT_COLUMNS.iter().map(|name| (*name, sql_type_of(name))));
+    columns.zip(2..).map(|((name, sql_type), parameter)| (parameter, name, sql_type))
 }
 
 fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What both forms of `accept` write from what is given.
+/// Fills in the columns that both forms of `accept` write.
 fn accept(text: &str) -> String {
     let cast = |name: &str| if name == "attributes" { "::jsonb" } else { "" };
-    let values = joined(GIVEN.iter().map(|name| format!("given.{name}{}", cast(name))));
-    text.replace("{given_names}", &GIVEN.join(", ")).replace("{given_values}", &values)
+    let values = joined(INPUT_COLUMNS.iter().map(|name| format!("input.{name}{}", cast(name))));
+    text.replace("{input_names}", &INPUT_COLUMNS.join(", ")).replace("{input_values}", &values)
 }
 
-/// For any number of messages. The clock is materialized: it is asked once, however the rows are joined with it.
+/// The form for any number of messages. The clock is materialized, so that it is evaluated once, however the rows are
+/// joined with it.
 fn accept_many(text: &str, clock: &str) -> String {
-    let arrays = joined(given().map(|(parameter, _, kind)| format!("${parameter}::{kind}[]")));
-    let names = joined(given().map(|(_, name, _)| name.to_owned()));
-    let given = format!("unnest({arrays}) as given ({names})");
-    let insert = accept(text).replace("{clock}", "clock").replace("{given}", &given);
+    let arrays = joined(inputs().map(|(parameter, _, sql_type)| format!("${parameter}::{sql_type}[]")));
+    let names = joined(inputs().map(|(_, name, _)| name.to_owned()));
+    let input = format!("unnest({arrays}) as input ({names})");
+    let insert = accept(text).replace("{clock}", "clock").replace("{input}", &input);
     format!("with clock as materialized ({clock})\n{insert}")
 }
 
-/// For a single message, with a value for each column: reading so many arrays side by side takes longer than the rest of it. A single row
-/// asks the clock once.
+/// The form for a single message, with one value per column: unnesting that many arrays in parallel takes longer than
+/// the rest of the statement. With a single row the clock is evaluated once.
 fn accept_one(text: &str, clock: &str) -> String {
-    let cells = joined(given().map(|(parameter, name, kind)| format!("${parameter}::{kind} as {name}")));
-    let given = format!("(select {cells}) as given");
+    let cells =
+        joined(inputs().map(|(parameter, name, sql_type)| format!("${parameter}::{sql_type} as {name}")));
+    let input = format!("(select {cells}) as input");
     let clock = format!("({clock}) as clock");
-    accept(text).replace("{clock}", &clock).replace("{given}", &given)
+    accept(text).replace("{clock}", &clock).replace("{input}", &input)
 }
 
-/// The same, waiting for locks as long as its transaction says.
-fn patient(text: &str) -> String {
-    text.replace(BRIEFLY, "''")
+/// Replaces the statement's own lock timeout with the transaction's.
+fn without_lock_timeout(text: &str) -> String {
+    text.replace(LOCK_TIMEOUT, "''")
 }
 
 fn render(text: &str, schema: &str) -> String {
     complete(&statement(text), schema)
 }
 
-/// The text with its names, the lists of columns, and the conditions that several have.
+/// Fills in the schema's name, the column lists and the shared conditions.
 pub(crate) fn complete(text: &str, schema: &str) -> String {
     let claimable = statement(include_str!("../sql/claimable.sql"));
     let text = text.replace("{claimable}", claimable.trim_end());
     columns::complete(&text).replace("{schema}", schema)
 }
 
-/// What the comments say is not sent with every call.
+/// Strips the comments, which need not be sent with every call.
 fn statement(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A name as PostgreSQL takes it literally.
+/// Quotes an identifier.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,58 +1,59 @@
-//! The port on PostgreSQL.
+//! Implements the store port on PostgreSQL.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use oncebox_core::limits::{check_call, check_work};
-use oncebox_core::machine::{Machine, Turn};
+use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Error, Extended, Extension, IdSource,
-    Interest, Key, Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics,
-    Ref, Scope, Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Uid, Upkept, Usage,
-    Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Error, ErrorKind, Extended,
+    Extension, IdSource, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage,
+    Observation, Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot,
+    Store, Topic, TopicPage, TopicQuery, Uid, Usage, Wakeups, Worked,
 };
 use oncebox_system::SystemRng;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::timeout;
 
-use crate::availability::{Availability, Lent};
-use crate::codes::{millis, moment, stamp};
-use crate::fault;
+use crate::availability::{Availability, TrackedConnection};
+use crate::codes::{millis, timestamp, timestamp_ms};
+use crate::db_error;
 use crate::hints::{Effects, Hints};
-use crate::locked::{LockWait, SlowPath, Targets};
 use crate::reserve::Reserve;
 use crate::restart::Restart;
+use crate::row_transaction::{LockWait, SlowPath, Targets};
 use crate::rows::Cells;
-use crate::slow::{Body, Room, STEP_ITEMS_MAX};
+use crate::slow::{Admission, Body, STEP_ITEMS_MAX};
 use crate::sql::Sql;
-use crate::{Address, Options, Schema};
+use crate::{Address, PostgresOptions, Schema};
 
-/// How long closing waits for transactions that are still open.
+/// How long `close` waits for open transactions.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A store in a PostgreSQL database, shared by as many processes as open it.
+/// A store in a PostgreSQL database, shared by all processes that open it.
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) availability: Arc<Availability>,
-    /// Where it is, without who asks.
+    /// The address without the user.
     name: Arc<str>,
     pub(crate) sql: Arc<Sql>,
     clock: Option<Arc<dyn Clock>>,
     ids: Arc<Mutex<SystemRng>>,
-    /// How long calls wait for locks of others.
-    pub(crate) wait: LockWait,
+    /// How long calls wait for locks of other transactions.
+    pub(crate) lock_wait: LockWait,
     pub(crate) hints: Arc<Hints>,
-    /// The table of messages, as statistics name it.
+    /// The quoted name of the message table, for statistics.
     pub(crate) message_table: Arc<str>,
     pub(crate) keys_max: u64,
     pub(crate) restart: Arc<Restart>,
 }
 
 impl PostgresStore {
-    /// Opens the store at a URL like `postgres://user:password@host/database`; [`Address`] says what else may stand there.
-    pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
+    /// Opens the store at a URL like `postgres://user:password@host/database`; see [`Address`] for the settings that
+    /// it may contain.
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, Error> {
         let address = Address::parse(url, options)?;
         let (pool, options) = (address.connect_beside_reserve().await?, address.options());
         if options.ensure {
@@ -60,19 +61,20 @@ impl PostgresStore {
         } else {
             options.schema.check(&pool).await?;
         }
-        Ok(Self::on(pool, Reserve::new(address.reserves()), options))
+        Ok(Self::with_reserve(pool, Reserve::new(address.reserves()), options))
     }
 
-    /// A store on a pool of connections. The tables have to be there; see [`crate::Schema`].
+    /// Creates a store on a connection pool. The tables must exist; see [`crate::Schema`].
     ///
-    /// Beside the pool's connections it opens up to two of its own, with the pool's settings: one for heartbeats, and one for
-    /// settlements while the pool has none to give; and another one for some seconds while calls are not answered, to find out whether the
-    /// database is down. Then it closes those of the pool that nobody uses.
-    pub fn new(pool: PgPool, options: &Options) -> Self {
-        Self::on(pool, Reserve::new(true), options)
+    /// In addition to the pool's connections, the store opens up to two of its own with the pool's settings: one for
+    /// heartbeats, and one for settlements while the pool is exhausted. While calls get no answer, it opens one more
+    /// for some seconds to find out whether the database is down. If the database is down, the store closes the
+    /// pool's idle connections.
+    pub fn new(pool: PgPool, options: &PostgresOptions) -> Self {
+        Self::with_reserve(pool, Reserve::new(true), options)
     }
 
-    fn on(pool: PgPool, reserve: Reserve, options: &Options) -> Self {
+    fn with_reserve(pool: PgPool, reserve: Reserve, options: &PostgresOptions) -> Self {
         let (name, reserve): (Arc<str>, _) = (name_of(&pool, options).into(), Arc::new(reserve));
         Self {
             availability: Arc::new(Availability::new(name.clone(), pool.clone(), reserve.clone())),
@@ -82,7 +84,7 @@ impl PostgresStore {
             sql: Arc::new(Sql::new(&options.schema.quoted(), options.pooler)),
             clock: options.clock.clone(),
             ids: Arc::default(),
-            wait: LockWait::Patient,
+            lock_wait: LockWait::Block,
             hints: Arc::default(),
             message_table: format!("{}.message", options.schema.quoted()).into(),
             keys_max: options.keys_max,
@@ -90,16 +92,17 @@ impl PostgresStore {
         }
     }
 
-    /// Tells it from other stores in logs: `postgres://HOST:PORT/DATABASE` and its schema, if that has another name than usual. No
-    /// password, no settings.
+    /// Identifies the store in logs: `postgres://HOST:PORT/DATABASE`, and the schema if it is not the default.
+    /// Contains no password and no settings.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The same store, for a caller who speaks for many: a call that another transaction holds up fails within a moment with an error
-    /// that [says so](Error::is_held_up), and nothing has happened that a repeat would not answer the same.
+    /// Returns a handle to the same store whose calls wait at most 50 ms for locks of other transactions, for callers
+    /// that combine many requests into one call. A blocked call fails with an error for which [`Error::is_blocked`]
+    /// is true; nothing has changed that a retry would not report the same way.
     #[must_use]
-    pub fn hasty(&self) -> Self {
+    pub fn with_lock_timeout(&self) -> Self {
         Self {
             pool: self.pool.clone(),
             reserve: Arc::clone(&self.reserve),
@@ -108,7 +111,7 @@ impl PostgresStore {
             sql: Arc::clone(&self.sql),
             clock: self.clock.clone(),
             ids: Arc::clone(&self.ids),
-            wait: LockWait::Brief,
+            lock_wait: LockWait::FailFast,
             hints: Arc::clone(&self.hints),
             message_table: Arc::clone(&self.message_table),
             keys_max: self.keys_max,
@@ -116,22 +119,29 @@ impl PostgresStore {
         }
     }
 
-    pub(crate) async fn connection(&self) -> Result<Lent, Error> {
-        self.pool.acquire().await.map(|connection| self.availability.lend(connection)).map_err(fault::told)
+    pub(crate) async fn connection(&self) -> Result<TrackedConnection, Error> {
+        self.pool
+            .acquire()
+            .await
+            .map(|connection| self.availability.track(connection))
+            .map_err(db_error::into_error)
     }
 
-    /// Gives a connection back after a call, unless its server only reads: then it is closed.
-    pub(crate) fn give_back<T>(mut connection: Lent, outcome: Result<T, Error>) -> Result<T, Error> {
+    /// Releases a connection after a call. If its server is read-only, the connection is closed.
+    pub(crate) fn release<T>(
+        mut connection: TrackedConnection,
+        outcome: Result<T, Error>,
+    ) -> Result<T, Error> {
         match &outcome {
-            Err(error) if fault::is_read_only(error) => connection.close_on_drop(),
-            _ => connection.is_done(),
+            Err(error) if db_error::is_read_only(error) => connection.close_on_drop(),
+            _ => connection.mark_clean(),
         }
         outcome
     }
 
     /// The time, if it is not the server's.
     pub(crate) fn time(&self) -> Option<i64> {
-        self.clock.as_ref().map(|clock| stamp(clock.now()))
+        self.clock.as_ref().map(|clock| timestamp_ms(clock.now()))
     }
 
     pub(crate) fn next_uid(&self) -> Uid {
@@ -140,13 +150,13 @@ impl PostgresStore {
         ids.next_uid(now)
     }
 
-    /// Decides about each item of a call on the slow path, in order and in bounded steps.
+    /// Decides each item of a call on the slow path, in order and in bounded steps.
     pub(crate) async fn decide_each<I, T>(
         &self,
         connection: &mut PgConnection,
         items: &[I],
         target: impl Fn(&mut Targets, &I),
-        mut each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
+        mut each: impl FnMut(&mut Machine<Body>, &mut CallContext<'_, Body>, &I) -> T,
         effects: &mut Effects,
     ) -> Result<Vec<T>, Error> {
         self.refresh_keys(connection).await?;
@@ -157,27 +167,27 @@ impl PostgresStore {
                 target(&mut targets, item);
             }
             if targets.lane_max.is_some() {
-                // What has expired takes no space in a lane.
+                // Expired messages do not count towards the lane's limit.
                 self.catch_up(connection).await?;
             }
-            // Once something of the call has happened, it has to go on to its end.
-            let wait = if outcomes.is_empty() { self.wait } else { LockWait::Patient };
-            let decide = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>| {
-                step.iter().map(|item| each(machine, turn, item)).collect::<Vec<_>>()
+            // Once part of the call has been committed, the call must run to completion.
+            let lock_wait = if outcomes.is_empty() { self.lock_wait } else { LockWait::Block };
+            let decide = |machine: &mut Machine<Body>, context: &mut CallContext<'_, Body>| {
+                step.iter().map(|item| each(machine, context, item)).collect::<Vec<_>>()
             };
-            let (answers, events) = self.slow(wait).decide(connection, &targets, decide).await?;
+            let (answers, events) = self.slow_path(lock_wait).decide(connection, &targets, decide).await?;
             effects.add(events);
             outcomes.extend(answers);
         }
         Ok(outcomes)
     }
 
-    /// The same, on a connection of its own.
+    /// Like `decide_each`, on a connection of its own.
     async fn decide<I, T>(
         &self,
         items: &[I],
         target: impl Fn(&mut Targets, &I),
-        each: impl FnMut(&mut Machine<Body>, &mut Turn<'_, Body>, &I) -> T,
+        each: impl FnMut(&mut Machine<Body>, &mut CallContext<'_, Body>, &I) -> T,
     ) -> Result<Vec<T>, Error> {
         if items.is_empty() {
             return Ok(Vec::new());
@@ -186,20 +196,20 @@ impl PostgresStore {
             let mut connection = self.connection().await?;
             let mut effects = Effects::default();
             let decided = self.decide_each(&mut connection, items, target, each, &mut effects).await;
-            self.hints.note(effects);
-            Self::give_back(connection, decided)
+            self.hints.apply(effects);
+            Self::release(connection, decided)
         };
         self.availability.guard(call).await
     }
 
-    pub(crate) fn slow(&self, wait: LockWait) -> SlowPath<'_> {
-        let room = if self.keys_are_full() { Room::Full } else { Room::Enough };
-        SlowPath { sql: &self.sql, now: self.time(), wait, room }
+    pub(crate) fn slow_path(&self, lock_wait: LockWait) -> SlowPath<'_> {
+        let admission = if self.keys_are_full() { Admission::Full } else { Admission::Open };
+        SlowPath { sql: &self.sql, now: self.time(), lock_wait, admission }
     }
 
     fn check_open(&self) -> Result<(), Error> {
         if self.pool.is_closed() {
-            return Err(Error::new(Kind::Closed, "the store is closed: open it again"));
+            return Err(Error::new(ErrorKind::Closed, "the store is closed: open it again"));
         }
         Ok(())
     }
@@ -209,16 +219,16 @@ impl PostgresStore {
         check_call(items)
     }
 
-    /// Extends leases of different messages.
+    /// Extends leases of distinct messages.
     async fn extend_all(&self, extensions: &[&Extension]) -> Result<Vec<Extended>, Error> {
         let uid = |extension: &&Extension| uuid::Uuid::from_u128(extension.uid.as_u128());
         let uids: Vec<_> = extensions.iter().map(uid).collect();
         let owners: Vec<_> =
             extensions.iter().map(|one| uuid::Uuid::from_u128(one.owner.as_u128())).collect();
-        let fences: Vec<_> = extensions.iter().map(|one| crate::codes::count(one.fence.get())).collect();
+        let fences: Vec<_> = extensions.iter().map(|one| crate::codes::bigint(one.fence.get())).collect();
         let leases: Vec<_> = extensions.iter().map(|one| millis(one.lease.get())).collect();
         let connection = self.reserve.for_heartbeats(&self.pool).await?;
-        let mut connection = self.availability.lend(connection);
+        let mut connection = self.availability.track(connection);
         let rows = self
             .sql
             .extend
@@ -229,12 +239,12 @@ impl PostgresStore {
             .bind(&fences)
             .bind(&leases)
             .fetch_all(&mut connection);
-        let rows = rows.await.map_err(fault::told);
-        let rows = Self::give_back(connection, rows)?;
+        let rows = rows.await.map_err(db_error::into_error);
+        let rows = Self::release(connection, rows)?;
         let mut until = std::collections::HashMap::new();
         for row in &rows {
             let mut cells = Cells::new(row);
-            until.insert(cells.next::<uuid::Uuid>()?, moment(cells.next()?));
+            until.insert(cells.next::<uuid::Uuid>()?, timestamp(cells.next()?));
         }
         Ok(uids
             .iter()
@@ -243,14 +253,14 @@ impl PostgresStore {
     }
 }
 
-/// Where the tables are.
-fn name_of(pool: &PgPool, options: &Options) -> String {
+/// The address of the tables.
+fn name_of(pool: &PgPool, options: &PostgresOptions) -> String {
     let server = pool.connect_options();
     let host = match server.get_socket() {
         Some(socket) => socket.display().to_string(),
         None => server.get_host().to_owned(),
     };
-    // A server takes the user's name for a database that is not named.
+    // The server uses the user's name if no database is named.
     let database = server.get_database().unwrap_or(server.get_username());
     let name = format!("postgres://{host}:{}/{database}", server.get_port());
     if options.schema == Schema::default() {
@@ -270,15 +280,15 @@ impl Store for PostgresStore {
     }
 
     fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
-        self.hints.bell.listen(interest)
+        self.hints.notifier.listen(interest)
     }
 
-    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
-        self.check_items(sightings.len())?;
-        let target = |targets: &mut Targets, sighting: &Sighting| targets.add_key(&sighting.key);
-        self.decide(sightings, target, |machine, turn, item| match machine.observe(turn, item) {
+    async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
+        self.check_items(observations.len())?;
+        let target = |targets: &mut Targets, observation: &Observation| targets.add_key(&observation.key);
+        self.decide(observations, target, |machine, context, item| match machine.observe(context, item) {
             Observed::Saturated { retry_after, bound } => {
-                Observed::Saturated { retry_after, bound: self.named(bound) }
+                Observed::Saturated { retry_after, bound: self.with_store_limit(bound) }
             }
             other => other,
         })
@@ -293,10 +303,10 @@ impl Store for PostgresStore {
         let call = async {
             let mut connection = self.connection().await?;
             let mut effects = Effects::default();
-            let accepted = self.take_in(&mut connection, &self.sql.accept, messages, &mut effects).await;
-            // What was taken in before a failure is to be found, too.
-            self.hints.note(effects);
-            Self::give_back(connection, accepted)
+            let accepted = self.accept_on(&mut connection, &self.sql.accept, messages, &mut effects).await;
+            // Messages that were accepted before a failure must be found, too.
+            self.hints.apply(effects);
+            Self::release(connection, accepted)
         };
         self.availability.guard(call).await
     }
@@ -304,9 +314,9 @@ impl Store for PostgresStore {
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
         self.check_items(begins.len())?;
         let target = |targets: &mut Targets, begin: &Begin| targets.add_key(&begin.key);
-        self.decide(begins, target, |machine, turn, item| match machine.begin(turn, item) {
+        self.decide(begins, target, |machine, context, item| match machine.begin(context, item) {
             Begun::Saturated { retry_after, bound } => {
-                Begun::Saturated { retry_after, bound: self.named(bound) }
+                Begun::Saturated { retry_after, bound: self.with_store_limit(bound) }
             }
             other => other,
         })
@@ -319,15 +329,15 @@ impl Store for PostgresStore {
         if settlements.is_empty() && claims.is_empty() {
             return Ok(Worked { settled: Vec::new(), deliveries: Vec::new() });
         }
-        // Large, and carried by every caller otherwise.
-        self.availability.guard(Box::pin(self.work_on(settlements, claims))).await
+        // Boxed, because the future is large and every caller would carry it.
+        self.availability.guard(Box::pin(self.settle_and_claim(settlements, claims))).await
     }
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
         self.check_items(extensions.len())?;
         let mut extended = Vec::with_capacity(extensions.len());
         let mut rest: Vec<&Extension> = extensions.iter().collect();
-        // Each message once per statement; the order of a message's own items stays.
+        // Each message once per statement; the order of the items of one message is kept.
         while !rest.is_empty() {
             let mut seen = std::collections::HashSet::new();
             let run = rest.iter().take_while(|item| seen.insert(item.uid)).count();
@@ -340,17 +350,19 @@ impl Store for PostgresStore {
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
         self.check_items(orders.len())?;
-        self.hints.fullness.forget();
-        self.decide(orders, Targets::add_order, |machine, turn, item| match machine.operate(turn, item) {
-            Operated::Saturated { retry_after, bound } => {
-                Operated::Saturated { retry_after, bound: self.named(bound) }
+        self.hints.depths.clear();
+        self.decide(orders, Targets::add_order, |machine, context, item| {
+            match machine.operate(context, item) {
+                Operated::Saturated { retry_after, bound } => {
+                    Operated::Saturated { retry_after, bound: self.with_store_limit(bound) }
+                }
+                other => other,
             }
-            other => other,
         })
         .await
     }
 
-    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    async fn get(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.check_items(refs.len())?;
         if refs.is_empty() {
             return Ok(Vec::new());
@@ -363,7 +375,7 @@ impl Store for PostgresStore {
         self.availability.guard(self.find_by_key(key, limit)).await
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, Error> {
+    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
         self.check_open()?;
         self.availability.guard(self.list(query)).await
     }
@@ -385,25 +397,25 @@ impl Store for PostgresStore {
 
     async fn usage(&self) -> Result<Usage, Error> {
         self.check_open()?;
-        self.availability.guard(self.bounds_used()).await
+        self.availability.guard(self.usage_now()).await
     }
 
-    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
+    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
         self.check_open()?;
-        self.availability.guard(self.keep_up(budget)).await
+        self.availability.guard(self.run_maintenance(budget)).await
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.hints.bell.close();
+        self.hints.notifier.close();
         let closing = async {
             let closed = async { tokio::join!(self.pool.close(), self.reserve.close()) };
             if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
-                tracing::warn!(store = %self.name, "transactions are still open: their connections are closed when they end");
+                tracing::warn!(store = %self.name, "transactions still open at close: their connections are closed when they end");
             }
             Ok(())
         };
-        // Where nobody answers, connections end without a farewell: nothing is lost by that.
-        let _ = self.availability.attend(std::pin::pin!(closing)).await;
+        // If the database does not answer, connections are dropped without a proper close, which loses nothing.
+        let _ = self.availability.run_while_up(std::pin::pin!(closing)).await;
         self.availability.end();
         Ok(())
     }

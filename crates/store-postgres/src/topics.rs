@@ -1,24 +1,24 @@
-//! How topics stand: which have work, and how many messages each has.
+//! Topics: which have claimable messages, and how many messages each has.
 
 use oncebox_core::limits::TOPIC_WORKERS_MAX;
 use oncebox_core::{Error, ReadyTopics, Topic, TopicCounts, TopicPage, TopicQuery, TopicRange, WorkerName};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use crate::codes::{moment, namespace};
-use crate::fault;
+use crate::codes::{namespace, timestamp};
+use crate::db_error;
 use crate::read::COUNT_MAX;
 use crate::rows::Cells;
 use crate::store::PostgresStore;
 
-/// Topics on one page, at most: each is counted, up to [`COUNT_MAX`] messages in each of its cells.
+/// Maximum number of topics per page: each is counted, up to [`COUNT_MAX`] messages per cell.
 const PAGE_MAX: u32 = 100;
 
 impl PostgresStore {
     pub(crate) async fn topics_with_work(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
         let mut connection = self.connection().await?;
         let topics = self.topics_on(&mut connection, query).await;
-        Self::give_back(connection, topics)
+        Self::release(connection, topics)
     }
 
     async fn topics_on(
@@ -37,7 +37,7 @@ impl PostgresStore {
             .bind(i64::from(query.limit.get()))
             .fetch_all(connection);
         let mut topics = Vec::new();
-        for row in rows.await.map_err(fault::told)? {
+        for row in rows.await.map_err(db_error::into_error)? {
             let mut cells = Cells::new(&row);
             cells.check_writable()?;
             topics.extend(cells.next::<Option<String>>()?.map(Topic::new).transpose()?);
@@ -48,7 +48,7 @@ impl PostgresStore {
     pub(crate) async fn count_topics(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         let mut connection = self.connection().await?;
         let page = self.count_topics_on(&mut connection, query).await;
-        Self::give_back(connection, page)
+        Self::release(connection, page)
     }
 
     async fn count_topics_on(
@@ -62,7 +62,7 @@ impl PostgresStore {
             TopicRange::From(topic) | TopicRange::Only(topic) => topic.as_str(),
             _ => "",
         };
-        let mut transaction = self.steady(connection).await?;
+        let mut transaction = self.begin_read(connection).await?;
         let rows = self
             .sql
             .topic_counts
@@ -70,14 +70,14 @@ impl PostgresStore {
             .bind(self.time())
             .bind(namespace(query.namespace))
             .bind(from.to_owned())
-            // One more tells where the next page begins.
+            // One more, to find out where the next page begins.
             .bind(i64::from(limit) + 1)
             .bind(COUNT_MAX + 1)
             .bind(i32::try_from(TOPIC_WORKERS_MAX).unwrap_or(i32::MAX))
             .bind(matches!(query.range, TopicRange::Only(_)))
             .fetch_all(&mut transaction);
         let mut page = TopicPage::default();
-        for row in rows.await.map_err(fault::told)? {
+        for row in rows.await.map_err(db_error::into_error)? {
             let Some(counts) = counted(&row)? else { continue };
             if page.topics.len() == limit as usize {
                 page.next = Some(counts.topic);
@@ -89,7 +89,7 @@ impl PostgresStore {
     }
 }
 
-/// A row of `topic_counts.sql`; none if it names no topic, or one that has nothing.
+/// Reads a row of `topic_counts.sql`; `None` if it has no topic, or a topic without messages.
 fn counted(row: &PgRow) -> Result<Option<TopicCounts>, Error> {
     let mut cells = Cells::new(row);
     cells.check_writable()?;
@@ -110,7 +110,7 @@ fn counted(row: &PgRow) -> Result<Option<TopicCounts>, Error> {
     counts.estimated |= cells.next::<i64>()? > COUNT_MAX;
     (counts.ready, counts.leased, counts.dead) = (ready, leased, dead);
     counts.waiting = (in_lanes + later).saturating_sub(ready + leased);
-    counts.oldest_ready = oldest.map(moment);
+    counts.oldest_ready = oldest.map(timestamp);
     counts.workers = workers.into_iter().map(WorkerName::new).collect::<Result<_, _>>()?;
     Ok(Some(counts))
 }

@@ -1,59 +1,60 @@
-//! Inside a transaction of the caller's.
+//! Operations inside the caller's transaction.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oncebox_core::machine::{Machine, Turn};
+use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
-    Accepted, Action, Error, Hold, Key, Kind, NewMessage, Operated, Order, Recorded, Ref, Settled,
-    Settlement, TransactionalStore, Wake,
+    Accepted, Action, Error, ErrorKind, Hold, Key, MessageRef, NewMessage, Operated, Order, Recorded,
+    Settled, Settlement, TransactionalStore, Wake,
 };
 use sqlx::postgres::PgTransactionManager;
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
 use sqlx_core::transaction::TransactionManager;
 
-use crate::availability::Lent;
-use crate::fault;
+use crate::availability::TrackedConnection;
+use crate::db_error;
 use crate::hints::Effects;
-use crate::locked::Targets;
+use crate::row_transaction::Targets;
 use crate::slow::Body;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
-    /// Tells what a transaction brought about, once it is committed.
+    /// Applies the effects of a transaction once it is committed.
     fn wake(&self, effects: Effects) -> Wake {
         let hints = Arc::clone(&self.hints);
-        let effects = effects.belated();
-        Wake::new(move || hints.note(effects))
+        let effects = effects.deferred();
+        Wake::new(move || hints.apply(effects))
     }
 }
 
-/// A transaction that the store began on a connection of its pool: it dereferences to the connection. It is rolled back when it is
-/// dropped. A connection that does not answer then is closed, so that an outage costs the pool none.
-pub struct PgTransaction(Lent);
+/// A transaction that the store began on a connection of its pool; dereferences to the connection. Rolls back when
+/// dropped. A connection that does not respond to the rollback is closed, so that an outage costs the pool no
+/// connection.
+pub struct PgTransaction(TrackedConnection);
 
 impl PgTransaction {
-    async fn begin(mut connection: Lent) -> Result<Self, sqlx::Error> {
+    async fn begin(mut connection: TrackedConnection) -> Result<Self, sqlx::Error> {
         PgTransactionManager::begin(&mut connection, None).await?;
         Ok(Self(connection))
     }
 
-    /// If it is given up before the answer, the connection ends what is open when it is given back.
+    /// If the future is dropped before the answer, the connection rolls back when it is released.
     async fn commit(mut self) -> Result<(), sqlx::Error> {
         PgTransactionManager::commit(&mut self.0).await?;
-        self.0.is_done();
+        self.0.mark_clean();
         Ok(())
     }
 
-    /// Rolls it back, and waits for that.
+    /// Rolls back, and waits for the rollback.
     pub async fn rollback(self) -> Result<(), Error> {
         let Self(mut connection) = self;
         let availability = connection.availability();
         let call = async move {
-            connection.end_transaction().await.map_err(fault::told)?;
-            connection.is_done();
+            connection.end_transaction().await.map_err(db_error::into_error)?;
+            connection.mark_clean();
             Ok(())
         };
         availability.guard(call).await
@@ -80,12 +81,12 @@ impl DerefMut for PgTransaction {
     }
 }
 
-/// On a connection without a transaction each statement of a call would be committed by itself.
+/// On a connection without a transaction, each statement of a call would commit on its own.
 fn check_transaction(connection: &PgConnection) -> Result<(), Error> {
     if connection.is_in_transaction() {
         return Ok(());
     }
-    Err(Error::new(Kind::Invalid, "no transaction is open on this connection: begin one first"))
+    Err(Error::new(ErrorKind::Invalid, "no transaction is open on this connection: begin one first"))
 }
 
 #[async_trait]
@@ -100,12 +101,13 @@ impl TransactionalStore for PostgresStore {
 
     async fn begin_transaction(&self) -> Result<PgTransaction, Error> {
         self.check_items(0)?;
-        let call = async { PgTransaction::begin(self.connection().await?).await.map_err(fault::told) };
+        let call =
+            async { PgTransaction::begin(self.connection().await?).await.map_err(db_error::into_error) };
         self.availability.guard(call).await
     }
 
     async fn commit(&self, transaction: PgTransaction) -> Result<(), Error> {
-        self.availability.guard(async { transaction.commit().await.map_err(fault::told) }).await
+        self.availability.guard(async { transaction.commit().await.map_err(db_error::into_error) }).await
     }
 
     async fn accept_in(
@@ -119,7 +121,7 @@ impl TransactionalStore for PostgresStore {
             return Ok((Vec::new(), Wake::default()));
         }
         let mut effects = Effects::default();
-        let call = self.take_in(transaction, &self.sql.accept_patiently, messages, &mut effects);
+        let call = self.accept_on(transaction, &self.sql.accept_blocking, messages, &mut effects);
         let accepted = self.availability.guard(call).await?;
         Ok((accepted, self.wake(effects)))
     }
@@ -148,13 +150,15 @@ impl TransactionalStore for PostgresStore {
         self.check_items(1)?;
         check_transaction(transaction)?;
         let targets = Targets::of_keys([key]);
-        let order = Order { target: Ref::Key(key.clone()), action: Action::MarkProcessed { hold } };
-        let operate = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>| machine.operate(turn, &order);
-        let slow = self.slow(self.wait);
-        match self.availability.guard(slow.decide(transaction, &targets, operate)).await?.0 {
-            Operated::Changed(receipt) => Ok(Recorded::First(receipt)),
-            Operated::Unchanged(receipt) => Ok(Recorded::Duplicate(receipt)),
-            _ => Err(Error::new(Kind::Unavailable, "the key could not be recorded: try again")),
+        let order = Order { target: MessageRef::Key(key.clone()), action: Action::MarkProcessed { hold } };
+        let operate = |machine: &mut Machine<Body>, context: &mut CallContext<'_, Body>| {
+            machine.operate(context, &order)
+        };
+        let slow_path = self.slow_path(self.lock_wait);
+        match self.availability.guard(slow_path.decide(transaction, &targets, operate)).await?.0 {
+            Operated::Changed(summary) => Ok(Recorded::First(summary)),
+            Operated::Unchanged(summary) => Ok(Recorded::Duplicate(summary)),
+            _ => Err(Error::new(ErrorKind::Unavailable, "the key could not be recorded: retry the call")),
         }
     }
 }

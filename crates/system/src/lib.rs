@@ -1,11 +1,11 @@
-//! The operating system's clock and entropy behind the traits of the core: the only place that reads them.
+//! The operating system's clock and entropy, behind the traits of the core. No other crate reads them directly.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use oncebox_core::{Clock, Rng, Steady, Timestamp};
 
-/// Store time from the system's clocks: begins at the wall clock, runs with the monotonic one, never goes back.
+/// Store time from the system's clocks: starts at the wall clock, follows the monotonic clock, and never goes back.
 #[derive(Debug)]
 pub struct SystemClock {
     started: Instant,
@@ -13,7 +13,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that begins at the later of the wall clock and `recorded`, the highest moment known from before.
+    /// A clock that starts at the later of the wall clock and `recorded`, the highest time recorded before.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn start(recorded: Timestamp) -> Self {
         Self { started: Instant::now(), steady: Mutex::new(Steady::start(wall(), recorded)) }
@@ -33,19 +33,19 @@ impl Clock for SystemClock {
     }
 }
 
-/// The wall clock; a moment before 1970 counts as 1970.
+/// The wall clock; a time before 1970 counts as 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn wall() -> Timestamp {
     timestamp(SystemTime::now())
 }
 
-/// A moment of the system's as store time; one before 1970 counts as 1970.
+/// Converts a system time to store time; a time before 1970 counts as 1970.
 pub fn timestamp(time: SystemTime) -> Timestamp {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Time on the monotonic clock since this was first asked.
+/// Time on the monotonic clock since the first call of this function.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn uptime() -> Duration {
     static FIRST: OnceLock<Instant> = OnceLock::new();
@@ -64,10 +64,10 @@ impl SystemRng {
     /// Fetches the next block.
     ///
     /// # Panics
-    /// If the operating system has no entropy to give: nothing that needs ids can go on then.
+    /// If the operating system provides no entropy: without it, no ids can be generated.
     fn refill(&mut self) {
         let mut bytes = [0; Self::BLOCK_WORDS * 8];
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
         let word = |chunk: &[u8; 8]| u64::from_le_bytes(*chunk);
         self.block = bytes.as_chunks::<8>().0.iter().map(word).collect();
     }
@@ -78,7 +78,7 @@ impl Rng for SystemRng {
         if self.block.is_empty() {
             self.refill();
         }
-        self.block.pop().expect("a fresh block has words")
+        self.block.pop().expect("a new block is not empty")
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     /// Holds: RULE-09.
     #[test]
-    fn the_clock_begins_at_the_recorded_moment_if_that_is_later() {
+    fn the_clock_starts_at_the_recorded_time_if_that_is_later() {
         let far = Timestamp::from_millis(1 << 50);
         assert!(SystemClock::start(far).now() >= far);
         let clock = SystemClock::default();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn random_words_and_uids_do_not_repeat() {
+    fn random_numbers_and_uids_do_not_repeat() {
         let mut rng = SystemRng::default();
         let words: HashSet<_> = (0..1_000).map(|_| rng.next_u64()).collect();
         assert_eq!(words.len(), 1_000);

@@ -1,8 +1,9 @@
-//! The conformance suite: one case per fact that every store keeps, each on a fresh store.
+//! The conformance suite: one case per rule that every store follows, each on a fresh store.
 
 pub(crate) mod kit;
 mod list;
 
+pub mod accept;
 pub mod attempts;
 pub mod begin;
 pub mod calls;
@@ -13,25 +14,24 @@ pub mod divergence;
 pub mod erasure;
 pub mod expiry;
 pub mod holds;
-pub mod intake;
 pub mod leases;
+pub mod maintenance;
 pub mod mass_expiry;
 pub mod namespaces;
+pub mod observations;
 pub mod order;
 pub mod orders;
 pub mod partitions;
-pub mod reading;
+pub mod reads;
 pub mod repeats;
 pub mod scale;
 pub mod settlements;
-pub mod sightings;
 pub mod topics;
-pub mod upkeep;
 pub mod wakeups;
 
 #[cfg(test)]
 mod tests {
-    /// What follows `start` in the lines that begin with it, up to `end`.
+    /// The text between `start` and `end` in the lines that begin with `start`.
     fn names<'a>(text: &'a str, start: &str, end: char) -> Vec<&'a str> {
         let rests = text.lines().filter_map(|line| line.strip_prefix(start));
         rests.filter_map(|rest| rest.split(end).next()).collect()

@@ -1,4 +1,4 @@
-//! A store that fails on purpose: before a call, after its commit, late, or never.
+//! A store with injected faults: calls fail before or after their commit, are delayed, or never return.
 
 pub mod cases;
 mod list;
@@ -9,23 +9,24 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
-    Kind, NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope,
-    Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, ErrorKind, Extended, Extension,
+    Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation,
+    Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic,
+    TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
 
-pub use plan::{Fault, FaultPlan, Operation};
+pub use plan::{FaultPlan, InjectedFault, Operation};
 
-/// Another store, with faults in front of it. What is not planned to fail passes.
+/// A store with injected faults in front of another one. Calls without a planned fault are passed on.
 ///
 /// ```
 /// # use std::sync::Arc;
 /// # use oncebox_core::Store;
-/// use oncebox_testkit::faulty::{Fault, FaultPlan, FaultyStore, Operation};
+/// use oncebox_testkit::faulty::{FaultPlan, FaultyStore, InjectedFault, Operation};
 ///
 /// fn break_next_accept(store: Arc<dyn Store>) -> Arc<dyn Store> {
 ///     let plan = FaultPlan::default();
-///     plan.next_of(Operation::Accept, Fault::FailAfterCommit);
+///     plan.next_of(Operation::Accept, InjectedFault::FailAfterCommit);
 ///     Arc::new(FaultyStore::new(store, plan))
 /// }
 /// ```
@@ -35,29 +36,29 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// Puts the faults of `plan` in front of `inner`; whoever keeps a handle of the plan goes on planning.
+    /// Puts the faults of `plan` in front of `inner`. A clone of the plan can add more faults later.
     pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Self {
         Self { inner, plan }
     }
 
-    /// Makes a call, or does to it what is planned.
+    /// Makes a call, with the planned fault if there is one.
     async fn call<T>(
         &self,
         operation: Operation,
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
         match self.plan.take(operation) {
-            Fault::Pass => call.await,
-            Fault::FailBefore => Err(lost(operation)),
-            Fault::FailAfterCommit => {
+            InjectedFault::Pass => call.await,
+            InjectedFault::FailBefore => Err(lost(operation)),
+            InjectedFault::FailAfterCommit => {
                 call.await?;
                 Err(lost(operation))
             }
-            Fault::Delay(delay) => {
+            InjectedFault::Delay(delay) => {
                 tokio::time::sleep(delay).await;
                 call.await
             }
-            Fault::Hang => {
+            InjectedFault::Hang => {
                 call.await?;
                 future::pending().await
             }
@@ -66,7 +67,10 @@ impl FaultyStore {
 }
 
 fn lost(operation: Operation) -> Error {
-    Error::new(Kind::Unavailable, format!("the answer of {operation:?} was lost on purpose: repeat the call"))
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("injected fault: the outcome of {operation:?} is lost, repeat the call"),
+    )
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -80,8 +84,8 @@ impl Store for FaultyStore {
         self.inner.wakeups(interest)
     }
 
-    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
-        self.call(Operation::Observe, self.inner.observe(sightings)).await
+    async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
+        self.call(Operation::Observe, self.inner.observe(observations)).await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -104,7 +108,7 @@ impl Store for FaultyStore {
         self.call(Operation::Operate, self.inner.operate(orders)).await
     }
 
-    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    async fn get(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.call(Operation::Get, self.inner.get(refs)).await
     }
 
@@ -112,7 +116,7 @@ impl Store for FaultyStore {
         self.call(Operation::WithKey, self.inner.with_key(key, limit)).await
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, Error> {
+    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
         self.call(Operation::Page, self.inner.page(query)).await
     }
 
@@ -132,8 +136,8 @@ impl Store for FaultyStore {
         self.call(Operation::Usage, self.inner.usage()).await
     }
 
-    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
-        self.call(Operation::Upkeep, self.inner.upkeep(budget)).await
+    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
+        self.call(Operation::Maintain, self.inner.maintain(budget)).await
     }
 
     async fn close(&self) -> Result<(), Error> {

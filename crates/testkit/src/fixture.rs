@@ -1,4 +1,4 @@
-//! What every test gets: a fresh store, and a hand on its clock.
+//! What every test gets: a fresh store, and control of its clock.
 
 use std::error::Error;
 use std::pin::{Pin, pin};
@@ -9,12 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncebox_core::{Clock, Rng, Store, Timestamp};
 
-use crate::timed::{CASE_DEADLINE, ending};
+use crate::timed::{CASE_DEADLINE, with_deadline};
 
-/// What a test case answers.
+/// The result of a test case.
 pub type TestResult = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// A fresh, empty store and the means to move its time.
+/// A fresh, empty store and control of its time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -22,7 +22,7 @@ pub type TestResult = Result<(), Box<dyn Error + Send + Sync>>;
 /// use oncebox_core::{Clock, Store};
 /// use oncebox_testkit::{Fixture, ManualClock};
 ///
-/// /// `new` opens the store that is tested.
+/// /// `new` opens the store under test.
 /// fn open(new: impl Fn(Arc<dyn Clock>) -> Arc<dyn Store>) -> Fixture {
 ///     let clock = Arc::new(ManualClock::default());
 ///     Fixture { store: new(clock.clone()), time: clock }
@@ -35,7 +35,7 @@ pub struct Fixture {
     pub time: Arc<dyn TestTime>,
 }
 
-/// Moves the time of a store under test, which stands still otherwise: cases count on single milliseconds.
+/// Moves the time of a store under test, which otherwise stands still: cases depend on single milliseconds.
 #[async_trait]
 pub trait TestTime: Send + Sync {
     /// The store's time now.
@@ -86,7 +86,7 @@ impl TestTime for ManualClock {
     }
 }
 
-/// A small seeded generator: the same seed gives the same run.
+/// A small seeded random number generator: the same seed gives the same run.
 #[derive(Debug, Clone)]
 pub struct SplitMix(u64);
 
@@ -112,15 +112,15 @@ impl Rng for SplitMix {
     }
 }
 
-/// Runs one test case on a runtime of its own.
+/// Runs one test case on its own runtime.
 pub fn block_on<T>(case: impl Future<Output = T>) -> T {
     let mut answer = None;
     drive(pin!(async { answer = Some(case.await) }));
-    answer.expect("a case that has ended has answered")
+    answer.expect("a case that has ended has a result")
 }
 
-/// Not generic, so that the runtime is compiled once and not for each of some hundred cases.
+/// Not generic, so that the runtime is compiled once and not for each of several hundred cases.
 fn drive(case: Pin<&mut dyn Future<Output = ()>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime starts anywhere").block_on(ending(CASE_DEADLINE, case));
+    runtime.expect("a runtime starts anywhere").block_on(with_deadline(CASE_DEADLINE, case));
 }

@@ -1,4 +1,5 @@
-//! Cases about two handles on one store: two processes on a database. A store that one process has alone is both of them.
+//! Cases with two handles to one store, such as two processes on one database. For a store that only one process can
+//! open, both handles are the same.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use crate::fixture::{Fixture, TestResult};
 
 /// Messages in the busy topic.
 const BACKLOG: u32 = 2_000;
-/// Claims of one message each within which a quiet topic has its turn. It takes a few; a process may look a second late for what
-/// another one brought, and meanwhile serves what it knows.
+/// Claims of one message each until a quiet topic is served. Usually a few suffice; a process may notice messages of
+/// another process up to a second late, and serves what it knows meanwhile.
 const CLAIMS_MAX: u32 = 1_500;
 
 fn many(count: u32, name: &str) -> Vec<NewMessage> {
@@ -26,21 +27,22 @@ async fn accept_new(store: &Arc<dyn Store>, messages: &[NewMessage]) -> TestResu
     Ok(())
 }
 
-/// Claims one by one, and acknowledges, until the message with this id comes.
-async fn until_it_comes(store: &Arc<dyn Store>, claim: &Claim, id: &str) -> Checked<Delivery> {
+/// Claims and acknowledges one message at a time until the message with this id is delivered.
+async fn claim_until(store: &Arc<dyn Store>, claim: &Claim, id: &str) -> Checked<Delivery> {
     for _ in 0..CLAIMS_MAX {
         let Some(delivery) = store.claim(claim).await?.pop() else {
-            return Err(format!("nothing was claimable before {id} came").into());
+            return Err(format!("nothing was claimable before {id} was delivered").into());
         };
         if delivery.key.id.as_str() == id {
             return Ok(delivery);
         }
         store.settle(&[delivery.ack()]).await?;
     }
-    Err(format!("{id} had no turn in {CLAIMS_MAX} claims, while a busy topic was served").into())
+    Err(format!("{id} was not delivered in {CLAIMS_MAX} claims while a busy topic was served").into())
 }
 
-/// While a topic has a backlog, one that the other handle fills has its turn: with a new message, and with a retry whose time has come.
+/// While a topic has a backlog, a topic that the other handle fills is served: with a new message, and with a due
+/// retry.
 pub async fn a_backlog_in_one_topic_starves_no_other(
     fixture: &Fixture,
     other: &Arc<dyn Store>,
@@ -54,18 +56,18 @@ pub async fn a_backlog_in_one_topic_starves_no_other(
     let bounded = Claim { bytes_max: Some(1 << 20), ..claim(1) };
     for (id, claim) in [("rare 1", claim(1)), ("rare 2", bounded)] {
         accept_new(other, &[message(id).topic("rare")]).await?;
-        let rare = until_it_comes(ours, &claim, id).await?;
+        let rare = claim_until(ours, &claim, id).await?;
         other.settle(&[rare.abandon(span(seconds(10)), None)]).await?;
-        fixture.pass(seconds(10)).await;
-        // The other handle writes down that its time has come.
-        other.upkeep(Budget::new(1_000)).await?;
-        let rare = until_it_comes(ours, &claim, id).await?;
+        fixture.advance(seconds(10)).await;
+        // The other handle records that the retry is due.
+        other.maintain(Budget::new(1_000)).await?;
+        let rare = claim_until(ours, &claim, id).await?;
         ours.settle(&[rare.ack()]).await?;
     }
     Ok(())
 }
 
-/// More lanes than any handle remembers, which the other one filled: those that are named are served, and all are, each once.
+/// More lanes than any handle caches, filled by the other one: named topics are served, and all topics are, each once.
 pub async fn thousands_of_topics_are_all_served(fixture: &Fixture, other: &Arc<dyn Store>) -> TestResult {
     const TOPICS: usize = 4_300;
     let name = |number: usize| format!("topic {number:04}");
@@ -77,7 +79,11 @@ pub async fn thousands_of_topics_are_all_served(fixture: &Fixture, other: &Arc<d
     let (ours, mut seen) = (&fixture.store, std::collections::BTreeSet::new());
     let mut note = |deliveries: Vec<Delivery>| {
         for delivery in deliveries {
-            assert!(seen.insert(delivery.key.id.as_str().to_owned()), "{} came twice", delivery.key.id);
+            assert!(
+                seen.insert(delivery.key.id.as_str().to_owned()),
+                "{} was delivered twice",
+                delivery.key.id
+            );
         }
         seen.len()
     };
@@ -88,11 +94,11 @@ pub async fn thousands_of_topics_are_all_served(fixture: &Fixture, other: &Arc<d
     }
     loop {
         let found = ours.claim(&claim(700)).await?;
-        let came = found.len();
+        let count = found.len();
         let served = note(found);
         if served == TOPICS {
             return Ok(());
         }
-        assert_ne!(came, 0, "a claim was empty, and {served} of {TOPICS} topics were served");
+        assert_ne!(count, 0, "a claim was empty after {served} of {TOPICS} topics were served");
     }
 }

@@ -1,8 +1,8 @@
-//! Tests a store: conformance cases, a naive model to compare with, a clock moved by hand, a store that fails on purpose,
-//! real servers, and deadlines.
+//! Tools to test a store: conformance cases, a naive model to compare with, a manual clock, a store with injected
+//! faults, real servers, and deadlines.
 //!
-//! Whoever writes a store implements [`oncebox_core::Store`], tells in a function how a fresh one is opened, and names
-//! that function in three macros; see [`Fixture`].
+//! The author of a store implements [`oncebox_core::Store`], writes a function that opens a fresh one, and passes that
+//! function to three macros; see [`Fixture`].
 
 mod fixture;
 

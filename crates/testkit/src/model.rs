@@ -1,17 +1,17 @@
-//! The naive model: `docs/reference/semantics.md` in code, with plain vectors and scans. Obvious before all, and slow.
+//! The naive model: `docs/reference/semantics.md` in code, with plain vectors and scans. Clear above all, and slow.
 //!
-//! A store is free in a few choices: the uids and fences that it draws, the numbers it counts with, the lane it serves
-//! next. The model is *told* what the store answered, takes over the choices in it if they are legal, and says what the
-//! whole answer has to be.
+//! A store is free to make a few choices: the uids and fences that it generates, the numbers that it assigns, the lane
+//! that it serves next. The model receives what the store returned, adopts the choices in it if they are legal, and
+//! computes the complete expected result.
 
+mod accept;
 mod choices;
 mod claims;
 mod facts;
-mod intake;
 mod leases;
-mod operating;
-mod reading;
-mod upkeep;
+mod maintenance;
+mod operate;
+mod read;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -20,13 +20,13 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use oncebox_core::{
-    DeadReason, Fence, GrantEnd, Key, LastError, Namespace, Number, Policy, Receipt, Ref, Snapshot, State,
-    Timestamp, Trace, Uid,
+    DeadReason, Fence, GrantEnd, Key, LastError, MessageRef, MessageState, MessageSummary, Namespace, Number,
+    Policy, Snapshot, Timestamp, Trace, Uid,
 };
 
 use facts::Facts;
 
-/// A choice that no store may make; says what is wrong with it.
+/// An illegal choice of a store, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Illegal(String);
 
@@ -36,34 +36,34 @@ impl fmt::Display for Illegal {
     }
 }
 
-/// What a store has to hold and to answer. Its methods are those of the port, one item at a time.
+/// The expected state and results of a store. Its methods are those of [`oncebox_core::Store`], one item at a time.
 #[derive(Debug, Clone)]
 pub struct Model {
     now: Timestamp,
     rows: Vec<Row>,
-    numbers_given: u64,
+    numbers_assigned: u64,
     /// Every uid that a message ever had.
     uids: Vec<Uid>,
-    /// Every fence that was ever granted, with the message it was granted for.
+    /// Every fence that was ever granted, with its message.
     fences: Vec<(Uid, Fence)>,
 }
 
-/// A message, and what is not to be read from it.
+/// A message, and what cannot be read from it.
 #[derive(Debug, Clone)]
 struct Row {
-    /// The message, with a number of the model's own count, and `keyed` until a later message takes its key over.
+    /// The message, with a number of the model's own, and `keyed` until a later message takes its key over.
     message: Snapshot,
-    /// The number that the store gave it, once the store has told.
-    told: Option<Number>,
+    /// The number that the store assigned, once the store has returned it.
+    store_number: Option<Number>,
 }
 
 impl Model {
-    /// An empty store at this moment.
+    /// An empty store at this time.
     pub fn new(now: Timestamp) -> Self {
-        Self { now, rows: Vec::new(), numbers_given: 0, uids: Vec::new(), fences: Vec::new() }
+        Self { now, rows: Vec::new(), numbers_assigned: 0, uids: Vec::new(), fences: Vec::new() }
     }
 
-    /// The present moment.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -73,8 +73,8 @@ impl Model {
         &self.uids
     }
 
-    /// Moves time forward; everything that it brings happens in order, each at its own instant.
-    pub fn pass_to(&mut self, now: Timestamp) {
+    /// Advances time; all timer events happen in order, each at its own instant.
+    pub fn advance_to(&mut self, now: Timestamp) {
         while let Some((at, index)) = self.next_event().filter(|(at, _)| *at <= now) {
             self.now = at;
             let leased = self.rows[index].message.is_leased();
@@ -83,12 +83,12 @@ impl Model {
         self.now = now;
     }
 
-    /// Lets happen what the item before has made inevitable: it may have written an expiry that is past.
+    /// Processes the timer events that the previous item caused: it may have written an expiry in the past.
     fn catch_up(&mut self) {
-        self.pass_to(self.now);
+        self.advance_to(self.now);
     }
 
-    /// The next end of a lease or expiry, and whose it is.
+    /// The next end of a lease or expiry, and the message.
     fn next_event(&self) -> Option<(Timestamp, usize)> {
         let events = self.rows.iter().enumerate().filter_map(|(index, row)| {
             let at = row.message.next_event()?;
@@ -97,7 +97,7 @@ impl Model {
         events.min()
     }
 
-    /// Time ends a lease: an attempt is spent.
+    /// A lease lapses: an attempt is spent.
     fn lapse(&mut self, index: usize) {
         let claimer = self.claimer_limit(index);
         self.end_grant(index, GrantEnd::Lost);
@@ -108,12 +108,13 @@ impl Model {
         self.spend_attempt(index, claimer);
     }
 
-    /// The limit of attempts that came with the current lease.
+    /// The limit of attempts of the current lease.
     fn claimer_limit(&self, index: usize) -> Option<NonZeroU32> {
         self.rows[index].message.current().and_then(|grant| grant.attempts_max)
     }
 
-    /// Counts a delivery that ended badly; at the limit the message dies of it. The sender's limit comes before the claimer's.
+    /// Counts a failed delivery; at the limit the message becomes Dead. The sender's limit takes precedence over the
+    /// claimer's.
     fn spend_attempt(&mut self, index: usize, claimer: Option<NonZeroU32>) {
         let message = &mut self.rows[index].message;
         message.attempts += 1;
@@ -125,24 +126,24 @@ impl Model {
         };
         let limit = message.policy.attempts_max.or(claimer).or(default);
         let exhausted = limit.is_some_and(|max| message.attempts >= max.get());
-        if exhausted && message.state == State::Processing {
+        if exhausted && message.state == MessageState::Processing {
             self.die(index, DeadReason::Exhausted);
         }
     }
 
-    /// The message becomes Dead now.
+    /// Makes the message Dead.
     fn die(&mut self, index: usize, reason: DeadReason) {
         let message = &mut self.rows[index].message;
-        message.state = State::Dead;
+        message.state = MessageState::Dead;
         message.dead = Some(reason);
         message.finished_at = Some(self.now);
         message.retry_at = None;
     }
 
-    /// The message becomes Done now.
+    /// Makes the message Done.
     fn finish(&mut self, index: usize) {
         let message = &mut self.rows[index].message;
-        message.state = State::Done;
+        message.state = MessageState::Done;
         message.dead = None;
         message.finished_at = Some(self.now);
         message.retry_at = None;
@@ -160,7 +161,7 @@ impl Model {
         }
     }
 
-    /// Adds a message that is Seen and takes the key over.
+    /// Adds a message that is Seen and holds the key.
     fn add(&mut self, uid: Uid, key: &Key, policy: Policy) -> usize {
         for row in self.rows.iter_mut().filter(|row| row.message.key == *key) {
             row.message.keyed = false;
@@ -173,7 +174,7 @@ impl Model {
             number: Number(0),
             key: key.clone(),
             keyed: true,
-            state: State::Seen,
+            state: MessageState::Seen,
             dead: None,
             content: None,
             fingerprint: None,
@@ -190,23 +191,23 @@ impl Model {
             last_error: None,
             grant: None,
         };
-        self.rows.push(Row { message, told: None });
+        self.rows.push(Row { message, store_number: None });
         self.renumber(self.rows.len() - 1);
         self.rows.len() - 1
     }
 
-    /// Gives a message the next number.
+    /// Assigns the next number to a message.
     fn renumber(&mut self, index: usize) {
-        self.numbers_given += 1;
+        self.numbers_assigned += 1;
         let row = &mut self.rows[index];
-        row.message.number = Number(self.numbers_given);
-        row.told = None;
+        row.message.number = Number(self.numbers_assigned);
+        row.store_number = None;
     }
 
-    fn find(&self, target: &Ref) -> Option<usize> {
+    fn find(&self, target: &MessageRef) -> Option<usize> {
         match target {
-            Ref::Uid(uid) => self.find_uid(*uid),
-            Ref::Key(key) => self.find_holder(key),
+            MessageRef::Uid(uid) => self.find_uid(*uid),
+            MessageRef::Key(key) => self.find_holder(key),
         }
     }
 
@@ -218,9 +219,9 @@ impl Model {
         self.rows.iter().position(|row| row.message.key == *key && row.message.holds_key(self.now))
     }
 
-    fn receipt(&self, index: usize) -> Receipt {
+    fn summary(&self, index: usize) -> MessageSummary {
         let message = &self.rows[index].message;
-        Receipt {
+        MessageSummary {
             uid: message.uid,
             accepted_at: message.accepted_at,
             dedup_until: message.held_until(),

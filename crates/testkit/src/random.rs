@@ -1,7 +1,8 @@
-//! The random comparison: the same random calls and time jumps for a store and for the [`Model`], compared after each.
+//! The random comparison: runs the same random calls and time jumps on a store and on the [`Model`], and compares after
+//! each call.
 //!
-//! A store's test says [`crate::random_comparison!`] once. `ONCEBOX_MODEL_CASES` runs more (or fewer) cases,
-//! `ONCEBOX_MODEL_SEED` runs the case of one seed, or as many cases as asked for from that seed on.
+//! The tests of a store invoke [`crate::random_comparison!`] once. `ONCEBOX_MODEL_CASES` sets the number of cases,
+//! `ONCEBOX_MODEL_SEED` runs the case of one seed, or the given number of cases from that seed on.
 
 mod compare;
 mod items;
@@ -23,68 +24,69 @@ use compare::Case;
 use operation::Operation;
 use universe::Universe;
 
-pub use report::{Mismatch, Report};
+pub use report::{ComparisonReport, Mismatch};
 
-/// After so many calls everything that can be read is compared.
+/// The number of calls after which everything that can be read is compared.
 const STEPS_BETWEEN_READS: u32 = 8;
-/// Time moves before a call in so many cases of a hundred.
+/// The probability of a time jump before a call.
 const JUMP_PERCENT: u64 = 40;
 
 /// How much is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extent {
-    /// So many cases, each on a fresh store.
+    /// The number of cases, each on a fresh store.
     pub cases: u64,
-    /// So many calls in each.
+    /// The number of calls in each case.
     pub steps: u32,
-    /// The seed of the first case; each further one has the next.
+    /// The seed of the first case; each following case has the next seed.
     pub seed: u64,
 }
 
 impl Extent {
-    /// What an ordinary test run does.
-    pub const ORDINARY: Self = Self { cases: 256, steps: 200, seed: 0x0ECE_B0C5 };
+    /// The extent of a default test run.
+    pub const DEFAULT: Self = Self { cases: 256, steps: 200, seed: 0x0ECE_B0C5 };
 
-    /// The ordinary extent, but for what `ONCEBOX_MODEL_CASES` and `ONCEBOX_MODEL_SEED` say.
+    /// The default extent, with the overrides of `ONCEBOX_MODEL_CASES` and `ONCEBOX_MODEL_SEED`.
     ///
     /// # Panics
-    /// If one of them is not a whole number.
+    /// If one of them is not an integer.
     pub fn from_environment() -> Self {
-        Self::of_cases(Self::ORDINARY.cases)
+        Self::with_cases(Self::DEFAULT.cases)
     }
 
-    /// So many cases of the ordinary extent, but for what the environment says: for stores that take their time.
+    /// The default extent with another number of cases, for slow stores, and with the overrides of the environment.
     ///
     /// # Panics
     /// As [`Self::from_environment`].
-    pub fn of_cases(ordinary_cases: u64) -> Self {
+    pub fn with_cases(default_cases: u64) -> Self {
         let (cases, seed) = (variable("ONCEBOX_MODEL_CASES"), variable("ONCEBOX_MODEL_SEED"));
-        let ordinary_cases = if seed.is_some() { 1 } else { ordinary_cases };
+        let default_cases = if seed.is_some() { 1 } else { default_cases };
         Self {
-            cases: cases.unwrap_or(ordinary_cases),
-            seed: seed.unwrap_or(Self::ORDINARY.seed),
-            ..Self::ORDINARY
+            cases: cases.unwrap_or(default_cases),
+            seed: seed.unwrap_or(Self::DEFAULT.seed),
+            ..Self::DEFAULT
         }
     }
 }
 
 fn variable(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a whole number: {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is not an integer: {text:?}")))
 }
 
 /// Runs one case: `steps` random calls on a fresh store and on the model.
 ///
 /// The time of the fixture has to stand still between its jumps: the comparison is exact to the millisecond.
-pub async fn random_comparison<F, Fut>(open: F, seed: u64, steps: u32) -> Result<Report, Mismatch>
+pub async fn random_comparison<F, Fut>(open: F, seed: u64, steps: u32) -> Result<ComparisonReport, Mismatch>
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Fixture>,
 {
     let fixture = open().await;
     let model = Model::new(fixture.time.now().await);
-    let mut case = Case { fixture, model, universe: Universe::new(seed), report: Report::default() };
+    let mut case =
+        Case { fixture, model, universe: Universe::new(seed), report: ComparisonReport::default() };
     case.report.cases = 1;
     for step in 0..steps {
         if case.universe.chance(JUMP_PERCENT) {
@@ -109,14 +111,14 @@ where
 /// Runs many cases and prints what they exercised.
 ///
 /// # Panics
-/// At the first difference, with the seed that shows it again. Also if so many cases as an ordinary run has did not
-/// reach every outcome there is: a pass without progress is no pass.
-pub fn run_many<F, Fut>(open: F, extent: Extent) -> Report
+/// At the first difference, with the seed to reproduce it. Also if at least a default number of cases did not reach
+/// every possible outcome: such a run proves too little.
+pub fn run_many<F, Fut>(open: F, extent: Extent) -> ComparisonReport
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Fixture>,
 {
-    let mut report = Report::default();
+    let mut report = ComparisonReport::default();
     for case in 0..extent.cases {
         let seed = extent.seed.wrapping_add(case);
         match block_on(random_comparison(&open, seed, extent.steps)) {
@@ -126,7 +128,7 @@ where
     }
     println!("random comparison: {report}");
     let missing = report.missing();
-    let enough = extent.cases >= Extent::ORDINARY.cases && extent.steps >= Extent::ORDINARY.steps;
+    let enough = extent.cases >= Extent::DEFAULT.cases && extent.steps >= Extent::DEFAULT.steps;
     assert!(!enough || missing.is_empty(), "the random comparison never reached {missing:?}");
     report
 }
@@ -145,16 +147,16 @@ where
 /// oncebox_testkit::random_comparison!(open);
 /// ```
 ///
-/// A second argument is how many cases an ordinary run compares, for stores that take their time.
+/// A second argument is the default number of cases, for slow stores.
 #[macro_export]
 macro_rules! random_comparison {
     ($open:expr) => {
-        $crate::random_comparison!($open, $crate::random::Extent::ORDINARY.cases);
+        $crate::random_comparison!($open, $crate::random::Extent::DEFAULT.cases);
     };
     ($open:expr, $cases:expr) => {
         #[test]
         fn random_comparison() {
-            $crate::random::run_many($open, $crate::random::Extent::of_cases($cases));
+            $crate::random::run_many($open, $crate::random::Extent::with_cases($cases));
         }
     };
 }

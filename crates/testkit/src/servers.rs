@@ -1,7 +1,7 @@
-//! Real servers for tests: private ones on loopback, without rights, gone with the test process.
+//! Real servers for tests: on the loopback interface, unprivileged, and terminated with the test process.
 //!
-//! They need Debian's packages `postgresql` and `pgbouncer`, which `cargo xtask test` installs. Where one cannot be started
-//! the answer says why, and a test that needs it fails: it is never skipped.
+//! They need the Debian packages `postgresql` and `pgbouncer`, which `cargo xtask test` installs. If a server cannot be
+//! started, the error says why, and a test that needs it fails: it is never skipped.
 //!
 //! ```no_run
 //! use oncebox_testkit::servers::{Postgres, psql};
@@ -12,8 +12,8 @@
 //! ```
 
 mod database;
+mod directory;
 mod pgbouncer;
-mod place;
 mod port;
 mod postgres;
 mod process;

@@ -1,13 +1,13 @@
-//! Deadlines for tests: one that waits for what never happens fails by its name, instead of hanging.
+//! Deadlines for tests: a test that waits forever fails with its name and what it waits for, instead of hanging.
 //!
-//! A test asks for it in its attribute, and is otherwise what tokio makes of it:
+//! A test opts in with its attribute, and otherwise behaves like any tokio test:
 //!
 //! ```ignore
 //! #[tokio::test(crate = "oncebox_testkit::timed", start_paused = true)]
 //! ```
 //!
-//! The deadline is two minutes by the clock on the wall, far more than any test takes. Where time is paused, there is another: a
-//! day of the test's own time, which is over as soon as nothing but timers can happen.
+//! The deadline is two minutes of wall-clock time, far more than any test takes. If time is paused, a second deadline
+//! applies: a day of the test's own time, which passes as soon as only timers are left to wait for.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -19,28 +19,28 @@ use std::time::Duration;
 #[cfg(feature = "timed")]
 pub use tokio::pin;
 
-/// How long a test may take by the clock on the wall.
+/// The wall-clock deadline of a test.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// The same for a case of the conformance suite or the random comparison, whatever store it runs on.
+/// The wall-clock deadline of a case of the conformance suite or the random comparison, on any store.
 pub(crate) const CASE_DEADLINE: Duration = Duration::from_secs(900);
-/// How long a test may take by its own time, where that is paused.
+/// The deadline of a test in its own time, if that is paused.
 #[cfg(feature = "timed")]
 pub const PAUSED_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
-/// A test that does not even come to its next await for so long after its deadline ends the process.
+/// A test that does not reach its next await within this time after its deadline aborts the process.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// What the test of this thread waits for, the innermost last.
+    /// What the test on this thread waits for, the innermost last.
     static WAITS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Waits, and lets the deadline of the test say what for.
+/// Awaits `future`; if the test misses its deadline meanwhile, the failure shows `what`.
 pub async fn within<F: Future>(what: &'static str, future: F) -> F::Output {
     let _waits = Waits::new(what);
     future.await
 }
 
-/// Waits until it holds, and lets everything else have its turn in between.
+/// Polls `holds` until it is true, yielding to other tasks in between.
 pub async fn until(what: &'static str, mut holds: impl AsyncFnMut() -> bool) {
     let _waits = Waits::new(what);
     while !holds().await {
@@ -64,37 +64,37 @@ impl Drop for Waits {
 }
 
 /// Runs a test to its end, or fails it at this deadline.
-pub(crate) async fn ending<F: Future>(deadline: Duration, future: F) -> F::Output {
-    let watch = Watch::start(deadline);
+pub(crate) async fn with_deadline<F: Future>(deadline: Duration, future: F) -> F::Output {
+    let watchdog = Watchdog::start(deadline);
     let mut future = std::pin::pin!(future);
     poll_fn(|task| {
-        watch.wake(task.waker());
-        assert!(!watch.is_late(), "the test has not ended within {deadline:?}{}", waits());
+        watchdog.wake(task.waker());
+        assert!(!watchdog.is_late(), "the test did not end within {deadline:?}{}", waits());
         future.as_mut().poll(task)
     })
     .await
 }
 
-/// The same where time is paused.
+/// The same with paused time.
 #[cfg(feature = "timed")]
-async fn ending_paused<F: Future>(future: F) -> F::Output {
-    // Still there when it is late: dropped, it would not wait any more.
-    let mut test = std::pin::pin!(ending(DEADLINE, future));
+async fn with_paused_deadline<F: Future>(future: F) -> F::Output {
+    // Kept alive when it is late: dropping it would remove the entries in `WAITS`.
+    let mut test = std::pin::pin!(with_deadline(DEADLINE, future));
     let Ok(output) = tokio::time::timeout(PAUSED_DEADLINE, test.as_mut()).await else {
-        panic!("the test has not ended within {PAUSED_DEADLINE:?} of its own, paused time{}", waits())
+        panic!("the test did not end within {PAUSED_DEADLINE:?} of its own, paused time{}", waits())
     };
     output
 }
 
 fn waits() -> String {
-    let waits = WAITS.with_borrow(|waits| waits.join(", in which "));
-    if waits.is_empty() { String::new() } else { format!(", and waits: {waits}") }
+    let waits = WAITS.with_borrow(|waits| waits.join(" > "));
+    if waits.is_empty() { String::new() } else { format!("; waiting for: {waits}") }
 }
 
 /// A thread that notices when a deadline has passed.
-struct Watch {
+struct Watchdog {
     shared: Arc<Shared>,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     _ended: mpsc::Sender<()>,
 }
 
@@ -104,7 +104,7 @@ struct Shared {
     waker: Mutex<Option<Waker>>,
 }
 
-impl Watch {
+impl Watchdog {
     fn start(deadline: Duration) -> Self {
         let shared = Arc::new(Shared::default());
         let (ended, end) = mpsc::channel::<()>();
@@ -119,7 +119,7 @@ impl Watch {
             }
             if end.recv_timeout(STUCK_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let name = thread.name().unwrap_or("a test");
-                eprintln!("{name} is stuck: it has not come to an await since its deadline of {deadline:?}");
+                eprintln!("{name} is stuck: no await was reached since its deadline of {deadline:?}");
                 std::process::abort();
             }
         });
@@ -127,9 +127,9 @@ impl Watch {
     }
 
     fn wake(&self, waker: &Waker) {
-        let mut held = self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.as_ref().is_none_or(|held| !held.will_wake(waker)) {
-            *held = Some(waker.clone());
+        let mut stored = self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored.as_ref().is_none_or(|stored| !stored.will_wake(waker)) {
+            *stored = Some(waker.clone());
         }
     }
 
@@ -138,7 +138,7 @@ impl Watch {
     }
 }
 
-/// What the attribute of tokio expects of the crate that it is told to use.
+/// The parts of tokio that `#[tokio::test(crate = …)]` expects in the given crate.
 #[cfg(feature = "timed")]
 pub mod runtime {
     use std::io;
@@ -150,37 +150,37 @@ pub mod runtime {
         paused: bool,
     }
 
-    /// A runtime that ends what it runs at its deadline.
+    /// A runtime that enforces the deadline of what it runs.
     pub struct Runtime {
         inner: tokio::runtime::Runtime,
         paused: bool,
     }
 
     impl Builder {
-        /// On the thread of the test.
+        /// A runtime on the thread of the test.
         pub fn new_current_thread() -> Self {
             Self { inner: tokio::runtime::Builder::new_current_thread(), paused: false }
         }
 
-        /// On threads of its own.
+        /// A runtime on threads of its own.
         pub fn new_multi_thread() -> Self {
             Self { inner: tokio::runtime::Builder::new_multi_thread(), paused: false }
         }
 
-        /// On so many.
+        /// The number of those threads.
         pub fn worker_threads(mut self, threads: usize) -> Self {
             self.inner.worker_threads(threads);
             self
         }
 
-        /// Time stands still while something can happen, and jumps when nothing can.
+        /// Pauses time: it stands still while a task can run, and jumps to the next timer otherwise.
         pub fn start_paused(mut self, paused: bool) -> Self {
             self.inner.start_paused(paused);
             self.paused = paused;
             self
         }
 
-        /// With timers and sockets.
+        /// Enables timers and sockets.
         pub fn enable_all(mut self) -> Self {
             self.inner.enable_all();
             self
@@ -196,9 +196,9 @@ pub mod runtime {
         /// Runs a test to its end, or fails it at its deadline.
         pub fn block_on<F: Future>(&self, future: F) -> F::Output {
             if self.paused {
-                self.inner.block_on(super::ending_paused(future))
+                self.inner.block_on(super::with_paused_deadline(future))
             } else {
-                self.inner.block_on(super::ending(super::DEADLINE, future))
+                self.inner.block_on(super::with_deadline(super::DEADLINE, future))
             }
         }
     }
@@ -213,7 +213,7 @@ mod tests {
     use super::runtime::Builder;
     use super::within;
 
-    /// How a test that never ends fails.
+    /// The failure of a test that never ends.
     fn failure(test: impl Future<Output = ()>) -> String {
         let runtime = Builder::new_current_thread().start_paused(true).enable_all().build().unwrap();
         let failed = catch_unwind(AssertUnwindSafe(|| runtime.block_on(test))).unwrap_err();
@@ -221,22 +221,21 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_waits_for_ever_fails_and_says_what_for() {
-        let text = failure(within("the bell rings", within("the rope is found", std::future::pending())));
-        let expected = "the test has not ended within 86400s of its own, paused time, and waits: the bell rings, in which \
-                        the rope is found";
+    fn a_test_that_waits_forever_fails_with_what_it_waits_for() {
+        let text = failure(within("the reply", within("the connection", std::future::pending())));
+        let expected = "the test did not end within 86400s of its own, paused time; waiting for: the reply > the connection";
         assert_eq!(text, expected);
-        // The same while something goes on for ever.
+        // The same for a test that never stops doing something.
         let text = failure(async {
             loop {
                 within("tick", tokio::time::sleep(Duration::from_secs(60))).await;
             }
         });
-        assert!(text.ends_with(", and waits: tick"), "{text}");
+        assert!(text.ends_with("; waiting for: tick"), "{text}");
     }
 
     #[test]
-    fn a_test_that_ends_is_left_alone() {
+    fn a_test_that_ends_passes() {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         assert_eq!(runtime.block_on(within("nothing", async { 7 })), 7);
     }

@@ -1,4 +1,4 @@
-//! One caller: one call after another on messages of its own, each told before and after.
+//! A caller: makes one call after another on its own messages, and emits a trace line before and after each.
 
 mod calls;
 mod orders;
@@ -15,32 +15,32 @@ use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::SplitMix;
 
 use crate::Failure;
-use crate::held::{Held, Known, Messages};
-use crate::say::say;
+use crate::held::{Held, KnownMessage, Messages};
+use crate::trace::emit;
 
-/// Messages of a kind that are kept; older ones are erased.
-const KEPT_MAX: usize = 100;
-/// Messages under leases and ready ones, above which none are taken in.
+/// Maximum number of messages kept per group; older ones are erased.
+const RETAINED_MAX: usize = 100;
+/// Number of leased and ready messages above which the caller accepts no new ones.
 const OPEN_MAX: usize = 150;
-/// Loose messages that one process takes in per caller: they stay for ten minutes.
-const LOOSE_MAX: u64 = 3;
-/// What an upkeep may do.
-const UPKEEP_ITEMS: u32 = 1_000;
+/// Transient messages that a caller accepts per process: they stay for ten minutes.
+const TRANSIENT_MAX: u64 = 3;
+/// Budget of a maintenance call.
+const MAINTENANCE_ITEMS: u32 = 1_000;
 
 pub(crate) struct Caller<'a> {
     store: &'a EmbeddedStore,
-    /// The calls of all callers are counted together.
+    /// Call counter, shared by all callers.
     calls: &'a AtomicU64,
     rng: SplitMix,
-    /// The caller's own, in keys and as topic.
+    /// Unique to this caller; the source of its keys and its topic.
     source: String,
     run: u64,
     keys: u64,
-    loose: u64,
-    /// About how many messages are ready.
+    transient: u64,
+    /// Estimated number of ready messages.
     ready: usize,
     messages: Messages,
-    /// The last settlements, for repeats.
+    /// The latest settlements, to be repeated.
     settled: Vec<(Held, &'static str)>,
 }
 
@@ -53,67 +53,67 @@ impl<'a> Caller<'a> {
             source: format!("c{number}"),
             run: seed,
             keys: 0,
-            loose: 0,
+            transient: 0,
             ready: 0,
             messages: Messages::default(),
             settled: Vec::new(),
         }
     }
 
-    /// Takes over a message of its source that an earlier process left.
+    /// Takes over a message of its source that an earlier process left in the store.
     pub(crate) fn adopt(&mut self, message: &Snapshot<Omitted>) {
         if message.key.source.as_str() == self.source {
             self.messages.adopt(message);
         }
     }
 
-    /// Works until a call fails.
+    /// Makes calls until one fails.
     pub(crate) async fn run(mut self) -> Result<Infallible, Failure> {
         loop {
             let full = self.messages.held.len() + self.ready > OPEN_MAX;
             match self.rng.below(100) {
-                _ if self.messages.longest() > KEPT_MAX => self.erase_old().await?,
+                _ if self.messages.largest_group() > RETAINED_MAX => self.erase_old().await?,
                 0..25 if !full => self.accept().await?,
                 25..33 => self.begin().await?,
                 33..40 => self.extend().await?,
                 40..55 => self.operate().await?,
-                55..57 => self.upkeep().await?,
+                55..57 => self.maintain().await?,
                 _ => self.work().await?,
             }
         }
     }
 
-    /// Tells a call, and returns the number to answer it under.
-    fn call(&self, words: &str) -> u64 {
+    /// Emits a call, and returns its id for the answer.
+    fn call(&self, request: &str) -> u64 {
         let id = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        say(format!("call {id} {words}"));
+        emit(format!("call {id} {request}"));
         id
     }
 
     fn answer(id: u64, outcomes: &[String]) {
-        say(format!("answer {id} {}", outcomes.join(" ")));
+        emit(format!("answer {id} {}", outcomes.join(" ")));
     }
 
-    async fn upkeep(&self) -> Result<(), Failure> {
-        let id = self.call("upkeep");
-        self.store.upkeep(Budget::new(UPKEEP_ITEMS)).await?;
+    async fn maintain(&self) -> Result<(), Failure> {
+        let id = self.call("maintain");
+        self.store.maintain(Budget::new(MAINTENANCE_ITEMS)).await?;
         Self::answer(id, &[]);
         Ok(())
     }
 
-    /// An owner that no other call has.
+    /// An owner that is unique to this call.
     fn owner(&mut self) -> Result<Owner, Failure> {
         Ok(Owner::new(u128::from(self.rng.next_u64()) << 64 | u128::from(self.run | 1))?)
     }
 
-    fn new_key(&mut self, namespace: Namespace, ending: &str) -> Result<Key, Failure> {
+    fn new_key(&mut self, namespace: Namespace, suffix: &str) -> Result<Key, Failure> {
         self.keys += 1;
-        let id = format!("{:x}-{}{ending}", self.run, self.keys);
+        let id = format!("{:x}-{}{suffix}", self.run, self.keys);
         Ok(Key::new(namespace, Source::new(self.source.clone())?, Id::new(id)?))
     }
 
     /// A message with random content.
-    fn message(&mut self, known: &Known) -> Result<NewMessage, Failure> {
+    fn message(&mut self, known: &KnownMessage) -> Result<NewMessage, Failure> {
         let longest = match self.rng.below(100) {
             0 => 100_000,
             1..20 => 4_000,
@@ -126,7 +126,7 @@ impl<'a> Caller<'a> {
         let mut message = NewMessage::new(known.key.clone(), topic, Payload::new(bytes)?);
         let hold = Hold {
             window: Duration::ZERO,
-            keep: if known.is_loose() { Keep::Window } else { Keep::After(Duration::from_secs(86_400)) },
+            keep: if known.is_transient() { Keep::Window } else { Keep::After(Duration::from_secs(86_400)) },
         };
         message.policy = Policy { hold, divergence: Divergence::KeepFirst, ..Policy::INBOX };
         message.uid = Some(known.uid);

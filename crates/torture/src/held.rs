@@ -1,85 +1,85 @@
-//! What a caller knows about its messages, sorted by what can be done with them.
+//! What a caller knows about its messages, grouped by state.
 
-use oncebox_core::{Fence, Key, Namespace, Omitted, Owner, Snapshot, State, Uid};
+use oncebox_core::{Fence, Key, MessageState, Namespace, Omitted, Owner, Snapshot, Uid};
 use oncebox_testkit::SplitMix;
 
-/// A message of this caller's.
+/// A message that belongs to this caller.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownMessage {
     pub(crate) key: Key,
     pub(crate) uid: Uid,
 }
 
-/// How the ids of loose messages end. Their keys are not held: they are forgotten some time after they are done, and
-/// their keys never come again.
-pub(crate) const LOOSE: &str = "-loose";
+/// Suffix of the ids of transient messages. They have no dedup window: the store purges them some time after they are
+/// done, and their keys are never used again.
+pub(crate) const TRANSIENT_SUFFIX: &str = "-transient";
 
-impl Known {
+impl KnownMessage {
     pub(crate) fn has_content(&self) -> bool {
         self.key.namespace == Namespace::Inbox
     }
 
-    pub(crate) fn is_loose(&self) -> bool {
-        self.key.id.as_str().ends_with(LOOSE)
+    pub(crate) fn is_transient(&self) -> bool {
+        self.key.id.as_str().ends_with(TRANSIENT_SUFFIX)
     }
 }
 
 /// A message under a lease.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    pub(crate) known: Known,
+    pub(crate) known: KnownMessage,
     pub(crate) owner: Owner,
     pub(crate) fence: Fence,
 }
 
-/// All messages of a caller but those that are ready or loose and done.
+/// All messages of a caller, except those that are ready and transient ones that are done.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     pub(crate) held: Vec<Held>,
-    pub(crate) done: Vec<Known>,
-    pub(crate) dead: Vec<Known>,
-    /// With a retry time that does not pass.
-    pub(crate) waiting: Vec<Known>,
-    /// Keys without content that are not leased.
-    pub(crate) seen: Vec<Known>,
+    pub(crate) done: Vec<KnownMessage>,
+    pub(crate) dead: Vec<KnownMessage>,
+    /// Retry at a time that no campaign reaches.
+    pub(crate) waiting: Vec<KnownMessage>,
+    /// Ledger keys that are not leased.
+    pub(crate) seen: Vec<KnownMessage>,
 }
 
 impl Messages {
-    /// Sorts in a message that was there before this process.
+    /// Adds a message that an earlier process left in the store.
     pub(crate) fn adopt(&mut self, message: &Snapshot<Omitted>) {
-        let known = Known { key: message.key.clone(), uid: message.uid };
+        let known = KnownMessage { key: message.key.clone(), uid: message.uid };
         if let Some(lease) = message.lease() {
             self.held.push(Held { known, owner: lease.owner, fence: lease.fence });
             return;
         }
         match message.state {
-            State::Seen => self.seen.push(known),
-            State::Dead => self.dead.push(known),
-            State::Processing if message.retry_at.is_some() => self.waiting.push(known),
-            State::Done => self.finished(known),
-            // Ready: a claim finds it.
+            MessageState::Seen => self.seen.push(known),
+            MessageState::Dead => self.dead.push(known),
+            MessageState::Processing if message.retry_at.is_some() => self.waiting.push(known),
+            MessageState::Done => self.add_done(known),
+            // Ready: a claim returns it.
             _ => {}
         }
     }
 
-    /// How many there are of the kind that has most and is not worked on.
-    pub(crate) fn longest(&self) -> usize {
+    /// The size of the largest group, the leased messages excluded.
+    pub(crate) fn largest_group(&self) -> usize {
         self.done.len().max(self.dead.len()).max(self.waiting.len()).max(self.seen.len())
     }
 
-    /// A message is done.
-    pub(crate) fn finished(&mut self, known: Known) {
-        if !known.is_loose() {
+    /// Adds a message that is done.
+    pub(crate) fn add_done(&mut self, known: KnownMessage) {
+        if !known.is_transient() {
             self.done.push(known);
         }
     }
 }
 
-/// Takes one out at random.
+/// Removes and returns a random element.
 pub(crate) fn take<T>(from: &mut Vec<T>, rng: &mut SplitMix) -> Option<T> {
     if from.is_empty() {
         return None;
     }
-    let place = usize::try_from(rng.below(from.len() as u64)).unwrap_or_default();
-    Some(from.swap_remove(place))
+    let index = usize::try_from(rng.below(from.len() as u64)).unwrap_or_default();
+    Some(from.swap_remove(index))
 }

@@ -1,18 +1,18 @@
-//! Tells every message that is there.
+//! Lists a store, and emits a line for each message.
 
-use oncebox_core::{Error, Namespace, Omitted, Query, Snapshot, Store};
+use oncebox_core::{Error, MessageQuery, Namespace, Omitted, Snapshot, Store};
 use oncebox_store_embedded::EmbeddedStore;
 
-use crate::say;
+use crate::trace;
 
-/// Lists all messages, and returns them.
+/// Emits and returns all messages.
 pub(crate) async fn list(store: &EmbeddedStore) -> Result<Vec<Snapshot<Omitted>>, Error> {
     let mut all = Vec::new();
     for namespace in [Namespace::Inbox, Namespace::Ledger] {
-        let mut query = Query::all(namespace);
+        let mut query = MessageQuery::all(namespace);
         loop {
             let page = store.page(&query).await?;
-            page.messages.iter().for_each(|message| say::say(say::snapshot(message)));
+            page.messages.iter().for_each(|message| trace::emit(trace::snapshot(message)));
             all.extend(page.messages);
             match page.next {
                 Some(next) => query.after = Some(next),
@@ -20,6 +20,6 @@ pub(crate) async fn list(store: &EmbeddedStore) -> Result<Vec<Snapshot<Omitted>>
             }
         }
     }
-    say::say("listed".to_owned());
+    trace::emit("listed".to_owned());
     Ok(all)
 }

@@ -5,28 +5,28 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
+use oncebox_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::block_on;
 
 use crate::Failure;
 use crate::caller::Caller;
 use crate::listing::list;
-use crate::say::say;
+use crate::trace::emit;
 
-/// No lease ends by itself during a campaign.
+/// Long enough that no lease expires during a campaign.
 pub(crate) const LEASE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 const CALLERS: u64 = 4;
-/// The smallest segment; a run's segments are up to 4 times as large.
+/// The smallest segment size; the seed chooses 1, 2 or 4 times this.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 pub(crate) fn run(directory: &Path, seed: u64, durability: Durability) -> Result<(), Failure> {
     std::thread::spawn(echo);
-    let mut options = Options::default();
+    let mut options = EmbeddedOptions::default();
     options.durability = durability;
     options.segment_bytes = SEGMENT_BYTES_MIN << (seed % 3);
     let store = EmbeddedStore::open(directory, &options)?;
-    say("open".to_owned());
+    emit("open".to_owned());
     let found = block_on(list(&store))?;
     let calls = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -37,7 +37,7 @@ pub(crate) fn run(directory: &Path, seed: u64, durability: Durability) -> Result
             }
             scope.spawn(move || {
                 let Err(failure) = block_on(caller.run());
-                say(format!("failed {failure}"));
+                emit(format!("failed {failure}"));
                 std::process::exit(1);
             });
         }
@@ -45,10 +45,11 @@ pub(crate) fn run(directory: &Path, seed: u64, durability: Durability) -> Result
     Ok(())
 }
 
-/// Answers each word that comes in, so that the auditor knows how far it has heard. Ends the process with its input.
+/// Echoes each input line as a `pong`, so that the auditor knows how much output it has read. Ends the process when its
+/// input ends.
 fn echo() {
     for word in std::io::stdin().lock().lines().map_while(Result::ok) {
-        say(format!("pong {word}"));
+        emit(format!("pong {word}"));
     }
     std::process::exit(0);
 }

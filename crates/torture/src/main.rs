@@ -1,5 +1,5 @@
-//! The process under test of the kill and power-cut campaigns, and the campaigns themselves. `cargo xtask kill`,
-//! `kill-server`, `kill-workers`, `kill-handlers`, `failover` and `powercut` run it.
+//! The process under test of the kill and power-cut campaigns, and the campaigns themselves. Run by `cargo xtask kill`,
+//! `kill-server`, `kill-workers`, `kill-handlers`, `failover` and `powercut`.
 
 mod arguments;
 mod caller;
@@ -9,8 +9,9 @@ mod held;
 mod listing;
 mod load;
 mod postgres;
-mod say;
+
 mod server;
+mod trace;
 
 use std::env;
 use std::path::PathBuf;
@@ -22,8 +23,8 @@ use oncebox_audit::{kill, powercut};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).collect();
-    let Some(mode) = arguments::parse(&words) else {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let Some(mode) = arguments::parse(&arguments) else {
         eprintln!("{}", arguments::USAGE);
         return ExitCode::from(2);
     };
@@ -41,21 +42,21 @@ fn run(mode: Mode) -> Result<(), Failure> {
         Mode::Load { directory, seed, durability } => load::run(&directory, seed, durability),
         Mode::Dump { directory } => dump::run(&directory),
         Mode::Kill { cycles, seed } => {
-            let (program, directory) = (env::current_exe()?, scratch("kill"));
-            let closing = kill::run(&kill::Campaign { program, directory, cycles, seed })?;
-            println!("{closing}");
+            let (program, directory) = (env::current_exe()?, scratch_directory("kill"));
+            let summary = kill::run(&kill::KillCampaign { program, directory, cycles, seed })?;
+            println!("{summary}");
             Ok(())
         }
         Mode::KillServer { rounds, seed, memory } => {
-            // Both are built into one folder.
+            // Cargo builds both programs into the same directory.
             let (program, directory) =
-                (env::current_exe()?.with_file_name("oncebox"), scratch("kill-server"));
+                (env::current_exe()?.with_file_name("oncebox"), scratch_directory("kill-server"));
             let store =
                 if memory { "memory:".to_owned() } else { format!("embedded:{}", directory.display()) };
-            let closing = server::run(&server::Campaign { program, store, rounds, seed })
-                .map_err(|failure| format!("{failure}\nthe store is left in {}", directory.display()))?;
+            let summary = server::run(&server::KillServerCampaign { program, store, rounds, seed })
+                .map_err(|failure| format!("{failure}\nthe store is kept in {}", directory.display()))?;
             let _ = std::fs::remove_dir_all(&directory);
-            println!("{closing}");
+            println!("{summary}");
             Ok(())
         }
         Mode::KillWorkers(campaign) => {
@@ -74,15 +75,15 @@ fn run(mode: Mode) -> Result<(), Failure> {
         Mode::PgSend(sender) => postgres::send(&sender),
         Mode::PgWork(worker) => postgres::work(&worker),
         Mode::Powercut { cuts, seed } => {
-            let (program, directory) = (env::current_exe()?, scratch("powercut"));
-            let closing = powercut::run(&powercut::Campaign { program, directory, cuts, seed })?;
-            println!("{closing}");
+            let (program, directory) = (env::current_exe()?, scratch_directory("powercut"));
+            let summary = powercut::run(&powercut::PowercutCampaign { program, directory, cuts, seed })?;
+            println!("{summary}");
             Ok(())
         }
     }
 }
 
-/// A directory of this run's own.
-fn scratch(campaign: &str) -> PathBuf {
+/// A temporary directory for this run.
+fn scratch_directory(campaign: &str) -> PathBuf {
     env::temp_dir().join(format!("oncebox-{campaign}-{}", std::process::id()))
 }

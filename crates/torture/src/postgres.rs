@@ -1,37 +1,37 @@
-//! The store on PostgreSQL: processes that share it, are killed, are cut off, lose their server, and are judged by what they
-//! wrote down.
+//! Campaigns against the PostgreSQL store: several processes share it while they are killed, lose connections and lose
+//! the server. The auditor checks their logs.
 
-mod crew;
-mod door;
 mod failover;
 mod handle;
+mod inspect;
 mod kill_handlers;
 mod kill_workers;
 mod log;
-mod look;
-mod mail;
+mod message;
+mod processes;
+mod protocol;
 mod send;
-mod words;
+mod store_handle;
 mod work;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub(crate) use failover::run as failover;
-pub(crate) use handle::{Handler, Way, run as handle};
+pub(crate) use handle::{Handler, HandlerMode, run as handle};
 pub(crate) use kill_handlers::{KillHandlers, run as kill_handlers};
-pub(crate) use kill_workers::{KillWorkers, Plant, run as kill_workers};
+pub(crate) use kill_workers::{KillWorkers, PlantedBug, run as kill_workers};
 pub(crate) use send::{Sender, run as send};
 pub(crate) use work::{Worker, run as work};
 
 use crate::Failure;
 
-/// A directory for a campaign: removed at its end, kept after a fault.
+/// The directory of a campaign: removed at its end, kept after a failure.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn make(campaign: &str) -> Result<Self, Failure> {
-        let directory = crate::scratch(campaign);
+        let directory = crate::scratch_directory(campaign);
         std::fs::create_dir(&directory)?;
         Ok(Self(directory))
     }
@@ -40,21 +40,19 @@ impl Scratch {
         &self.0
     }
 
-    /// Removes it after a campaign without a fault.
+    /// Removes the directory if the campaign passed.
     fn close(&self, outcome: Result<String, Failure>) -> Result<String, Failure> {
         match outcome {
-            Ok(closing) => {
+            Ok(summary) => {
                 std::fs::remove_dir_all(&self.0)?;
-                Ok(closing)
+                Ok(summary)
             }
-            Err(failure) => {
-                Err(format!("{failure}\nwhat was written is left in {}", self.0.display()).into())
-            }
+            Err(failure) => Err(format!("{failure}\nthe logs are kept in {}", self.0.display()).into()),
         }
     }
 }
 
-/// Runs a process of a campaign. It ends with its input, so that none outlives the campaign.
+/// Runs a process of a campaign. It exits when its input ends, so that no process outlives the campaign.
 fn run_process(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());

@@ -1,4 +1,4 @@
-//! Bytes in JSON.
+//! Base64 strings in JSON.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The standard alphabet, padded; with vector instructions where the crate knows some.
+/// The standard alphabet, padded; with vector instructions on the platforms that the crate supports.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 static STANDARD: LazyLock<base64::engine::Simd> = LazyLock::new(|| base64::engine::Simd::standard(PAD));
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -33,16 +33,16 @@ impl<T: Into<Bytes>> From<T> for Base64 {
 }
 
 impl Base64 {
-    /// Writes bytes as base64 behind what is there.
+    /// Appends bytes as base64.
     pub fn append(text: &mut Vec<u8>, bytes: &[u8]) {
         let start = text.len();
         text.resize(start + bytes.len().div_ceil(3) * 4, 0);
         STANDARD
             .encode_slice(bytes, &mut text[start..])
-            .expect("there is room for four digits per three bytes");
+            .expect("the buffer has four characters per three bytes");
     }
 
-    /// The bytes, in memory of exactly their size: they may stay there for long.
+    /// Decodes into a buffer of exactly the right size, because the bytes may stay in memory for long.
     fn decode(text: &[u8]) -> Option<Self> {
         let padding = text.iter().copied().rev().take(2).take_while(|digit| *digit == b'=').count();
         let mut bytes = vec![0; (text.len() / 4 * 3).saturating_sub(padding)];
@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for Base64 {
             type Value = Base64;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text in base64")
+                f.write_str("a base64 string")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Base64, E> {
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Base64 {
             }
         }
 
-        // As bytes: nobody need check that digits are UTF-8, too.
+        // As bytes, to skip the check for UTF-8.
         deserializer.deserialize_bytes(Text)
     }
 }
@@ -90,7 +90,7 @@ mod schema {
 
     use super::Base64;
 
-    /// The last digit before the padding has no bits to spare: one text per content.
+    /// The last character before the padding has no unused bits set, so that each content has one encoding.
     const PATTERN: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 
     impl PartialSchema for Base64 {
@@ -99,7 +99,7 @@ mod schema {
                 .schema_type(SchemaType::new(Type::String))
                 .content_encoding("base64")
                 .pattern(Some(PATTERN))
-                .description(Some("Bytes in base64: the standard alphabet, padded."))
+                .description(Some("Base64 string: standard alphabet, padded."))
                 .build();
             RefOr::T(Schema::Object(object))
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_text_of_json_like_any_other() {
+    fn escapes_of_json_strings_are_decoded() {
         let escaped = serde_json::from_str::<Base64>(r#""\u0041P\u002bABw\u003d=""#).unwrap();
         assert_eq!(escaped, Base64::from(vec![0, 255, 128, 7]));
         for nonsense in
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_any_length_survive_and_take_no_more_than_their_size() {
+    fn bytes_of_any_length_survive_without_excess_capacity() {
         let all: Vec<u8> = (0..=255).cycle().take(300).collect();
         for length in 0..all.len() {
             let mut text = b"\"".to_vec();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_padded_base64_is_refused() {
+    fn invalid_or_unpadded_base64_is_rejected() {
         let long = "AAAA".repeat(40);
         for tail in [
             "A", "AA", "AAA", "=", "==", "A=", "A==", "A===", "====", "AA=", "AAA==", "AA==AAAA", "AAAA\\n",

@@ -1,61 +1,61 @@
-//! Errors: one shape, and codes that never change.
+//! Error responses and stable error codes.
 
 use serde::{Deserialize, Serialize};
 
-/// What went wrong, as every door says it.
+/// Stable error code, the same in every API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
-pub enum Code {
-    /// The request is wrong: fix it, do not repeat it.
+pub enum ErrorCode {
+    /// The request is invalid: fix it before you send it again.
     #[serde(rename = "E_SCHEMA")]
     Schema,
-    /// The request must prove who sends it.
+    /// Authentication is missing or invalid.
     #[serde(rename = "E_CAP_AUTH")]
     CapAuth,
-    /// The sender may not do this.
+    /// The caller lacks permission for this request.
     #[serde(rename = "E_CAP_SCOPE")]
     CapScope,
-    /// There is no such thing.
+    /// The message, topic or path does not exist.
     #[serde(rename = "E_NOT_FOUND")]
     NotFound,
-    /// The delivery is not held any more, or never was; nothing changed.
+    /// The delivery is no longer leased, or never was; nothing was changed.
     #[serde(rename = "E_LEASE_LOST")]
     LeaseLost,
-    /// The path knows other methods.
+    /// The path does not support this method.
     #[serde(rename = "E_METHOD")]
     Method,
     /// The request took too long to arrive.
     #[serde(rename = "E_TIMEOUT")]
     Timeout,
-    /// The idempotency key is taken.
+    /// The idempotency key is already in use.
     #[serde(rename = "E_DUPLICATE")]
     Duplicate,
-    /// The message was delivered more than once: name the delivery by its receipt.
+    /// The message was delivered more than once: identify the delivery by its receipt.
     #[serde(rename = "E_RECEIPT")]
     Receipt,
-    /// Too large: make it smaller.
+    /// The request or message is too large: make it smaller.
     #[serde(rename = "E_FRAME_TOO_LARGE")]
     FrameTooLarge,
     /// The payload does not match its hash.
     #[serde(rename = "E_INTEGRITY")]
     Integrity,
-    /// Full: slow down, and repeat the request later.
+    /// A bound is reached: slow down, and retry later.
     #[serde(rename = "E_SATURATED")]
     Saturated,
-    /// The store cannot do this.
+    /// The store does not support this request.
     #[serde(rename = "E_UNSUPPORTED")]
     Unsupported,
-    /// Out of reach, or stopping: repeat the request later.
+    /// The store is unreachable, or the server is stopping: retry later.
     #[serde(rename = "E_UNAVAILABLE")]
     Unavailable,
-    /// Stored data is damaged: an operator must look.
+    /// Stored data is damaged: an operator must act.
     #[serde(rename = "E_CORRUPT")]
     Corrupt,
 }
 
-impl Code {
-    /// Every code, with the status of HTTP that goes with it.
+impl ErrorCode {
+    /// Every code with its text and its HTTP status.
     pub const ALL: [(Self, &'static str, u16); 15] = [
         (Self::Schema, "E_SCHEMA", 400),
         (Self::CapAuth, "E_CAP_AUTH", 401),
@@ -78,12 +78,12 @@ impl Code {
         *Self::ALL.iter().find(|(code, ..)| *code == self).expect("every code is listed")
     }
 
-    /// The text on the wire.
+    /// The code on the wire.
     pub fn as_str(self) -> &'static str {
         self.entry().1
     }
 
-    /// The status of HTTP that goes with it.
+    /// The HTTP status of the code.
     pub fn status(self) -> u16 {
         self.entry().2
     }
@@ -94,62 +94,63 @@ impl Code {
     }
 }
 
-impl std::fmt::Display for Code {
+impl std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// The body of every answer that is an error.
+/// Body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
-    /// What went wrong.
-    pub code: Code,
-    /// The same for people, with what to do.
+    /// Stable error code.
+    pub code: ErrorCode,
+    /// What went wrong, and what to do about it.
     pub message: String,
-    /// Ties the answer to the request, here and in the logs.
+    /// Correlation id of the request, also in the server's log.
     pub corr_id: String,
-    /// The message that has the idempotency key, if that is the error.
+    /// Id of the message that has the idempotency key; only with `E_DUPLICATE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
-    /// Whether that message has the same payload, if that is the error.
+    /// Whether that message has the same payload; only with `E_DUPLICATE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<bool>,
-    /// The bound that is reached, if that is the error.
+    /// Bound that is reached; only with `E_SATURATED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound: Option<Bound>,
+    pub bound: Option<BoundUsage>,
 }
 
-/// A bound, and how much of it is used.
+/// A bound and its usage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Bound {
-    /// Its name: `messages`, `keys`, `live_bytes`, `disk_bytes` (of the store), `lane_messages` (of a topic's shard),
-    /// `in_flight` (of all receivers).
+pub struct BoundUsage {
+    /// Name of the bound: `messages`, `keys`, `live_bytes`, `disk_bytes` (of the store), `lane_messages` (of a topic's
+    /// shard), `in_flight` (of all receivers).
     pub name: String,
-    /// How much is used. Many `keys` on PostgreSQL are what the server's statistics say, which are a second or two behind.
+    /// Current usage. On PostgreSQL a large number of `keys` comes from the database's statistics, which are one or two
+    /// seconds old.
     pub used: u64,
-    /// How much may be used.
+    /// Maximum usage.
     pub limit: u64,
-    /// What raises it, or makes space below it.
+    /// How to raise the bound, or to free capacity below it.
     #[serde(default)]
     pub remedy: String,
 }
 
-/// The same as RFC 9457 shapes it, for those who accept `application/problem+json`.
+/// Error response as problem details (RFC 9457), for clients that accept `application/problem+json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// Always `about:blank`: the code tells.
+    /// Always `about:blank`: see `code`.
     pub r#type: String,
-    /// The code again.
+    /// The same as `code`.
     pub title: String,
-    /// The status of HTTP.
+    /// HTTP status.
     pub status: u16,
-    /// What went wrong for people, with what to do.
+    /// What went wrong, and what to do about it.
     pub detail: String,
-    /// The shape of all other clients.
+    /// The fields of the plain error body.
     #[serde(flatten)]
     pub body: ErrorBody,
 }
@@ -158,13 +159,13 @@ pub struct Problem {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::Code;
+    use super::ErrorCode;
 
-    /// The design's own codes; whatever else the server can answer is listed as an exception, with its status.
+    /// The codes required by MBX-C-10; every other code is listed as an exception there, with its status.
     /// Holds: MBX-C-10.
     #[test]
-    fn every_code_is_the_designs_or_a_listed_exception() {
-        const DESIGN: [(&str, u16); 8] = [
+    fn every_code_is_required_or_a_listed_exception() {
+        const REQUIRED: [(&str, u16); 8] = [
             ("E_SCHEMA", 400),
             ("E_CAP_AUTH", 401),
             ("E_CAP_SCOPE", 403),
@@ -175,10 +176,10 @@ mod tests {
             ("E_INTEGRITY", 422),
         ];
         let known: BTreeSet<_> =
-            Code::ALL.iter().map(|(_, text, status)| format!("`{text}` ({status})")).collect();
-        let design: BTreeSet<_> =
-            DESIGN.iter().map(|(text, status)| format!("`{text}` ({status})")).collect();
-        assert!(design.is_subset(&known), "{design:?}");
+            ErrorCode::ALL.iter().map(|(_, text, status)| format!("`{text}` ({status})")).collect();
+        let required: BTreeSet<_> =
+            REQUIRED.iter().map(|(text, status)| format!("`{text}` ({status})")).collect();
+        assert!(required.is_subset(&known), "{required:?}");
         let page = include_str!("../../../docs/reference/requirements/mailbox.md");
         let row = page
             .lines()
@@ -189,14 +190,14 @@ mod tests {
             let (status, _) = rest.split_once(')')?;
             Some(format!("`E_{name}` ({status})"))
         });
-        let extra: BTreeSet<_> = known.difference(&design).cloned().collect();
+        let extra: BTreeSet<_> = known.difference(&required).cloned().collect();
         assert_eq!(listed.collect::<BTreeSet<_>>(), extra);
     }
 
     /// Holds: MBX-C-10.
     #[test]
-    fn a_code_is_written_as_it_is_called() {
-        for (code, text, status) in Code::ALL {
+    fn the_serialized_code_is_its_text() {
+        for (code, text, status) in ErrorCode::ALL {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{text}\""));
             assert_eq!((code.as_str(), code.status()), (text, status));
         }

@@ -1,44 +1,44 @@
-//! Health.
+//! Health of the server.
 
 use serde::{Deserialize, Serialize};
 
-/// The process lives.
+/// Liveness of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Live {
+pub struct LiveResponse {
     /// Always `live`.
     pub status: String,
 }
 
-/// Whether the server can work.
+/// Readiness of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Ready {
-    /// `ready`, `degraded` (reads go on, writes do not) or `unavailable`.
+pub struct ReadyResponse {
+    /// `ready`, `degraded` (reads work, writes do not) or `unavailable`.
     pub status: String,
-    /// Whether anything is missing.
+    /// Whether anything in `missing` is unavailable.
     pub degraded: bool,
     /// Whether messages can be received and settled.
     pub reads: bool,
     /// Whether messages can be sent.
     pub writes: bool,
-    /// What is missing, by its stable name.
+    /// Stable names of the components that are unavailable.
     pub missing: Vec<String>,
-    /// When to ask again, in seconds.
+    /// Number of seconds after which to check again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// Everything that somebody should know.
-    pub findings: Vec<Finding>,
+    /// All findings about the state of the server.
+    pub findings: Vec<ReadyFinding>,
 }
 
-/// One thing that somebody should know.
+/// A finding about the state of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Finding {
+pub struct ReadyFinding {
     /// `warning` or `unhealthy`.
     pub level: String,
-    /// What it is about.
+    /// The component that the finding is about.
     pub subject: String,
-    /// What was found, and what to do.
+    /// What was found, and what to do about it.
     pub text: String,
 }

@@ -1,121 +1,122 @@
-//! The ledger's door: names in camel case, values in Pascal case, 200 with a status for every expected outcome.
+//! Ledger API: field names in camel case, values in Pascal case, HTTP status 200 with a `status` field for every
+//! expected outcome.
 
 use serde::{Deserialize, Serialize};
 
 use crate::strict::read_as;
 
-read_as!(Object: TryBegin, MarkProcessed, Release);
+read_as!(Object: TryBeginRequest, MarkProcessedRequest, ReleaseRequest);
 
-/// Takes a lease on a key.
+/// Request to acquire a lease on a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", remote = "Self")]
-pub struct TryBegin {
+pub struct TryBeginRequest {
     /// The key.
     #[cfg_attr(
         feature = "openapi",
         schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]*\S[^\x00]*$")
     )]
     pub key: String,
-    /// Who asks, for those who look at the store.
+    /// Name of the caller, shown to operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// For how long; what is outside of 30 to 120 is brought inside, and the answer tells.
+    /// Duration of the lease in seconds. Values outside 30 to 120 are clamped; the response contains the actual end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<u64>,
 }
 
-/// The key is processed.
+/// Request to mark a key as processed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", remote = "Self")]
-pub struct MarkProcessed {
+pub struct MarkProcessedRequest {
     /// The key.
     #[cfg_attr(
         feature = "openapi",
         schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]*\S[^\x00]*$")
     )]
     pub key: String,
-    /// The lease under which it was processed; without it, the key is marked whoever holds it.
+    /// Lease under which the key was processed. Without it, the key is marked regardless of who holds a lease on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
 }
 
-/// Gives a lease back.
+/// Request to release a lease on a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", remote = "Self")]
-pub struct Release {
+pub struct ReleaseRequest {
     /// The key.
     #[cfg_attr(
         feature = "openapi",
         schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]*\S[^\x00]*$")
     )]
     pub key: String,
-    /// The lease.
+    /// Lease to release.
     pub lease_id: String,
 }
 
-/// What became of the wish to begin, mark or release.
+/// Status of a key, or outcome of a ledger request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
-pub enum Status {
-    /// The lease is yours.
+pub enum LedgerStatus {
+    /// The caller acquired the lease.
     Acquired,
-    /// Somebody has a lease.
+    /// Another caller holds a lease on the key.
     Busy,
-    /// The key was processed.
+    /// The key is processed.
     Processed,
-    /// The lease was given back.
+    /// The lease was released.
     Released,
-    /// The lease has ended, or is another key's; nothing changed.
+    /// The lease has ended, or belongs to another key; nothing was changed.
     LeaseLost,
-    /// The key never came, or was forgotten.
+    /// The key was never seen, or is no longer retained.
     Unknown,
-    /// The key came, and nobody has a lease.
+    /// The key was seen, and there is no lease on it.
     Pending,
 }
 
-/// The answer to [`TryBegin`].
+/// Response to a try-begin request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Begun {
+pub struct TryBeginResponse {
     /// `Acquired`, `Processed` or `Busy`.
-    pub status: Status,
-    /// What to mark or release with, if it was acquired.
+    pub status: LedgerStatus,
+    /// Lease to pass to mark-processed or release; only with status `Acquired`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
-    /// When the lease ends, whoever has it.
+    /// Time when the current lease ends, of this caller or another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
 
-/// The answer to [`MarkProcessed`] and [`Release`].
+/// Response to a mark-processed or release request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Answer {
+pub struct LedgerResponse {
     /// `Processed`, `Released` or `LeaseLost`.
-    pub status: Status,
+    pub status: LedgerStatus,
 }
 
-/// What is known about a key.
+/// State of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct KeyResponse {
     /// `Unknown`, `Pending`, `Busy` or `Processed`.
-    pub status: Status,
-    /// How often it was begun.
+    pub status: LedgerStatus,
+    /// Number of leases that were acquired on the key.
     pub attempts: u32,
-    /// When it came first.
+    /// Time when the key was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<String>,
-    /// When it came last.
+    /// Time when the key was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
-    /// When the present lease ends.
+    /// Time when the current lease ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! What the server and its clients say to each other: paths, headers, and the shapes of requests and answers.
+//! The server API as shared by server and clients: paths, headers, requests and responses.
 //!
-//! Requests to the mailbox and the operator's door refuse fields that they do not know; the ledger's door ignores them, and
-//! so does everybody who reads answers. Moments are texts as in RFC 3339; durations are milliseconds, and say so.
+//! The mailbox and operator endpoints reject requests with unknown fields; the ledger endpoints ignore unknown fields,
+//! and so must clients in responses. Timestamps are RFC 3339 strings. Durations are integers with their unit in the
+//! field name.
 
 pub mod header;
 pub mod ledger;
@@ -12,16 +13,16 @@ pub mod path;
 mod base64;
 mod code;
 mod health;
+mod integer;
 #[cfg(feature = "openapi")]
 pub mod schema;
 mod strict;
-mod whole;
 
 pub use base64::Base64;
-pub use code::{Bound, Code, ErrorBody, Problem};
-pub use health::{Finding, Live, Ready};
+pub use code::{BoundUsage, ErrorBody, ErrorCode, Problem};
+pub use health::{LiveResponse, ReadyFinding, ReadyResponse};
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }

@@ -1,33 +1,34 @@
-//! The mailbox's door.
+//! Mailbox API: sending, receiving and settling messages.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::strict::{read_as, unique};
-use crate::{Base64, Code, is_false};
+use crate::{Base64, ErrorCode, is_false};
 
-read_as!(Object: Send, SendBatch, Recv, Ack, Nack, Extend, SettleItem, Settle, Work);
-read_as!(Word: Op);
+read_as!(Object: SendRequest, SendBatchRequest, RecvRequest, AckRequest, NackRequest, ExtendRequest, SettleItem, SettleBatchRequest, WorkRequest);
+read_as!(UnitEnum: SettleOp);
 
-/// A message to be sent.
+/// Request to send a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Send {
-    /// Where to: up to 1,024 bytes.
+pub struct SendRequest {
+    /// Topic to send to: up to 1,024 bytes.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: String,
-    /// Within the replay window of its topic, the same key is delivered once: up to 1,024 bytes.
+    /// Idempotency key: up to 1,024 bytes. Within the deduplication window of the topic, only the first message with
+    /// this key is accepted.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub idem_key: String,
-    /// What it carries.
+    /// Payload.
     pub payload_b64: Base64,
-    /// `b3:` and 64 hex digits; checked if given.
+    /// BLAKE3 hash of the payload: `b3:` and 64 hex digits. The server verifies it if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^b3:[0-9A-Fa-f]{64}$"))]
     pub payload_hash: Option<String>,
-    /// Names and values beside the payload: up to 64, of 16 KiB together.
+    /// Attributes: up to 64 names with values, at most 16 KiB in total.
     #[serde(default, deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attrs))]
     pub attrs: BTreeMap<String, String>,
@@ -35,297 +36,303 @@ pub struct Send {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub partition: Option<String>,
-    /// Chooses the shard, and nothing else: messages of one topic with the same key are in the same shard, and are delivered side
-    /// by side. Without it, `partition` chooses the shard, and without both the topic.
+    /// Key that selects the shard, and nothing else: messages of one topic with the same key are in the same shard, but
+    /// are delivered concurrently. Without it, `partition` selects the shard; without both, the topic does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub shard_key: Option<String>,
-    /// Ties the message to what it belongs to: a UUID. The request's `X-Corr-Id` if not given.
+    /// Correlation id of the message, a UUID. Default: the `X-Corr-Id` of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uuid"))]
     pub corr_id: Option<String>,
-    /// Not delivered before this many milliseconds have passed since the server accepted it, by the server's clock: up to a year.
+    /// Delay before the first delivery, in milliseconds after the server accepted the message, by the server's clock:
+    /// up to one year.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 31_536_000_000_u64))]
     pub due_in_ms: Option<u64>,
-    /// A dead letter, reason `expired`, if it is not handled within this many milliseconds after the server accepted it: up to a
-    /// year, and more than `due_in_ms`. The topic's retention of ready messages holds if it ends earlier.
+    /// Time to live, in milliseconds after the server accepted the message: up to one year, and more than `due_in_ms`.
+    /// A message that is not acknowledged by then becomes a dead letter with reason `expired`. The topic's retention of
+    /// ready messages applies if it ends earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 31_536_000_000_u64))]
     pub expires_in_ms: Option<u64>,
 }
 
-/// The answer to [`Send`].
+/// Response to a send request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Sent {
-    /// The message: this one, or the first that had its key and payload.
+pub struct SendResponse {
+    /// Id of the message; for a duplicate, the id of the first message with the same key and payload.
     pub msg_id: String,
-    /// Whether it came before.
+    /// Whether the message is a duplicate.
     pub duplicate: bool,
-    /// Until when a repeat is known as such, at least.
+    /// Earliest end of the deduplication window: until then, duplicates are recognized.
     pub dedup_until: String,
 }
 
-/// Messages to be sent, in order; up to 1,000.
+/// Request to send up to 1,000 messages, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct SendBatch {
-    /// The messages.
+pub struct SendBatchRequest {
+    /// Messages to send, in order: up to 1,000.
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::messages))]
-    pub messages: Vec<Send>,
+    pub messages: Vec<SendRequest>,
 }
 
-/// The answer to [`SendBatch`].
+/// Response to a batch of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SentBatch {
-    /// One per message, in order.
-    pub results: Vec<SentItem>,
+pub struct SendBatchResponse {
+    /// One result per message, in order.
+    pub results: Vec<SendBatchResult>,
 }
 
-/// What became of one message of a batch.
+/// Result for one message of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SentItem {
-    /// Whether it is taken in, now or before.
+pub struct SendBatchResult {
+    /// Whether the message is accepted, now or before.
     pub ok: bool,
-    /// The message that has the key.
+    /// Id of the message that has the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
-    /// Whether it came before.
+    /// Whether the message is a duplicate.
     #[serde(default)]
     pub duplicate: bool,
-    /// Until when a repeat is known as such, at least.
+    /// Earliest end of the deduplication window: until then, duplicates are recognized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup_until: Option<String>,
-    /// Why it was not taken in.
+    /// Error code if the message was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<Code>,
-    /// The same for people.
+    pub code: Option<ErrorCode>,
+    /// What went wrong, and what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A wish for messages.
+/// Request to receive messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Recv {
-    /// Where from.
+pub struct RecvRequest {
+    /// Topic to receive from.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: String,
-    /// Hidden from others for this many milliseconds: 250 at least. If not given, what the topic is set to: 30,000 by default.
+    /// Visibility timeout in milliseconds, during which other receivers do not get the messages: at least 250. Default:
+    /// the setting of the topic, initially 30,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 250, maximum = 43_200_000))]
     pub visibility_ms: Option<u64>,
-    /// So many messages at most: 1 to 256, 32 if not given.
+    /// Maximum number of messages to receive: 1 to 256; default 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 256))]
     pub max_messages: Option<u32>,
-    /// So many payload bytes at most, 512 KiB if not given; the first message comes whatever its size.
+    /// Maximum total size of the payloads in bytes; default 512 KiB. The first message is returned whatever its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
-    /// Waits so long for the first message: 60,000 at most. In a stream, for each further one too.
+    /// Maximum time to wait for the first message, in milliseconds: up to 60,000. In a stream, also for each further
+    /// message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 60_000))]
     pub wait_ms: Option<u64>,
-    /// A UUID, and not the nil one, that makes a repeat of this request safe: it gets the same deliveries while they are held.
+    /// A UUID other than the nil UUID that makes it safe to repeat this request: a repeat gets the same deliveries
+    /// while they are leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uuid", pattern = "[1-9A-Fa-f]"))]
     pub request_id: Option<String>,
-    /// What the receiver calls itself, shown to operators beside what it holds: 1 to 128 printable ASCII characters.
+    /// Name of the receiver, shown to operators with the messages that it holds: 1 to 128 printable ASCII characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$"))]
     pub worker: Option<String>,
 }
 
-/// The answer to [`Recv`].
+/// Response to a receive request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Received {
-    /// What was ready; none is no error.
-    pub messages: Vec<Envelope>,
-    /// Messages that were ready, but are not what was sent. They are dead letters now.
+pub struct RecvResponse {
+    /// Received messages; empty if none were ready.
+    pub messages: Vec<MessageEnvelope>,
+    /// Messages that were ready, but failed the integrity check. They are dead letters now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damaged: Vec<Damaged>,
+    pub damaged: Vec<DamagedMessage>,
 }
 
-/// A stored message that does not match its hashes: it was changed between sending and delivery.
+/// A stored message that does not match its hashes: it was changed after it was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Damaged {
+pub struct DamagedMessage {
     /// Always `E_INTEGRITY`.
-    pub code: Code,
-    /// The identity of the message, a ULID.
+    pub code: ErrorCode,
+    /// Id of the message, a ULID.
     pub msg_id: String,
-    /// What ties it to what it belongs to.
+    /// Correlation id of the message.
     pub corr_id: String,
 }
 
-/// A message in a receiver's hands.
+/// A delivery of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Envelope {
-    /// The identity of the message, a ULID.
+pub struct MessageEnvelope {
+    /// Id of the message, a ULID.
     pub msg_id: String,
-    /// Where it was sent to.
+    /// Topic that the message was sent to.
     pub topic: String,
-    /// When it was sent; the same in every delivery.
+    /// Time when the server accepted the message; the same in every delivery.
     pub ts: String,
-    /// Its idempotency key.
+    /// Idempotency key.
     pub idem_key: String,
-    /// What it carries.
+    /// Payload.
     pub payload_b64: Base64,
-    /// The hash of the payload.
+    /// BLAKE3 hash of the payload.
     pub payload_hash: String,
-    /// Names and values beside the payload.
+    /// Attributes.
     pub attrs: BTreeMap<String, String>,
-    /// What ties it to what it belongs to.
+    /// Correlation id of the message.
     pub corr_id: String,
-    /// The slice of the topic that it came through.
+    /// Shard of the topic that contains the message.
     pub shard: u16,
-    /// Which delivery this is, from 1.
+    /// Number of this delivery, from 1.
     pub attempt: u32,
-    /// The hash of everything that does not change between deliveries.
+    /// Hash of everything that does not change between deliveries.
     pub hash_chain: String,
     /// Reserved for a signature.
     pub sig: Option<String>,
-    /// What to acknowledge this delivery with.
+    /// Receipt of this delivery, with which to settle it.
     pub receipt: String,
-    /// Until when it is held.
+    /// Time when the visibility timeout of this delivery ends.
     pub visible_until: String,
 }
 
-/// Acknowledges a delivery: there is nothing more to say.
+/// Request to acknowledge a delivery. It has no fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Ack {}
+pub struct AckRequest {}
 
-/// Gives a delivery back.
+/// Request to negatively acknowledge a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Nack {
-    /// Why; shown with the dead letter, should it become one. Up to 4 KiB are kept.
+pub struct NackRequest {
+    /// Why the message could not be processed; shown with the dead letter if the message becomes one. Up to 4 KiB are
+    /// kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// It comes again after this many milliseconds, in place of the topic's back-off: up to a week.
+    /// Delay before the next delivery in milliseconds, instead of the topic's backoff: up to one week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 604_800_000))]
     pub delay_ms: Option<u64>,
-    /// It does not come again: a dead letter at once, reason `failed`. Not together with `delay_ms`.
+    /// Makes the message a dead letter at once, with reason `failed`. Cannot be combined with `delay_ms`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dead: bool,
 }
 
-/// Gives a delivery more time.
+/// Request to extend the visibility timeout of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Extend {
-    /// So much from now on; ten times the visibility it was received with at most.
+pub struct ExtendRequest {
+    /// New visibility timeout in milliseconds, from now on: at most ten times the timeout that it was received with.
     #[cfg_attr(feature = "openapi", schema(minimum = 250, maximum = 43_200_000))]
     pub visibility_ms: u64,
 }
 
-/// The answer to an acknowledgement, a negative one, or a wish for more time.
+/// Result of an acknowledgement, a negative acknowledgement or an extension.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Settled {
-    /// Whether it counts.
+pub struct SettleResponse {
+    /// Whether the request succeeded.
     pub ok: bool,
-    /// Until when the delivery is held, if it got more time.
+    /// Time when the visibility timeout ends, after an extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visible_until: Option<String>,
-    /// Why it does not count.
+    /// Error code if the request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<Code>,
-    /// The same for people.
+    pub code: Option<ErrorCode>,
+    /// What went wrong, and what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// What is to become of a delivery.
+/// How to settle a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase", remote = "Self")]
-pub enum Op {
-    /// It was handled.
+pub enum SettleOp {
+    /// Acknowledge: the message was processed.
     #[default]
     Ack,
-    /// It was not.
+    /// Negatively acknowledge: the message was not processed.
     Nack,
-    /// It needs more time.
+    /// Extend the visibility timeout.
     Extend,
 }
 
-/// One delivery to be settled.
+/// One delivery to settle.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleItem {
-    /// What is to become of it.
-    pub op: Op,
-    /// Its receipt, or the id of its message if that was never delivered before.
+    /// How to settle the delivery.
+    pub op: SettleOp,
+    /// Receipt of the delivery, or the id of its message if this is the first delivery of the message.
     pub delivery: String,
-    /// Why; only with `nack`.
+    /// Why the message could not be processed; only with `nack`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// It comes again after this many milliseconds, in place of the topic's back-off; only with `nack`.
+    /// Delay before the next delivery in milliseconds, instead of the topic's backoff; only with `nack`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 604_800_000))]
     pub delay_ms: Option<u64>,
-    /// A dead letter at once, reason `failed`; only with `nack`, and not together with `delay_ms`.
+    /// Makes the message a dead letter at once, with reason `failed`; only with `nack`, and not with `delay_ms`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dead: bool,
-    /// So much more time; only with `extend`, and needed there.
+    /// New visibility timeout in milliseconds, from now on; required with `extend`, and only allowed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 250, maximum = 43_200_000))]
     pub visibility_ms: Option<u64>,
 }
 
-/// Deliveries to be settled, in order; up to 1,000.
+/// Request to settle up to 1,000 deliveries, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Settle {
-    /// The deliveries.
+pub struct SettleBatchRequest {
+    /// Deliveries to settle, in order: up to 1,000.
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::deliveries))]
     pub settle: Vec<SettleItem>,
 }
 
-/// The answer to [`Settle`].
+/// Response to a batch of settlements.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SettledBatch {
-    /// One per delivery, in order.
-    pub results: Vec<Settled>,
+pub struct SettleBatchResponse {
+    /// One result per delivery, in order.
+    pub results: Vec<SettleResponse>,
 }
 
-/// One round of a remote worker: settles these, then gives the next.
+/// Request to settle deliveries and then receive messages, in one round trip.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Work {
-    /// The deliveries to be settled, in order; up to 1,000.
+pub struct WorkRequest {
+    /// Deliveries to settle, in order: up to 1,000.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::deliveries))]
     pub settle: Vec<SettleItem>,
-    /// What to give next.
-    pub recv: Recv,
+    /// Messages to receive.
+    pub recv: RecvRequest,
 }
 
-/// The answer to [`Work`].
+/// Response to a work request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Worked {
-    /// One per delivery, in order.
-    pub results: Vec<Settled>,
-    /// What was ready.
-    pub messages: Vec<Envelope>,
-    /// Messages that were ready, but are not what was sent. They are dead letters now.
+pub struct WorkResponse {
+    /// One result per delivery, in order.
+    pub results: Vec<SettleResponse>,
+    /// Received messages; empty if none were ready.
+    pub messages: Vec<MessageEnvelope>,
+    /// Messages that were ready, but failed the integrity check. They are dead letters now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damaged: Vec<Damaged>,
+    pub damaged: Vec<DamagedMessage>,
 }

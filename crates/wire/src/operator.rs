@@ -1,4 +1,4 @@
-//! The operator's door, and dead letters.
+//! Operator API: messages in any namespace, dead letters, topics and statistics.
 
 mod listing;
 mod message;
@@ -6,8 +6,8 @@ mod stats;
 mod sweep;
 mod topics;
 
-pub use listing::{ByKey, Count, List, ListDead, Show, Sort};
-pub use message::{Lease, Message, Namespace, Page, Reason, State};
-pub use stats::{Counts, NamespaceCounts, Stats};
-pub use sweep::{Redrive, RefusedMessage, Sweep, Swept};
-pub use topics::{ListTopics, Topic, TopicPage};
+pub use listing::{ByKeyRequest, CountRequest, ListDeadRequest, ListRequest, ShowRequest, SortOrder};
+pub use message::{LeaseDetails, ListResponse, MessageDetails, NamespaceName, ReasonName, StateName};
+pub use stats::{CountsResponse, NamespaceCounts, StatsResponse};
+pub use sweep::{RedriveRequest, RefusedMessage, SweepRequest, SweepResponse};
+pub use topics::{ListTopicsRequest, ListTopicsResponse, TopicDetails};

@@ -1,38 +1,38 @@
-//! Paths.
+//! Paths of the server's endpoints.
 
-/// Takes a message in.
+/// Sends a message.
 pub const SEND: &str = "/v1/send";
-/// Takes many in.
+/// Sends a batch of messages.
 pub const SEND_BATCH: &str = "/v1/send/batch";
-/// Gives messages out.
+/// Receives messages.
 pub const RECV: &str = "/v1/recv";
-/// Gives messages out, one per line, as they come.
+/// Receives messages as a stream, one per line.
 pub const RECV_STREAM: &str = "/v1/recv/stream";
-/// Acknowledges a delivery, whose name follows.
+/// Acknowledges a delivery.
 pub const ACK: &str = "/v1/ack/{delivery}";
-/// Gives a delivery back, whose name follows.
+/// Negatively acknowledges a delivery.
 pub const NACK: &str = "/v1/nack/{delivery}";
-/// Gives a delivery more time, whose name follows.
+/// Extends the visibility timeout of a delivery.
 pub const EXTEND: &str = "/v1/extend/{delivery}";
-/// Settles many deliveries.
+/// Settles a batch of deliveries.
 pub const SETTLE: &str = "/v1/settle";
-/// Settles deliveries, then gives messages out.
+/// Settles deliveries, then receives messages.
 pub const WORK: &str = "/v1/work";
 /// Lists dead letters.
 pub const DLQ: &str = "/v1/dlq";
 /// Shows a dead letter.
 pub const DLQ_SHOW: &str = "/v1/dlq/{msg_id}";
-/// Redrives dead letters: gives them another chance.
+/// Redrives dead letters.
 pub const DLQ_REDRIVE: &str = "/v1/dlq/redrive";
-/// The same, under the name that the mailbox's design has for it.
+/// Redrives dead letters; an alias, see `docs/reference/requirements/mailbox.md`.
 pub const DLQ_REPROCESS: &str = "/v1/dlq/reprocess";
-/// Takes a lease on a key.
+/// Acquires a lease on a key.
 pub const TRY_BEGIN: &str = "/v1/inbox/try-begin";
-/// The key is processed.
+/// Marks a key as processed.
 pub const MARK_PROCESSED: &str = "/v1/inbox/mark-processed";
-/// Gives a lease on a key back.
+/// Releases a lease on a key.
 pub const RELEASE: &str = "/v1/inbox/release";
-/// What is known about a key.
+/// Shows the state of a key.
 pub const INBOX_KEY: &str = "/v1/inbox/{key}";
 /// Lists messages.
 pub const MESSAGES: &str = "/v1/messages";
@@ -40,27 +40,27 @@ pub const MESSAGES: &str = "/v1/messages";
 pub const MESSAGE: &str = "/v1/messages/{msg_id}";
 /// Finds a message by its key.
 pub const MESSAGE_BY_KEY: &str = "/v1/messages/by-key";
-/// Gives Dead messages another chance.
+/// Redrives Dead messages.
 pub const REDRIVE: &str = "/v1/messages/redrive";
 /// Erases messages.
 pub const PURGE: &str = "/v1/messages/purge";
 /// Counts messages.
 pub const COUNTS: &str = "/v1/counts";
-/// Lists topics, and how they stand.
+/// Lists topics with their counts.
 pub const TOPICS: &str = "/v1/admin/topics";
-/// Tells how the server and its store stand.
+/// Shows server and store statistics.
 pub const STATS: &str = "/v1/stats";
-/// Whether the process lives.
+/// Liveness.
 pub const HEALTHZ: &str = "/healthz";
-/// Whether it can work, and what is missing.
+/// Readiness.
 pub const READYZ: &str = "/readyz";
-/// Whether the process lives, as the ledger's design calls it.
+/// Liveness; an alias, see `docs/reference/requirements/ledger.md`.
 pub const HEALTH_LIVE: &str = "/health/live";
-/// Whether it can work, as the ledger's design calls it.
+/// Readiness; an alias, see `docs/reference/requirements/ledger.md`.
 pub const HEALTH_READY: &str = "/health/ready";
-/// Metrics as Prometheus reads them.
+/// Metrics in the Prometheus text format.
 pub const METRICS: &str = "/metrics";
-/// The description of all this for programs.
+/// OpenAPI document of the API.
 pub const OPENAPI: &str = "/openapi.json";
-/// The same for people.
+/// API documentation for people.
 pub const DOCS: &str = "/docs";

@@ -1,5 +1,5 @@
-//! Parts of the description that no derive can express: names with a form, lists whose items are refused one by one, and bodies of
-//! which some fields exclude others.
+//! OpenAPI schemas that cannot be derived: names with a pattern, lists whose items are rejected one by one, and request
+//! bodies with mutually exclusive fields.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use utoipa::openapi::schema::{AnyOf, Array, Object, ObjectBuilder, SchemaType, T
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::mailbox::{Nack, Recv, Send, SettleItem};
-use crate::operator::{Redrive, Sweep};
+use crate::mailbox::{NackRequest, RecvRequest, SendRequest, SettleItem};
+use crate::operator::{RedriveRequest, SweepRequest};
 
 /// The id of a message: a ULID or a UUID.
 const MESSAGE_ID: &str =
     "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$";
-/// Items of a list, at most.
+/// Maximum number of items in a list.
 const ITEMS_MAX: usize = 1_000;
-/// Attributes of a message, and bytes of a name, at most.
+/// Maximum number of attributes of a message, and maximum size of an attribute name in bytes.
 const ATTRIBUTES_MAX: usize = 64;
 const ATTRIBUTE_NAME_MAX: usize = 128;
-/// Fields that choose messages, where `ids` do not.
+/// Fields that filter messages; they cannot be combined with `ids`.
 const FILTERS: [&str; 8] = ["state", "reason", "topic", "source", "error", "since", "until", "after"];
 
 fn text(pattern: &str) -> ObjectBuilder {
@@ -47,7 +47,7 @@ pub(crate) fn attrs() -> Schema {
     let attrs = ObjectBuilder::new()
         .schema_type(Type::Object)
         .description(Some(
-            "Names and values beside the payload: up to 64, of 16 KiB together; a name has up to 128 bytes.",
+            "Attributes: up to 64 names with values, at most 16 KiB in total; a name has up to 128 bytes.",
         ))
         .max_properties(Some(ATTRIBUTES_MAX))
         .property_names(Some(Schema::Object(name.build())))
@@ -55,157 +55,166 @@ pub(crate) fn attrs() -> Schema {
     Schema::Object(attrs.build())
 }
 
-/// The messages that a sweep names.
+/// Ids of the messages to redrive or purge.
 pub(crate) fn ids() -> Schema {
     let id = Schema::Object(text(MESSAGE_ID).build());
-    Schema::Array(list(id, "These, each by its ULID or UUID; up to 1,000. Then nothing else chooses."))
+    Schema::Array(list(
+        id,
+        "Ids of the messages, each a ULID or UUID: up to 1,000. Cannot be combined with a filter.",
+    ))
 }
 
-/// The messages of a batch.
+/// Messages of a batch.
 pub(crate) fn messages() -> Schema {
     let item = any_of(
-        [reference::<Send>(), reference::<Malformed>()],
-        "A message. Anything else is refused in its place, and keeps no other out.",
+        [reference::<SendRequest>(), reference::<InvalidItem>()],
+        "A message. An invalid item is rejected on its own, without affecting the others.",
     );
-    Schema::Array(list(item, "The messages, in order; up to 1,000."))
+    Schema::Array(list(item, "Messages to send, in order: up to 1,000."))
 }
 
-/// Deliveries to be settled.
+/// Deliveries to settle.
 pub(crate) fn deliveries() -> Schema {
     let item = any_of(
-        [reference::<SettleItem>(), reference::<Malformed>()],
-        "A delivery. Anything else is refused in its place, and keeps no other out.",
+        [reference::<SettleItem>(), reference::<InvalidItem>()],
+        "A delivery to settle. An invalid item is rejected on its own, without affecting the others.",
     );
-    Schema::Array(list(item, "The deliveries to be settled, in order; up to 1,000."))
+    Schema::Array(list(item, "Deliveries to settle, in order: up to 1,000."))
 }
 
-/// Any JSON in a list whose items are refused one by one.
-pub struct Malformed;
+/// Any JSON value, as an item of a list whose items are rejected one by one.
+pub struct InvalidItem;
 
-impl PartialSchema for Malformed {
+impl PartialSchema for InvalidItem {
     fn schema() -> RefOr<Schema> {
         let types = [Type::Object, Type::String, Type::Number, Type::Boolean, Type::Null];
         let types = types.map(|kind| Schema::Object(ObjectBuilder::new().schema_type(kind).build()).into());
         // An array of anything.
         let anything = Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).build());
         let array = Schema::Array(Array::new(anything)).into();
-        let description = "What is not an item of the list: its result has `ok: false`, and why.";
+        let description = "An invalid item: its result has `ok: false` and the reason.";
         RefOr::T(any_of(types.into_iter().chain([array]), description))
     }
 }
 
-impl ToSchema for Malformed {}
+impl ToSchema for InvalidItem {}
 
-/// The body of a request for a stream: a [`Recv`] that cannot be repeated.
-pub struct RecvStream;
+/// The body of a stream request: a [`RecvRequest`] without `request_id`.
+pub struct RecvStreamRequest;
 
-impl PartialSchema for RecvStream {
+impl PartialSchema for RecvStreamRequest {
     fn schema() -> RefOr<Schema> {
-        let mut recv = object::<Recv>("Which messages to stream.");
-        only_null(&mut recv, "request_id");
+        let mut recv = object::<RecvRequest>("Request to receive messages as a stream.");
+        forbid(&mut recv, "request_id");
         RefOr::T(Schema::Object(recv))
     }
 }
 
-impl ToSchema for RecvStream {}
+impl ToSchema for RecvStreamRequest {}
 
-/// Bodies whose fields exclude each other: each has several shapes.
-macro_rules! bodies {
-    ($($(#[$about:meta])* $name:ident as $written:literal: $description:literal, $shapes:ident;)+) => {$(
+/// Request bodies with mutually exclusive fields: each schema has several variants.
+macro_rules! request_bodies {
+    ($($(#[$about:meta])* $name:ident as $schema_name:literal: $description:literal, $variants:ident;)+) => {$(
         $(#[$about])*
         pub struct $name;
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
                 let named = |(name, _): (&str, _)| RefOr::Ref(Ref::from_schema_name(name));
-                RefOr::T(any_of($shapes().into_iter().map(named), $description))
+                RefOr::T(any_of($variants().into_iter().map(named), $description))
             }
         }
 
         impl ToSchema for $name {
             fn name() -> Cow<'static, str> {
-                Cow::Borrowed($written)
+                Cow::Borrowed($schema_name)
             }
 
             fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-                <Sweep as ToSchema>::schemas(schemas);
-                let shapes = $shapes().into_iter();
-                schemas.extend(shapes.map(|(name, shape)| (name.to_owned(), RefOr::T(Schema::Object(shape)))));
+                <SweepRequest as ToSchema>::schemas(schemas);
+                let variants = $variants().into_iter();
+                schemas.extend(variants.map(|(name, variant)| (name.to_owned(), RefOr::T(Schema::Object(variant)))));
             }
         }
     )+};
 }
 
-bodies! {
-    /// [`Nack`], as the description says it.
-    NackBody as "Nack": "It comes again, or is a dead letter at once.", nack;
-    /// [`Redrive`], as the description says it.
-    RedriveBody as "Redrive": "Dead letters by their ids, or those that match.", redrive;
-    /// A redrive's [`Sweep`], as the description says it.
-    RedriveMessagesBody as "RedriveMessages": "Dead messages by their ids, or those that match.", redrive_messages;
-    /// A purge's [`Sweep`], as the description says it.
-    PurgeBody as "Purge": "Messages by their ids, or those that match: `confirm` erases them, a dry run only counts them.", purge;
+request_bodies! {
+    /// The schema of a [`NackRequest`].
+    NackSchema as "NackRequest": "Request to negatively acknowledge a delivery: the message is retried, or becomes a dead letter.", nack;
+    /// The schema of a [`RedriveRequest`].
+    RedriveSchema as "RedriveRequest": "Request to redrive dead letters of the mailbox, by id or by filter.", redrive;
+    /// The schema of a [`SweepRequest`] that redrives.
+    RedriveMessagesSchema as "RedriveMessagesRequest": "Request to redrive Dead messages, by id or by filter.", redrive_messages;
+    /// The schema of a [`SweepRequest`] that purges.
+    PurgeSchema as "PurgeRequest": "Request to purge messages, by id or by filter: `confirm` erases them, `dry_run` only counts them.", purge;
 }
 
-type Shapes = Vec<(&'static str, Object)>;
+type Variants = Vec<(&'static str, Object)>;
 
-fn nack() -> Shapes {
-    let whole = object::<Nack>("");
-    let (mut again, mut dead) = (whole.clone(), whole);
-    only(&mut again, "dead", false);
-    only(&mut dead, "dead", true);
+fn nack() -> Variants {
+    let whole = object::<NackRequest>("");
+    let (mut retry, mut dead) = (whole.clone(), whole);
+    restrict(&mut retry, "dead", false);
+    restrict(&mut dead, "dead", true);
     dead.required.push("dead".to_owned());
-    only_null(&mut dead, "delay_ms");
+    forbid(&mut dead, "delay_ms");
     vec![
-        ("NackAgain", described(again, "The message comes again.")),
-        ("NackDead", described(dead, "The message is a dead letter at once, reason `failed`.")),
+        ("NackRetryRequest", described(retry, "The message is retried.")),
+        (
+            "NackDeadRequest",
+            described(dead, "The message becomes a dead letter at once, with reason `failed`."),
+        ),
     ]
 }
 
-fn redrive() -> Shapes {
-    let whole = object::<Redrive>("");
+fn redrive() -> Variants {
+    let whole = object::<RedriveRequest>("");
     vec![
-        ("RedriveNamed", named(whole.clone(), "Dead letters by their ids.")),
-        ("RedriveMatching", matching(whole, "Dead letters that match.")),
+        ("RedriveByIdRequest", by_id(whole.clone(), "Redrives dead letters by id.")),
+        ("RedriveByFilterRequest", by_filter(whole, "Redrives dead letters that match a filter.")),
     ]
 }
 
-fn redrive_messages() -> Shapes {
-    let mut whole = object::<Sweep>("");
+fn redrive_messages() -> Variants {
+    let mut whole = object::<SweepRequest>("");
     if let Some(state) = whole.properties.get_mut("state") {
         let words = SchemaType::from_iter([Type::String, Type::Null]);
         *state = Schema::Object(
             ObjectBuilder::new()
                 .schema_type(words)
                 .enum_values(Some([Some("dead"), None]))
-                .description(Some("Only Dead messages are redriven."))
+                .description(Some("State of the messages: only Dead messages can be redriven."))
                 .build(),
         )
         .into();
     }
     vec![
-        ("RedriveMessagesNamed", named(whole.clone(), "Dead messages by their ids.")),
-        ("RedriveMessagesMatching", matching(whole, "Dead messages that match.")),
+        ("RedriveMessagesByIdRequest", by_id(whole.clone(), "Redrives Dead messages by id.")),
+        ("RedriveMessagesByFilterRequest", by_filter(whole, "Redrives Dead messages that match a filter.")),
     ]
 }
 
-fn purge() -> Shapes {
-    let whole = object::<Sweep>("");
-    let (mut erase, mut preview) = (whole.clone(), whole);
-    only_true(&mut erase, "confirm");
-    only_true(&mut preview, "dry_run");
+fn purge() -> Variants {
+    let whole = object::<SweepRequest>("");
+    let (mut erase, mut dry_run) = (whole.clone(), whole);
+    require_true(&mut erase, "confirm");
+    require_true(&mut dry_run, "dry_run");
     vec![
-        ("PurgeNamed", named(erase.clone(), "Erases messages by their ids.")),
-        ("PurgeMatching", matching(erase, "Erases messages that match.")),
-        ("PurgeNamedPreview", named(preview.clone(), "Counts messages by their ids.")),
-        ("PurgeMatchingPreview", matching(preview, "Counts messages that match.")),
+        ("PurgeByIdRequest", by_id(erase.clone(), "Erases messages by id.")),
+        ("PurgeByFilterRequest", by_filter(erase, "Erases messages that match a filter.")),
+        ("PurgeByIdDryRunRequest", by_id(dry_run.clone(), "Counts messages by id, without erasing them.")),
+        (
+            "PurgeByFilterDryRunRequest",
+            by_filter(dry_run, "Counts messages that match a filter, without erasing them."),
+        ),
     ]
 }
 
-/// The shape in which ids choose.
-fn named(mut whole: Object, description: &str) -> Object {
+/// The variant that selects messages by id.
+fn by_id(mut whole: Object, description: &str) -> Object {
     for filter in FILTERS {
-        only_null(&mut whole, filter);
+        forbid(&mut whole, filter);
     }
     if let Some(RefOr::T(Schema::Array(ids))) = whole.properties.get_mut("ids") {
         ids.min_items = Some(1);
@@ -214,16 +223,16 @@ fn named(mut whole: Object, description: &str) -> Object {
     described(whole, description)
 }
 
-/// The shape in which ids do not.
-fn matching(mut whole: Object, description: &str) -> Object {
+/// The variant that selects messages by filter.
+fn by_filter(mut whole: Object, description: &str) -> Object {
     if let Some(RefOr::T(Schema::Array(ids))) = whole.properties.get_mut("ids") {
         ids.max_items = Some(0);
-        ids.description = Some("None.".to_owned());
+        ids.description = Some("Must be empty in this variant.".to_owned());
     }
     described(whole, description)
 }
 
-/// The object that a type is derived as.
+/// The derived schema of a type.
 fn object<T: PartialSchema>(description: &str) -> Object {
     match T::schema() {
         RefOr::T(Schema::Object(object)) => described(object, description),
@@ -236,22 +245,23 @@ fn described(mut object: Object, description: &str) -> Object {
     object
 }
 
-/// Forbids a field, which may be `null` all the same.
-fn only_null(object: &mut Object, field: &str) {
+/// Forbids a field; `null` is still allowed.
+fn forbid(object: &mut Object, field: &str) {
     if let Some(property) = object.properties.get_mut(field) {
-        let null = ObjectBuilder::new().schema_type(Type::Null).description(Some("Not here."));
+        let null =
+            ObjectBuilder::new().schema_type(Type::Null).description(Some("Not allowed in this variant."));
         *property = Schema::Object(null.build()).into();
     }
 }
 
-/// Asks for a field that says `true`.
-fn only_true(object: &mut Object, field: &str) {
-    only(object, field, true);
+/// Requires a field to be `true`.
+fn require_true(object: &mut Object, field: &str) {
+    restrict(object, field, true);
     object.required.push(field.to_owned());
 }
 
-/// Leaves a field one of its two values.
-fn only(object: &mut Object, field: &str, value: bool) {
+/// Restricts a boolean field to one value.
+fn restrict(object: &mut Object, field: &str, value: bool) {
     if let Some(RefOr::T(Schema::Object(property))) = object.properties.get_mut(field) {
         property.enum_values = Some(vec![value.into()]);
     }

@@ -1,4 +1,4 @@
-//! The examples, run and read.
+//! Tests that run the examples and check their output.
 
 mod payments;
 mod payments_in_one_transaction;

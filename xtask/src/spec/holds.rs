@@ -1,4 +1,4 @@
-//! Finding the tests that hold requirements: functions whose doc comment lists ids after `Holds:`.
+//! Finds the tests that hold requirements: functions whose doc comment lists ids after `Holds:`.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::workspace::File;
 
 const MARKER: &str = "Holds:";
 
-/// What a file's comments claim, and what is wrong with them (`path:line: what to do`).
+/// The claims in the comments of a file, and their problems (`path:line: what to do`).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Claims {
     /// An id and the function that holds it, as `path::function`.
     pub(super) held: Vec<(Id, String)>,
-    pub(super) faults: Vec<String>,
+    pub(super) problems: Vec<String>,
 }
 
 pub(super) fn scan(file: &File) -> Claims {
@@ -32,13 +32,13 @@ pub(super) fn scan(file: &File) -> Claims {
         Ok(syntax) => scanner.visit_file(&syntax),
         Err(error) => {
             let line = error.span().start().line;
-            scanner.fault(line, &format!("this is not Rust ({error}): fix it"));
+            scanner.problem(line, &format!("the file does not parse ({error}): fix it"));
             return scanner.claims;
         }
     }
     for (line, text) in file.lines() {
         if is_doc_comment(text) && marked(text).is_some() && !scanner.lines.contains(&line) {
-            scanner.fault(line, "`Holds:` belongs to a test function: move it there");
+            scanner.problem(line, "`Holds:` belongs to a test function: move it there");
         }
     }
     scanner.claims
@@ -49,7 +49,7 @@ fn is_doc_comment(line: &str) -> bool {
     line.starts_with("///") || line.starts_with("//!")
 }
 
-/// The text after the marker. In backticks the marker is only spoken of.
+/// The text after the marker; none if the marker is in backticks.
 fn marked(line: &str) -> Option<&str> {
     let (before, after) = line.split_once(MARKER)?;
     (!before.ends_with('`')).then_some(after)
@@ -63,8 +63,8 @@ struct Scanner<'f> {
 }
 
 impl Scanner<'_> {
-    fn fault(&mut self, line: usize, text: &str) {
-        self.claims.faults.push(format!("{}:{line}: {text}", self.file.path));
+    fn problem(&mut self, line: usize, text: &str) {
+        self.claims.problems.push(format!("{}:{line}: {text}", self.file.path));
     }
 
     fn function(&mut self, attributes: &[Attribute], name: &Ident, is_case: bool) {
@@ -74,29 +74,29 @@ impl Scanner<'_> {
             let Some(start) = marked(text) else { continue };
             self.lines.insert(*line);
             if !is_test {
-                self.fault(
+                self.problem(
                     *line,
-                    &format!("`{name}` holds ids but is no test: give it #[test] or move the line"),
+                    &format!("`{name}` holds ids but is not a test: add #[test] or move the line"),
                 );
                 continue;
             }
-            match ids::parse_list(&whole_list(start, &docs[index + 1..])) {
+            match ids::parse_list(&complete_list(start, &docs[index + 1..])) {
                 Ok(ids) => {
                     let holder = format!("{}::{name}", self.file.path);
                     self.claims.held.extend(ids.into_iter().map(|id| (id, holder.clone())));
                 }
-                Err(error) => self.fault(*line, &error),
+                Err(error) => self.problem(*line, &error),
             }
         }
     }
 }
 
-/// The list with the lines onto which it wraps: after a comma, or when the next line begins like an id.
-fn whole_list(start: &str, following: &[(usize, String)]) -> String {
+/// The list with its continuation lines: a list continues after a comma, or if the next line starts with an id.
+fn complete_list(start: &str, following: &[(usize, String)]) -> String {
     let mut list = start.trim().to_owned();
     for (_, next) in following {
         let next = next.trim();
-        if list.ends_with('.') || !(list.ends_with(',') || ids::begins_like_id(next)) {
+        if list.ends_with('.') || !(list.ends_with(',') || ids::starts_like_id(next)) {
             break;
         }
         list = format!("{}, {next}", list.trim_end_matches(','));
@@ -112,7 +112,7 @@ fn doc_line(attribute: &Attribute) -> Option<(usize, String)> {
     pair.path.is_ident("doc").then(|| (line, text.value()))
 }
 
-/// `#[test]`, `#[tokio::test]` and their like.
+/// `#[test]`, `#[tokio::test]` and similar attributes.
 fn is_test_attribute(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
 }
@@ -145,7 +145,7 @@ impl Visit<'_> for Scanner<'_> {
     }
 }
 
-/// The functions inside `proptest! { … }`, whose arguments are no Rust.
+/// The functions inside `proptest! { … }`, whose arguments are not Rust syntax.
 struct Properties(Vec<(Vec<Attribute>, Ident)>);
 
 impl Parse for Properties {

@@ -1,10 +1,10 @@
-//! The ids of the requirements: their families, their spelling, and lists of them.
+//! Requirement ids: families, parsing, and lists of ids.
 
 use std::fmt;
 
-/// Requirements that are numbered together, from 1.
+/// Requirements with a common prefix, numbered from 1.
 struct Family {
-    /// The page that has its requirements, in `docs/reference/requirements`.
+    /// The page of its requirements in `docs/reference/requirements`.
     page: &'static str,
     prefix: &'static str,
     digits: usize,
@@ -22,7 +22,7 @@ const FAMILIES: [Family; 8] = [
     Family { page: "rules", prefix: "RULE-", digits: 2, last: 32 },
 ];
 
-/// One requirement. The order is that of the families, then of the numbers.
+/// One requirement. Ordered by family, then by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     family: usize,
@@ -45,7 +45,7 @@ impl Id {
         FAMILIES[self.family].page
     }
 
-    /// Reads an id. There is one spelling: `IBX-7` is not `IBX-007`.
+    /// Parses an id. Numbers have a fixed width: `IBX-7` is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let family = FAMILIES.iter().position(|family| text.starts_with(family.prefix))?;
         let number = text[FAMILIES[family].prefix.len()..].parse().ok()?;
@@ -66,13 +66,13 @@ impl fmt::Display for Id {
     }
 }
 
-/// Whether a text begins like an id, known or not.
-pub(super) fn begins_like_id(text: &str) -> bool {
+/// Whether a text starts with the prefix of a family.
+pub(super) fn starts_like_id(text: &str) -> bool {
     FAMILIES.iter().any(|family| text.starts_with(family.prefix))
 }
 
-/// Reads ids and ranges (`IBX-030…IBX-033` or with two dots) that commas separate; a full stop may close them.
-/// The error names the part that is no id.
+/// Parses ids and ranges (`IBX-030…IBX-033` or with two dots), separated by commas, with an optional full stop.
+/// The error names the invalid part.
 pub(super) fn parse_list(text: &str) -> Result<Vec<Id>, String> {
     let text = text.trim();
     let mut ids = Vec::new();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_one_spelling() {
+    fn ids_have_one_form() {
         for good in ["IBX-001", "IBX-130", "CMD-20", "LDG-13", "MBX-I-17", "MBX-G-1", "RULE-24"] {
             assert_eq!(Id::parse(good).unwrap().to_string(), good);
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_named() {
+    fn errors_name_the_invalid_id() {
         for bad in
             ["", "IBX-046,", "IBX-046 IBX-047", "IBX-999", "IBX-011…IBX-009", "IBX-001…CMD-02", "IBX-001.."]
         {

@@ -1,5 +1,5 @@
-//! A page of requirements: entries written by hand, each an id as heading, its demand, and a list of what is claimed
-//! about it; below the list, the lines about its tests, which we write.
+//! A requirement page. Each entry has an id as its heading, the text of the requirement and a list of fields, all
+//! written by hand; the lines about tests below the list are generated.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,36 @@ use super::requirement::Requirement;
 
 pub(super) type Requirements = BTreeMap<Id, Requirement>;
 
-/// How the heading of an entry begins.
+/// Start of the heading of an entry.
 const HEADING: &str = "### ";
-/// How a line begins that we write.
+/// Start of a generated line.
 const TESTS: &str = "- **Tests**";
-/// How a line of the list begins.
+/// Start of a field.
 const FIELD: &str = "- **";
 
-/// Reads the entries of the page with this name. The errors name the lines.
+/// Parses the entries of the page with this name. The errors name the lines.
 pub(super) fn parse(name: &str, text: &str) -> Result<Requirements, Vec<String>> {
     let mut requirements = Requirements::new();
-    let mut faults = Vec::new();
+    let mut problems = Vec::new();
     let mut current = None;
     for (index, line) in text.lines().enumerate() {
-        let mut fault = |text: String| faults.push(format!("{name}.md:{}: {text}", index + 1));
+        let mut problem = |text: String| problems.push(format!("{name}.md:{}: {text}", index + 1));
         if let Some(heading) = line.strip_prefix(HEADING) {
             current = Id::parse(heading).filter(|id| id.page() == name);
             match current {
-                None => fault(format!("`{heading}` is no id of this page")),
+                None => problem(format!("`{heading}` is not an id of this page")),
                 Some(id) if requirements.contains_key(&id) => {
-                    fault(format!("{id} has two entries: join them"));
+                    problem(format!("{id} has two entries: merge them"));
                 }
                 Some(id) => drop(requirements.insert(id, Requirement::default())),
             }
         } else if line.starts_with('#') {
             current = None;
         } else if let Some(entry) = current.and_then(|id| requirements.get_mut(&id)) {
-            read(entry, line).unwrap_or_else(fault);
+            read(entry, line).unwrap_or_else(problem);
         }
     }
-    if faults.is_empty() { Ok(requirements) } else { Err(faults) }
+    if problems.is_empty() { Ok(requirements) } else { Err(problems) }
 }
 
 fn read(entry: &mut Requirement, line: &str) -> Result<(), String> {
@@ -47,11 +47,11 @@ fn read(entry: &mut Requirement, line: &str) -> Result<(), String> {
     if let Some((name, text)) = line.strip_prefix(FIELD).and_then(|field| field.split_once(":**")) {
         return entry.field(name, text.trim());
     }
-    entry.demand.push_str(line);
+    entry.text.push_str(line);
     Ok(())
 }
 
-/// The page with these lines about tests in place of those that it has.
+/// The page with its lines about tests replaced.
 pub(super) fn fill(text: &str, tests: impl Fn(Id) -> Vec<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut current = None;
@@ -89,24 +89,24 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read() {
+    fn parses_entries() {
         let entries = parse("inbox", PAGE).unwrap();
         assert_eq!(entries.len(), 2);
         let (first, second) = (&entries[&id("IBX-001")], &entries[&id("IBX-003")]);
-        assert_eq!((first.demand.as_str(), &first.status), ("It counts.", &Some(Status::Open)));
-        assert_eq!((second.demand.as_str(), second.why.as_deref()), ("It adds.", Some("So.")));
+        assert_eq!((first.text.as_str(), &first.status), ("It counts.", &Some(Status::Open)));
+        assert_eq!((second.text.as_str(), second.why.as_deref()), ("It adds.", Some("So.")));
     }
 
     #[test]
-    fn faults_name_their_lines() {
+    fn problems_name_their_lines() {
         for (text, words) in [
-            ("### CMD-01\n", "inbox.md:1: `CMD-01` is no id of this page"),
-            ("### IBX-1\n", "inbox.md:1: `IBX-1` is no id"),
+            ("### CMD-01\n", "inbox.md:1: `CMD-01` is not an id of this page"),
+            ("### IBX-1\n", "inbox.md:1: `IBX-1` is not an id"),
             ("### IBX-001\n\n### IBX-001\n", "inbox.md:3: IBX-001 has two entries"),
-            ("### IBX-001\n\nA.\n\n- **Status:** maybe\n", "inbox.md:5: `maybe` is no status"),
+            ("### IBX-001\n\nA.\n\n- **Status:** maybe\n", "inbox.md:5: `maybe` is not a status"),
         ] {
-            let faults = parse("inbox", text).unwrap_err();
-            assert!(faults[0].starts_with(words), "{faults:?}");
+            let problems = parse("inbox", text).unwrap_err();
+            assert!(problems[0].starts_with(words), "{problems:?}");
         }
     }
 

@@ -1,34 +1,34 @@
-//! What a page says about one requirement by hand: its demand, its status, and where we differ from it and why.
+//! The entry of a requirement, as written by hand: its text, its status, and how and why Oncebox differs from it.
 
 use super::stores::{EVERY, Store, Stores};
 
-/// The entry of an id, as it is written on its page.
+/// The entry of an id on its page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Requirement {
     /// The paragraphs under the heading.
-    pub(super) demand: String,
+    pub(super) text: String,
     pub(super) status: Option<Status>,
-    /// What an id lacks that is held partly or open.
+    /// What is missing, if the status is partly or open.
     pub(super) missing: Option<String>,
-    /// What Oncebox does instead of what is demanded.
+    /// What Oncebox does instead.
     pub(super) instead: Option<String>,
     pub(super) why: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Status {
-    /// Every demand in it is tested, on each of these stores.
+    /// All of it is tested on each of these stores.
     Held(Stores),
-    /// Oncebox does something else on purpose; tests show it on each of these stores.
+    /// Oncebox deliberately does something else, which is tested on each of these stores.
     Changed(Stores),
-    /// Some of it does not exist or is not tested.
+    /// Some of it is not implemented or not tested.
     Partly(Stores),
     Open,
     NotTestable,
 }
 
 impl Requirement {
-    /// Notes a line of the list under the demand (`Status: held (every store)`). The error says what is wrong with it.
+    /// Adds a field, such as `Status: held (every store)`. The error says what is wrong with it.
     pub(super) fn field(&mut self, name: &str, text: &str) -> Result<(), String> {
         if text.is_empty() {
             return Err(format!("`{name}` is empty: complete it or remove the line"));
@@ -40,16 +40,18 @@ impl Requirement {
             "Instead" => self.instead.replace(text).is_some(),
             "Why" => self.why.replace(text).is_some(),
             other => {
-                return Err(format!("`{other}` is no field: write `Status`, `Missing`, `Instead` or `Why`"));
+                return Err(format!(
+                    "`{other}` is not a field: write `Status`, `Missing`, `Instead` or `Why`"
+                ));
             }
         };
-        if twice { Err(format!("`{name}` is there twice: join the lines")) } else { Ok(()) }
+        if twice { Err(format!("`{name}` occurs twice: merge the lines")) } else { Ok(()) }
     }
 
-    /// What the entry lacks, or has too much of.
-    pub(super) fn fault(&self) -> Option<&'static str> {
-        if self.demand.is_empty() {
-            return Some("has no demand: write under its heading what it requires");
+    /// What is missing or superfluous in the entry.
+    pub(super) fn problem(&self) -> Option<&'static str> {
+        if self.text.is_empty() {
+            return Some("has no text: describe the requirement below its heading");
         }
         let Some(status) = &self.status else {
             return Some("has no status: add the line `- **Status:** …`");
@@ -59,7 +61,7 @@ impl Requirement {
                 return Some("is partly held or open: add `Missing`");
             }
             (Status::Held(_) | Status::Changed(_), true) => {
-                return Some("lacks something: its status is `partly`");
+                return Some("has a `Missing`: its status is `partly`");
             }
             _ => {}
         }
@@ -77,7 +79,7 @@ impl Requirement {
 impl Status {
     fn parse(text: &str) -> Result<Self, String> {
         let (word, stores) = match text.strip_suffix(')').and_then(|text| text.split_once(" (")) {
-            Some((word, stores)) => (word, Some(concerned(stores)?)),
+            Some((word, stores)) => (word, Some(parse_stores(stores)?)),
             None => (text, None),
         };
         match (word, stores) {
@@ -90,30 +92,30 @@ impl Status {
                 Err(format!("`{text}` names no stores: write `{text} (every store)`"))
             }
             _ => Err(format!(
-                "`{text}` is no status: write `held (…)`, `changed (…)`, `partly (…)`, `open` or `not testable`"
+                "`{text}` is not a status: write `held (…)`, `changed (…)`, `partly (…)`, `open` or `not testable`"
             )),
         }
     }
 
-    /// The stores on which a test must run; none for what is not claimed.
-    pub(super) fn promised(&self) -> Stores {
+    /// The stores on which a test must run; none if nothing is claimed.
+    pub(super) fn claimed_stores(&self) -> Stores {
         match self {
             Self::Held(stores) | Self::Changed(stores) => stores.clone(),
             Self::Partly(_) | Self::Open | Self::NotTestable => Stores::new(),
         }
     }
 
-    /// Whether tests show some of it.
+    /// Whether the status claims that tests exist.
     pub(super) fn is_claimed(&self) -> bool {
         matches!(self, Self::Held(_) | Self::Changed(_) | Self::Partly(_))
     }
 }
 
-fn concerned(text: &str) -> Result<Stores, String> {
+fn parse_stores(text: &str) -> Result<Stores, String> {
     let store = |name: &str| {
         Store::parse(name.trim()).ok_or_else(|| {
             format!(
-                "`{name}` is no store: write `every store`, `no store`, or names such as `embedded, postgres`"
+                "`{name}` is not a store: write `every store`, `no store`, or names such as `embedded, postgres`"
             )
         })
     };
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     fn entry(fields: &[(&str, &str)]) -> Requirement {
-        let mut entry = Requirement { demand: "It works.".to_owned(), ..Requirement::default() };
+        let mut entry = Requirement { text: "It works.".to_owned(), ..Requirement::default() };
         for (name, text) in fields {
             entry.field(name, text).unwrap();
         }
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_read() {
+    fn parses_statuses() {
         let parsed = |text: &str| Status::parse(text).unwrap();
         assert_eq!(parsed("held (every store)"), Status::Held(EVERY.into()));
         assert_eq!(parsed("changed (no store)"), Status::Changed(Stores::new()));
@@ -147,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_fields_are_named() {
+    fn errors_name_invalid_fields() {
         for (name, text, words) in [
-            ("Status", "done", "`done` is no status"),
+            ("Status", "done", "`done` is not a status"),
             ("Status", "held", "names no stores"),
-            ("Status", "open (every store)", "is no status"),
-            ("Status", "held (oracle)", "`oracle` is no store"),
+            ("Status", "open (every store)", "is not a status"),
+            ("Status", "held (oracle)", "`oracle` is not a store"),
             ("Why", "", "`Why` is empty"),
-            ("Because", "It is so.", "`Because` is no field"),
+            ("Because", "It is so.", "`Because` is not a field"),
         ] {
             let error = Requirement::default().field(name, text).unwrap_err();
             assert!(error.contains(words), "{error}");
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_complete_or_says_what_it_lacks() {
+    fn incomplete_entries_are_reported() {
         let (held, changed, partly) = (
             ("Status", "held (no store)"),
             ("Status", "changed (no store)"),
@@ -180,7 +182,7 @@ mod tests {
             &[open, missing, instead, why],
             &[untestable, why],
         ] {
-            assert_eq!(entry(good).fault(), None, "{good:?}");
+            assert_eq!(entry(good).problem(), None, "{good:?}");
         }
         for (bad, words) in [
             (&[][..], "no status"),
@@ -193,10 +195,10 @@ mod tests {
             (&[open, missing, why], "without an `Instead`"),
             (&[untestable, instead], "add `Why`"),
         ] {
-            let fault = entry(bad).fault().unwrap();
-            assert!(fault.contains(words), "{bad:?}: {fault}");
+            let problem = entry(bad).problem().unwrap();
+            assert!(problem.contains(words), "{bad:?}: {problem}");
         }
-        let silent = Requirement { demand: String::new(), ..entry(&[held]) };
-        assert!(silent.fault().unwrap().contains("no demand"));
+        let empty = Requirement { text: String::new(), ..entry(&[held]) };
+        assert!(empty.problem().unwrap().contains("no text"));
     }
 }

@@ -1,8 +1,7 @@
-//! On which stores a test runs: read from its code and from that of the functions it calls, so that nobody has to say
-//! it by hand.
+//! The stores that a test runs on, derived from its code and the code of the functions it calls.
 //!
-//! A test in a store's crate runs on that store; a case of the testkit runs on every store that names its macro; any
-//! other test runs on the stores that its body mentions, or the functions that it calls, by name and within its crate.
+//! A test in a store's crate runs on that store. A case of the testkit runs on every store that calls its macro. Any
+//! other test runs on the stores that it or a function it calls mentions; calls are resolved by name within the crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +11,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::cases;
 use crate::workspace::File;
 
-/// Where messages are kept.
+/// A store, or a configuration of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Store {
     Memory,
@@ -20,13 +19,13 @@ pub(super) enum Store {
     Postgres,
     /// PostgreSQL behind a pooler in transaction mode.
     Pgbouncer,
-    /// The layer that merges calls, in front of the memory store.
+    /// The memory store behind the layer that coalesces calls.
     Coalesced,
 }
 
 pub(super) type Stores = BTreeSet<Store>;
 
-/// What a requirement concerns unless its row says otherwise.
+/// The stores meant by `every store`.
 pub(super) const EVERY: [Store; 3] = [Store::Memory, Store::Embedded, Store::Postgres];
 
 const NAMES: [(&str, Store); 5] = [
@@ -37,7 +36,7 @@ const NAMES: [(&str, Store); 5] = [
     ("coalesced", Store::Coalesced),
 ];
 
-/// Words in code that stand for a store, wherever they are mentioned.
+/// Identifiers that mean a store, wherever they occur.
 const WORDS: [(&str, Store); 7] = [
     ("MemoryStore", Store::Memory),
     ("EmbeddedStore", Store::Embedded),
@@ -48,10 +47,10 @@ const WORDS: [(&str, Store); 7] = [
     ("Coalesced", Store::Coalesced),
 ];
 
-/// How the text of a store's URL begins.
+/// Start of a string literal with a store's URL.
 const URLS: [(&str, Store); 2] = [("\"memory:", Store::Memory), ("\"embedded:", Store::Embedded)];
 
-/// Crates and files all of whose tests run on one store.
+/// Crates and files whose tests all run on one store.
 const CRATES: [(&str, Store); 6] = [
     ("crates/store-memory/", Store::Memory),
     ("crates/store-embedded/", Store::Embedded),
@@ -61,7 +60,7 @@ const CRATES: [(&str, Store); 6] = [
     ("crates/torture/tests/it/postgres.rs", Store::Postgres),
 ];
 
-/// The macros that make tests of cases.
+/// The macros that turn cases into tests.
 const MACROS: [(&str, &str); 2] = [
     ("conformance!(open", "crates/testkit/src/conformance"),
     ("faulty_cases!(open", "crates/testkit/src/faulty"),
@@ -80,20 +79,20 @@ impl fmt::Display for Store {
     }
 }
 
-/// Our own examples of code are no tests of a store.
+/// Skipped: xtask's tests contain code as text.
 const OWN: &str = "xtask/";
 
-/// What is known about all functions of the workspace.
+/// All functions of the workspace.
 #[derive(Debug, Default)]
 pub(super) struct Code {
-    functions: BTreeMap<Place, Function>,
-    /// The stores that name the macro of the cases in this folder.
+    functions: BTreeMap<FunctionPath, Function>,
+    /// The stores that call the macro of the cases in this folder.
     cases: BTreeMap<&'static str, Stores>,
 }
 
 /// A function's crate, file and name, which is `Type::name` for one that belongs to a type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct FunctionPath {
     member: String,
     path: String,
     name: String,
@@ -109,12 +108,12 @@ impl Code {
     pub(super) fn read(files: &[File]) -> Self {
         let mut code = Self::default();
         for file in files.iter().filter(|file| file.is_rust() && !file.path.starts_with(OWN)) {
-            // What does not parse is reported where claims are read.
+            // A file that does not parse is reported where claims are read.
             if let Ok(tokens) = file.text.parse::<TokenStream>() {
                 code.items(&file.path, None, tokens);
             }
             for (_, folder) in MACROS.iter().filter(|(call, _)| calls_macro(&file.text, call)) {
-                code.cases.entry(folder).or_default().extend(opened_by(file));
+                code.cases.entry(folder).or_default().extend(store_of_cases(file));
             }
         }
         code
@@ -130,40 +129,44 @@ impl Code {
         if let Some((_, store)) = CRATES.iter().find(|(member, _)| path.starts_with(member)) {
             return Stores::from([*store]);
         }
-        let place = Place { member: member(path), path: path.to_owned(), name: name.to_owned() };
-        let (mut stores, mut seen) = (Stores::new(), BTreeSet::from([place.clone()]));
-        let mut left = vec![place];
-        while let Some(place) = left.pop() {
-            let Some(function) = self.functions.get(&place) else { continue };
+        let function_path =
+            FunctionPath { member: member(path), path: path.to_owned(), name: name.to_owned() };
+        let (mut stores, mut seen) = (Stores::new(), BTreeSet::from([function_path.clone()]));
+        let mut pending = vec![function_path];
+        while let Some(function_path) = pending.pop() {
+            let Some(function) = self.functions.get(&function_path) else { continue };
             stores.extend(&function.mentions);
-            let called = function.calls.iter().flat_map(|name| self.named(&place, name));
-            left.extend(called.filter(|next| seen.insert(next.clone())).collect::<Vec<_>>());
+            let called = function.calls.iter().flat_map(|name| self.named(&function_path, name));
+            pending.extend(called.filter(|next| seen.insert(next.clone())).collect::<Vec<_>>());
         }
         stores
     }
 
     /// The functions that a call by this name may mean: in the same file, or else anywhere in the crate.
-    fn named(&self, from: &Place, name: &str) -> Vec<Place> {
-        let here = Place { name: name.to_owned(), ..from.clone() };
+    fn named(&self, from: &FunctionPath, name: &str) -> Vec<FunctionPath> {
+        let here = FunctionPath { name: name.to_owned(), ..from.clone() };
         if self.functions.contains_key(&here) {
             return vec![here];
         }
-        let all = self.functions.keys().filter(|place| place.member == from.member && place.name == name);
+        let all = self
+            .functions
+            .keys()
+            .filter(|function_path| function_path.member == from.member && function_path.name == name);
         all.cloned().collect()
     }
 
-    /// Notes the functions among these tokens; `owner` is the type whose they are.
+    /// Collects the functions in these tokens; `owner` is the type that they belong to.
     fn items(&mut self, path: &str, owner: Option<&str>, tokens: TokenStream) {
         let mut tokens = tokens.into_iter().peekable();
         let mut belongs_to: Option<String> = None;
-        // How deep in angle brackets: what stands there is not the type's own name.
+        // Depth in angle brackets, where names are not the name of the type.
         let mut depth = 0_i32;
         while let Some(token) = tokens.next() {
             match token {
                 TokenTree::Ident(word) if word == "fn" => {
                     let Some(TokenTree::Ident(name)) = tokens.next() else { continue };
                     let name = name.to_string();
-                    let body = tokens.by_ref().find(is_end_of_head);
+                    let body = tokens.by_ref().find(is_end_of_signature);
                     if let Some(TokenTree::Group(body)) = body {
                         self.function(path, owner, &name, body.stream());
                     }
@@ -191,14 +194,14 @@ impl Code {
 
     fn function(&mut self, path: &str, owner: Option<&str>, name: &str, body: TokenStream) {
         let name = owner.map_or_else(|| name.to_owned(), |owner| format!("{owner}::{name}"));
-        let place = Place { member: member(path), path: path.to_owned(), name };
-        let function = self.functions.entry(place).or_default();
+        let function_path = FunctionPath { member: member(path), path: path.to_owned(), name };
+        let function = self.functions.entry(function_path).or_default();
         function.read(owner, body);
     }
 }
 
-/// A function's head ends with its body, or with a semicolon.
-fn is_end_of_head(token: &TokenTree) -> bool {
+/// A function's signature ends with its body or with a semicolon.
+fn is_end_of_signature(token: &TokenTree) -> bool {
     match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
         TokenTree::Punct(mark) => mark.as_char() == ';',
@@ -207,7 +210,7 @@ fn is_end_of_head(token: &TokenTree) -> bool {
 }
 
 impl Function {
-    /// Notes the stores that the tokens mention and the functions that they call.
+    /// Collects the stores that the tokens mention and the functions that they call.
     fn read(&mut self, owner: Option<&str>, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut before = ' ';
@@ -219,7 +222,7 @@ impl Function {
                     if before != ':' {
                         path.clear();
                     }
-                    // A method's name says too little to know whose it is.
+                    // The type of a method call is unknown.
                     if before != '.' {
                         path.push(if word == "Self" { owner.unwrap_or_default().to_owned() } else { word });
                     }
@@ -261,7 +264,7 @@ impl Function {
     }
 }
 
-/// What a call by this path calls: `Type::name`, or `name` whatever its modules.
+/// The function that a path calls: `Type::name`, or `name` without its modules.
 fn callee(path: &[String]) -> Option<String> {
     let name = path.last()?;
     let owner = path.len().checked_sub(2).map(|before| &path[before]);
@@ -269,13 +272,13 @@ fn callee(path: &[String]) -> Option<String> {
     Some(owner.map_or_else(|| name.clone(), |owner| format!("{owner}::{name}")))
 }
 
-/// Whether a line of code begins a call of the macro; docs may show one.
+/// Whether the code, comments excluded, calls the macro.
 fn calls_macro(text: &str, call: &str) -> bool {
     text.lines().any(|line| line.split("//").next().is_some_and(|code| code.contains(call)))
 }
 
-/// The store on which a file opens the cases.
-fn opened_by(file: &File) -> Option<Store> {
+/// The store that a file runs the cases on.
+fn store_of_cases(file: &File) -> Option<Store> {
     let mentioned = [("PgBouncer::", Store::Pgbouncer), ("Coalesced::", Store::Coalesced)];
     let mentioned = mentioned.iter().find(|(word, _)| file.text.contains(word));
     let owned = CRATES.iter().find(|(member, _)| file.path.starts_with(member));

@@ -1,4 +1,4 @@
-//! Requirements beside their tests: what is wrong with the claims, the lines about tests, and the counts.
+//! Requirements with their tests: problems of the claims, the generated lines about tests, and the counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use super::page::Requirements;
 use super::requirement::Status;
 use super::stores::Stores;
 
-/// Which tests hold which id, each with the stores that it runs on.
+/// The tests that hold each id, with the stores that they run on.
 pub(super) type Holders = BTreeMap<Id, BTreeMap<String, Stores>>;
 
-/// From the pages to the root of the workspace.
+/// Path from the pages to the root of the workspace.
 const ROOT: &str = "../../../";
 
-/// Everything that is known about the ids.
+/// All requirements and their tests.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) holders: Holders,
     pub(super) requirements: Requirements,
 }
 
-/// How many ids have which status.
+/// Number of ids by status.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     held: usize,
@@ -32,32 +32,33 @@ struct Counts {
 
 impl Table {
     /// Entries that are missing or incomplete, and claims that no test supports, one line each.
-    pub(super) fn faults(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<String> {
         Id::all()
-            .filter_map(|id| self.fault(id).map(|fault| format!("{}.md: {id} {fault}", id.page())))
+            .filter_map(|id| self.problem(id).map(|problem| format!("{}.md: {id} {problem}", id.page())))
             .collect()
     }
 
-    fn fault(&self, id: Id) -> Option<String> {
+    fn problem(&self, id: Id) -> Option<String> {
         let Some(entry) = self.requirements.get(&id) else {
-            return Some("has no entry: write its demand and its status".to_owned());
+            return Some("has no entry: write its text and its status".to_owned());
         };
-        if let Some(fault) = entry.fault() {
-            return Some(fault.to_owned());
+        if let Some(problem) = entry.problem() {
+            return Some(problem.to_owned());
         }
         let status = entry.status.as_ref()?;
         match (status.is_claimed(), self.holders.contains_key(&id)) {
             (false, false) => return None,
             (false, true) => {
-                return Some("is named by tests: say whether it is held, changed or partly".to_owned());
+                return Some("is named by tests: set its status to held, changed or partly".to_owned());
             }
             (true, false) => {
-                return Some("is claimed and no test names it: write one, or take the claim back".to_owned());
+                return Some("is claimed, but no test names it: write one or change the status".to_owned());
             }
             (true, true) => {}
         }
         let run = self.stores(id);
-        let missing: Vec<String> = status.promised().difference(&run).map(ToString::to_string).collect();
+        let missing: Vec<String> =
+            status.claimed_stores().difference(&run).map(ToString::to_string).collect();
         (!missing.is_empty()).then(|| format!("is claimed, but no test of it runs on {}", missing.join(", ")))
     }
 
@@ -78,7 +79,7 @@ impl Table {
         by_stores.into_iter().map(line).collect()
     }
 
-    /// The counts of each page and of all, as a table.
+    /// The counts of each page and the totals, as a table.
     pub(super) fn summary(&self) -> String {
         let mut text =
             "| page | held | changed | partly | open | not testable |\n|---|--:|--:|--:|--:|--:|\n"
@@ -92,8 +93,8 @@ impl Table {
         text + &self.counts(|_| true).row("all")
     }
 
-    /// The counts in a sentence.
-    pub(super) fn closing(&self) -> String {
+    /// The totals in one line.
+    pub(super) fn totals(&self) -> String {
         let Counts { held, changed, partly, open, not_testable } = self.counts(|_| true);
         let total = held + changed + partly + open + not_testable;
         format!(
@@ -123,7 +124,7 @@ impl Counts {
     }
 }
 
-/// A test's name, which leads to its file.
+/// The name of a test, linked to its file.
 fn linked(holder: &str) -> String {
     let (path, name) = holder.rsplit_once("::").unwrap_or((holder, holder));
     format!("[`{name}`]({ROOT}{path})")
@@ -150,7 +151,7 @@ mod tests {
         let text = |wanted: bool| wanted.then(|| "A reason.".to_owned());
         let differs = matches!(status, Status::Changed(_) | Status::NotTestable);
         Requirement {
-            demand: "It works.".to_owned(),
+            text: "It works.".to_owned(),
             missing: text(matches!(status, Status::Partly(_) | Status::Open)),
             instead: text(differs),
             why: text(differs),
@@ -171,11 +172,11 @@ mod tests {
         Table { holders: holders.into(), requirements }
     }
 
-    /// The faults when the id has this status.
+    /// The problems if the id has this status.
     fn claimed(text: &str, status: Status) -> String {
         let mut table = table();
         table.requirements.insert(id(text), entry(status));
-        table.faults().join("\n")
+        table.problems().join("\n")
     }
 
     #[test]
@@ -198,44 +199,47 @@ mod tests {
         ] {
             assert!(summary.lines().any(|found| found == line), "{line}\n{summary}");
         }
-        assert_eq!(table().closing(), "243 ids: 0 held, 1 changed, 1 partly, 240 open, 1 not testable");
+        assert_eq!(table().totals(), "243 ids: 0 held, 1 changed, 1 partly, 240 open, 1 not testable");
     }
 
     #[test]
-    fn every_id_has_an_entry_with_a_demand_and_a_status() {
-        assert_eq!(table().faults(), [""; 0]);
+    fn every_id_has_an_entry_with_a_text_and_a_status() {
+        assert_eq!(table().problems(), [""; 0]);
         let mut table = table();
         table.requirements.remove(&id("IBX-004"));
         table.requirements.remove(&id("RULE-32"));
         table.requirements.insert(id("CMD-01"), Requirement::default());
-        let silent = Requirement { demand: "It works.".to_owned(), ..Requirement::default() };
-        table.requirements.insert(id("CMD-02"), silent);
-        let faults = table.faults();
+        let without_status = Requirement { text: "It works.".to_owned(), ..Requirement::default() };
+        table.requirements.insert(id("CMD-02"), without_status);
+        let problems = table.problems();
         let expected = [
             "inbox.md: IBX-004 has no entry",
-            "commands.md: CMD-01 has no demand",
+            "commands.md: CMD-01 has no text",
             "commands.md: CMD-02 has no status",
             "rules.md: RULE-32 has no entry",
         ];
-        assert_eq!(faults.len(), expected.len(), "{faults:?}");
-        assert!(faults.iter().zip(expected).all(|(fault, start)| fault.starts_with(start)), "{faults:?}");
+        assert_eq!(problems.len(), expected.len(), "{problems:?}");
+        assert!(
+            problems.iter().zip(expected).all(|(problem, start)| problem.starts_with(start)),
+            "{problems:?}"
+        );
     }
 
     /// Holds: RULE-30.
     #[test]
-    fn a_claim_needs_a_test_on_every_store_that_it_concerns() {
+    fn a_claim_needs_a_test_on_every_store_it_names() {
         assert_eq!(claimed("IBX-004", Status::Held([Store::Memory].into())), "");
         assert_eq!(claimed("IBX-004", Status::Held([].into())), "");
         for every in [Status::Held(EVERY.into()), Status::Changed(EVERY.into())] {
             assert!(claimed("IBX-004", every).ends_with("no test of it runs on embedded, postgres"));
         }
         for untested in [Status::Held([].into()), Status::Changed([].into()), Status::Partly([].into())] {
-            assert!(claimed("IBX-002", untested).contains("IBX-002 is claimed and no test names it"));
+            assert!(claimed("IBX-002", untested).contains("IBX-002 is claimed, but no test names it"));
         }
     }
 
     #[test]
-    fn what_tests_name_is_claimed() {
+    fn ids_named_by_tests_must_be_claimed() {
         for unclaimed in [Status::Open, Status::NotTestable] {
             assert!(claimed("IBX-004", unclaimed).contains("IBX-004 is named by tests"));
         }

@@ -1,4 +1,4 @@
-//! Keeping all cores busy: processes that count, and end with us, by themselves or when they are told to.
+//! Keeps all cores busy with processes that spin.
 
 use std::hint;
 use std::io::{self, Read};
@@ -9,23 +9,23 @@ use std::thread;
 use crate::failure::{Failure, Result};
 use crate::stopwatch::Stopwatch;
 
-/// The longest that a busy process lasts, should nobody end it.
+/// Time limit of a busy process.
 const SECONDS_MAX: u64 = 12 * 3_600;
 
-/// One busy process per core. They end when this is dropped, and when the process that owns it ends in whatever way:
-/// each holds the end of a pipe.
+/// One busy process per core. They end when this is dropped, and also when the owning process dies, as their standard
+/// input is a pipe from it.
 pub(super) struct Load(Vec<Child>);
 
 impl Load {
-    pub(super) fn start(own: &Path) -> Result<Self> {
+    pub(super) fn start(xtask: &Path) -> Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut load = Self(Vec::new());
         for _ in 0..cores {
-            let mut command = Command::new(own);
+            let mut command = Command::new(xtask);
             command.args(["spin", &SECONDS_MAX.to_string()]).stdin(Stdio::piped());
             let child = command
                 .spawn()
-                .map_err(|error| Failure::new(format!("a busy process cannot be started ({error})")))?;
+                .map_err(|error| Failure::new(format!("cannot start a busy process ({error})")))?;
             load.0.push(child);
         }
         println!("test: {cores} processes keep the cores busy");
@@ -36,14 +36,14 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It may have ended by itself.
+            // It may have exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Keeps one core busy for so many seconds, or until standard input ends.
+/// Keeps one core busy until standard input ends, for at most `seconds`.
 pub(crate) fn spin(seconds: u64) -> ! {
     thread::spawn(|| {
         let _ = io::stdin().read(&mut [0]);

@@ -1,15 +1,15 @@
-//! What `cargo xtask test` is asked for.
+//! The options of `cargo xtask test`.
 
-/// How often at most: a typing mistake must not run for weeks.
+/// Maximum number of repeats, so that a typo does not run for weeks.
 const REPEAT_MAX: u64 = 1_000;
 
-/// Which tests, how often, and under which conditions.
+/// Which tests to run, how often, and under which load.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) repeat: u64,
-    /// Other processes keep all cores busy.
+    /// Keep all cores busy with other processes.
     pub(crate) under_load: bool,
-    /// The packages by name; none: the whole workspace, with its doc tests.
+    /// The packages by name. If empty, the whole workspace and its doc tests.
     pub(crate) packages: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_is_read() {
+    fn parses_options() {
         assert_eq!(parsed(""), Ok(Options::default()));
         let options = parsed("--repeat 10 --under-load --package oncebox-cli --package oncebox").unwrap();
         assert_eq!(
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named() {
+    fn errors_name_the_invalid_option() {
         for bad in ["--repeat", "--repeat 0", "--repeat many", "--repeat 1001", "--package", "--fast"] {
             assert!(parsed(bad).unwrap_err().contains(bad.split(' ').next().unwrap()), "{bad}");
         }

@@ -1,17 +1,17 @@
-//! Reading the output of test binaries: which tests ended how, in which binary, and how long each took.
+//! Reads the output of test binaries: the result and the time of each test.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// How the supervisor closes the output of a binary: this, its name, `: ` and the seconds.
-const CLOSING: &str = "test binary ";
+/// Start of the line that the supervisor prints after a binary, followed by its name, `: ` and the seconds.
+const SUMMARY: &str = "test binary ";
 
-/// What was seen of one call of `cargo test`.
+/// The result of a call of `cargo test`.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct CallResult {
     pub(super) binaries: Vec<Binary>,
-    /// What came after the last binary closed, or all if no supervisor was there.
+    /// The tests after the last summary line; all tests if there is no supervisor.
     pub(super) rest: Binary,
-    /// Whether cargo itself was content.
+    /// Whether cargo succeeded.
     pub(super) success: bool,
 }
 
@@ -25,49 +25,49 @@ pub(super) struct Binary {
     pub(super) skipped: u64,
     /// The names of failed tests.
     pub(super) failures: Vec<String>,
-    /// The tests with their seconds, where the binary told.
+    /// The tests with their seconds, if the binary reports them.
     pub(super) timed: Vec<(String, f64)>,
 }
 
-/// How a test ended, as its line says.
+/// The status in the line of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum TestStatus {
     Passed,
     Failed,
     Skipped,
 }
 
-/// The closing line of a binary.
-pub(super) fn closing_line(binary: &str, seconds: f64) -> String {
-    format!("{CLOSING}{binary}: {seconds:.1} s")
+/// The summary line of a binary.
+pub(super) fn summary_line(binary: &str, seconds: f64) -> String {
+    format!("{SUMMARY}{binary}: {seconds:.1} s")
 }
 
-/// Copies `from` to `to`, line by line as they come, and notes the tests.
-pub(super) fn pass_through(from: impl Read, mut to: impl Write) -> io::Result<Seen> {
-    let mut seen = Seen::default();
+/// Copies `from` to `to` line by line, and collects the tests.
+pub(super) fn pass_through(from: impl Read, mut to: impl Write) -> io::Result<CallResult> {
+    let mut result = CallResult::default();
     let mut from = BufReader::new(from);
-    // Bytes, not text: a test may print anything.
+    // Bytes, not text: a test may print invalid UTF-8.
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {
         to.write_all(&line)?;
         to.flush()?;
-        seen.add(&String::from_utf8_lossy(&line));
+        result.add(&String::from_utf8_lossy(&line));
         line.clear();
     }
-    Ok(seen)
+    Ok(result)
 }
 
-impl Seen {
+impl CallResult {
     fn add(&mut self, line: &str) {
-        if let Some((name, seconds)) = closing(line) {
+        if let Some((name, seconds)) = parse_summary(line) {
             let ended = std::mem::take(&mut self.rest);
             self.binaries.push(Binary { name: name.to_owned(), seconds, ..ended });
         } else if let Some((name, ended, seconds)) = test_line(line) {
             self.rest.timed.extend(seconds.map(|seconds| (name.to_owned(), seconds)));
             match ended {
-                Ended::Passed => self.rest.passed += 1,
-                Ended::Skipped => self.rest.skipped += 1,
-                Ended::Failed => {
+                TestStatus::Passed => self.rest.passed += 1,
+                TestStatus::Skipped => self.rest.skipped += 1,
+                TestStatus::Failed => {
                     self.rest.failed += 1;
                     self.rest.failures.push(name.to_owned());
                 }
@@ -76,26 +76,26 @@ impl Seen {
     }
 }
 
-fn closing(line: &str) -> Option<(&str, f64)> {
-    let (name, seconds) = line.trim_end().strip_prefix(CLOSING)?.rsplit_once(": ")?;
+fn parse_summary(line: &str) -> Option<(&str, f64)> {
+    let (name, seconds) = line.trim_end().strip_prefix(SUMMARY)?.rsplit_once(": ")?;
     Some((name, seconds.strip_suffix(" s")?.parse().ok()?))
 }
 
-/// Reads `test a::b ... ok`, perhaps followed by ` <1.234s>`.
-pub(super) fn test_line(line: &str) -> Option<(&str, Ended, Option<f64>)> {
+/// Parses `test a::b ... ok`, optionally followed by ` <1.234s>`.
+pub(super) fn test_line(line: &str) -> Option<(&str, TestStatus, Option<f64>)> {
     let (name, end) = line.trim_end().strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
     let seconds = end.rsplit_once(" <").and_then(|(_, seconds)| seconds.strip_suffix("s>")?.parse().ok());
     let ended = match end.split([' ', ',']).next()? {
-        "ok" => Ended::Passed,
-        "FAILED" => Ended::Failed,
-        "ignored" => Ended::Skipped,
+        "ok" => TestStatus::Passed,
+        "FAILED" => TestStatus::Failed,
+        "ignored" => TestStatus::Skipped,
         _ => return None,
     };
     Some((name, ended, seconds))
 }
 
-/// Reads `test a::b has been running for over 60 seconds`.
+/// Parses `test a::b has been running for over 60 seconds`.
 pub(super) fn running_line(line: &str) -> Option<&str> {
     line.trim_end().strip_prefix("test ")?.split_once(" has been running for over ").map(|(name, _)| name)
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_counted_by_binary_and_all_lines_pass() {
+    fn tests_are_counted_by_binary_and_all_lines_copied() {
         let output = "running 4 tests\n\
             test a::b ... ok <1.250s>\n\
             test a::c ... FAILED <0.500s>\n\
@@ -115,26 +115,26 @@ mod tests {
             test README.md - (line 3) ... ok\n\
             12 passed, said a test\n";
         let mut copy = Vec::new();
-        let seen = pass_through(output.as_bytes(), &mut copy).unwrap();
-        let [binary] = &seen.binaries[..] else { panic!("{seen:?}") };
+        let result = pass_through(output.as_bytes(), &mut copy).unwrap();
+        let [binary] = &result.binaries[..] else { panic!("{result:?}") };
         assert_eq!(binary.name, "oncebox-core unit tests");
         assert_eq!((binary.passed, binary.failed, binary.skipped), (2, 1, 1));
         assert_eq!(binary.failures, ["a::c"]);
         assert_eq!(binary.timed, [("a::b".to_owned(), 1.25), ("a::c".to_owned(), 0.5)]);
-        assert_eq!(closing_line(&binary.name, binary.seconds), "test binary oncebox-core unit tests: 2.5 s");
-        assert_eq!(seen.rest.passed, 1);
+        assert_eq!(summary_line(&binary.name, binary.seconds), "test binary oncebox-core unit tests: 2.5 s");
+        assert_eq!(result.rest.passed, 1);
         assert_eq!(copy, output.as_bytes());
     }
 
     #[test]
-    fn bytes_that_are_no_text_pass_too() {
+    fn invalid_utf8_is_copied() {
         let mut copy = Vec::new();
-        assert_eq!(pass_through(&b"\xff\n\xfe"[..], &mut copy).unwrap(), Seen::default());
+        assert_eq!(pass_through(&b"\xff\n\xfe"[..], &mut copy).unwrap(), CallResult::default());
         assert_eq!(copy, b"\xff\n\xfe");
     }
 
     #[test]
-    fn a_test_that_runs_long_is_named() {
+    fn parses_lines_of_slow_tests() {
         assert_eq!(running_line("test a::b has been running for over 60 seconds\n"), Some("a::b"));
         assert_eq!(running_line("test a::b ... ok\n"), None);
     }

@@ -1,29 +1,29 @@
-//! What a run of the tests comes to: times, the slowest tests, and failures by name.
+//! The report of a test run: times, the slowest tests, and failures by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::output::{Binary, Seen};
+use super::output::{Binary, CallResult};
 use crate::failure::{Failure, Result};
 
-/// How many of the slowest tests are shown.
+/// Number of slowest tests shown.
 const SLOWEST: usize = 15;
-/// A whole run from nothing, build included, should take no longer.
+/// Time limit for a complete run, build included.
 const TOTAL_SECONDS_MAX: f64 = 1_200.0;
 
-/// The sums over all rounds.
+/// Totals over all rounds.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     rounds: u64,
     passed: u64,
     failed: u64,
     skipped: u64,
-    /// A call failed without a failed test: something did not build, or a process died.
+    /// A call failed without a failed test: a build failed or a process died.
     broken: bool,
     phases: Vec<(&'static str, f64)>,
     /// Binaries with their seconds, summed over the rounds.
     binaries: BTreeMap<String, f64>,
-    /// Tests with the most seconds that they took in a round.
+    /// Tests with their seconds in the slowest round.
     tests: BTreeMap<String, f64>,
     /// Tests with the number of rounds in which they failed.
     failures: BTreeMap<String, u64>,
@@ -34,18 +34,18 @@ impl Report {
         self.phases.push((name, seconds));
     }
 
-    pub(super) fn round(&mut self, seen: Seen) {
+    pub(super) fn round(&mut self, result: CallResult) {
         self.rounds += 1;
-        self.docs(seen);
+        self.docs(result);
     }
 
-    /// Adds tests that are run once, however many rounds there are.
-    pub(super) fn docs(&mut self, seen: Seen) {
+    /// Adds tests that run once and not in every round.
+    pub(super) fn docs(&mut self, result: CallResult) {
         let before = self.failed;
-        for binary in seen.binaries.into_iter().chain([seen.rest]) {
+        for binary in result.binaries.into_iter().chain([result.rest]) {
             self.add(binary);
         }
-        self.broken |= !seen.success && self.failed == before;
+        self.broken |= !result.success && self.failed == before;
     }
 
     fn add(&mut self, binary: Binary) {
@@ -57,8 +57,8 @@ impl Report {
             *self.failures.entry(full(test)).or_default() += 1;
         }
         for (test, seconds) in &binary.timed {
-            let most = self.tests.entry(full(test)).or_default();
-            *most = most.max(*seconds);
+            let longest = self.tests.entry(full(test)).or_default();
+            *longest = longest.max(*seconds);
         }
         if !binary.name.is_empty() {
             *self.binaries.entry(binary.name).or_default() += binary.seconds;
@@ -69,20 +69,20 @@ impl Report {
         self.passed
     }
 
-    /// The closing line, or why the run failed.
+    /// The summary line, or why the run failed.
     pub(super) fn verdict(&self) -> Result<String> {
         let Self { rounds, passed, failed, skipped, .. } = self;
         let times = if *rounds > 1 { format!(" in {rounds} rounds") } else { String::new() };
-        let sums = format!("{passed} passed, {failed} failed, {skipped} skipped{times}");
+        let totals = format!("{passed} passed, {failed} failed, {skipped} skipped{times}");
         if *failed > 0 {
-            println!("{sums}");
-            return Err(Failure::new("tests failed: their names and messages stand above"));
+            println!("{totals}");
+            return Err(Failure::new("tests failed: see above for their names and messages"));
         }
         if self.broken {
-            println!("{sums}");
-            return Err(Failure::new("a test binary was not built or did not finish: see above"));
+            println!("{totals}");
+            return Err(Failure::new("a test binary did not build or did not finish: see above"));
         }
-        Ok(sums)
+        Ok(totals)
     }
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for Report {
         for (name, seconds) in &self.phases {
             writeln!(formatter, "{seconds:>9.1}  {name}")?;
             if *name == "total" && self.rounds == 1 && *seconds > TOTAL_SECONDS_MAX {
-                writeln!(formatter, "           over the {TOTAL_SECONDS_MAX} s that a run should take")?;
+                writeln!(formatter, "           over the limit of {TOTAL_SECONDS_MAX} s for a run")?;
             }
         }
         if !self.failures.is_empty() {
@@ -125,21 +125,21 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn seen(failures: &[&str], success: bool) -> Seen {
+    fn result(failures: &[&str], success: bool) -> CallResult {
         let failures: Vec<String> = failures.iter().map(|name| (*name).to_owned()).collect();
         let failed = failures.len() as u64;
         let timed = vec![("fast".to_owned(), 0.1), ("slow".to_owned(), 7.0)];
         let binary =
             Binary { name: "a it".to_owned(), seconds: 9.0, passed: 2, failed, skipped: 1, failures, timed };
-        Seen { binaries: vec![binary], rest: Binary::default(), success }
+        CallResult { binaries: vec![binary], rest: Binary::default(), success }
     }
 
     #[test]
     fn rounds_add_up_and_failures_are_counted_by_name() {
         let mut report = Report::default();
-        report.round(seen(&["slow"], false));
-        report.round(seen(&[], true));
-        report.round(seen(&["slow"], false));
+        report.round(result(&["slow"], false));
+        report.round(result(&[], true));
+        report.round(result(&["slow"], false));
         report.phase("total", 30.0);
         let text = report.to_string();
         for line in ["      7.0  a it slow", "     27.0  a it", "     30.0  total", "        2  a it slow"] {
@@ -152,17 +152,17 @@ mod tests {
     #[test]
     fn a_call_that_fails_without_a_failed_test_is_a_failure() {
         let mut report = Report::default();
-        report.round(seen(&[], true));
+        report.round(result(&[], true));
         assert_eq!(report.verdict().unwrap(), "2 passed, 0 failed, 1 skipped");
-        report.round(seen(&[], false));
+        report.round(result(&[], false));
         assert!(report.verdict().unwrap_err().to_string().contains("did not finish"));
     }
 
     #[test]
-    fn a_run_that_takes_too_long_says_so() {
+    fn a_run_over_the_time_limit_is_reported() {
         let mut report = Report::default();
-        report.round(seen(&[], true));
+        report.round(result(&[], true));
         report.phase("total", 1_201.0);
-        assert!(report.to_string().contains("over the 1200 s"));
+        assert!(report.to_string().contains("over the limit of 1200 s"));
     }
 }

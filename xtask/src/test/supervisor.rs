@@ -1,7 +1,7 @@
-//! Runs one test binary in cargo's place: with a deadline, so that a test that hangs is a failure with a name, and with
-//! a closing line that says how long it took.
+//! Runs a test binary on behalf of cargo, with a deadline, so that a test that hangs is reported by name, and with a
+//! summary line that contains its time.
 //!
-//! Cargo starts it as the `runner` of its test binaries, so that packages, directories and variables are as always.
+//! Cargo starts it as the `runner` of test binaries, so that packages, directories and variables are as usual.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -16,15 +16,15 @@ use super::output;
 use crate::failure::{Failure, Result};
 use crate::stopwatch::Stopwatch;
 
-/// The command of ours that cargo calls.
+/// The xtask command that cargo calls.
 pub(crate) const COMMAND: &str = "run-test-binary";
-/// Makes the runner of tests say how long each took. Its stable form hides the option behind this variable.
-const TIMED: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
-const UNSTABLE: &str = "RUSTC_BOOTSTRAP";
-/// How many tests are named when it is not known which of them hang.
+/// Makes the test runner report the time of each test. On stable Rust, the option needs the variable [`BOOTSTRAP`].
+const REPORT_TIME: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
+const BOOTSTRAP: &str = "RUSTC_BOOTSTRAP";
+/// Maximum number of tests named if it is unknown which of them hang.
 const NAMED_MAX: usize = 20;
 
-/// A binary and its arguments as cargo gives them, and the seconds that it has.
+/// A binary and its arguments from cargo, and its time limit in seconds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Supervised {
     pub(crate) seconds: u64,
@@ -32,21 +32,21 @@ pub(crate) struct Supervised {
     pub(crate) arguments: Vec<String>,
 }
 
-/// The setting that makes cargo start test binaries through `own`, the program that runs now.
-pub(super) fn cargo_config(own: &Path, seconds: u64) -> Result<String> {
-    let own = own.to_str().ok_or_else(|| Failure::new("the workspace's path is not UTF-8: move it"))?;
-    // In single quotes TOML takes everything as it is.
-    Ok(format!("target.'cfg(all())'.runner=['{own}','{COMMAND}','{seconds}']"))
+/// The cargo setting that starts test binaries through `xtask`, the path of this program.
+pub(super) fn cargo_config(xtask: &Path, seconds: u64) -> Result<String> {
+    let xtask = xtask.to_str().ok_or_else(|| Failure::new("the workspace's path is not UTF-8: move it"))?;
+    // TOML has no escapes in single quotes.
+    Ok(format!("target.'cfg(all())'.runner=['{xtask}','{COMMAND}','{seconds}']"))
 }
 
-/// Runs it to its end or to its deadline; the exit code is its own.
+/// Runs the binary to its end or its deadline, and returns its exit code.
 pub(crate) fn run(supervised: &Supervised) -> ExitCode {
     let watch = Stopwatch::start();
     let name = name(&supervised.binary, env::var("CARGO_PKG_NAME").ok().as_deref());
     let mut child = match start(supervised) {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("{}: cannot be started ({error})", supervised.binary);
+            eprintln!("cannot start {} ({error})", supervised.binary);
             return ExitCode::FAILURE;
         }
     };
@@ -59,16 +59,16 @@ pub(crate) fn run(supervised: &Supervised) -> ExitCode {
     };
     if !in_time {
         let _ = child.kill();
-        accuse(supervised, &tests);
+        report_hanging(supervised, &tests);
     }
     let code = child.wait().ok().and_then(|status| status.code());
     if in_time && code.is_none() {
-        println!("test {name} ... FAILED\nthe binary was ended by a signal; tests that had not ended:");
+        println!("test {name} ... FAILED\nthe binary was killed by a signal; unfinished tests:");
         for test in unfinished(supervised, &tests) {
             println!("    {test}");
         }
     }
-    println!("{}", output::closing_line(&name, watch.seconds()));
+    println!("{}", output::summary_line(&name, watch.seconds()));
     match code {
         Some(code) if in_time => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         _ => ExitCode::FAILURE,
@@ -77,11 +77,11 @@ pub(crate) fn run(supervised: &Supervised) -> ExitCode {
 
 fn start(supervised: &Supervised) -> io::Result<Child> {
     let mut command = Command::new(&supervised.binary);
-    command.args(&supervised.arguments).args(TIMED).env(UNSTABLE, "1").stdout(Stdio::piped());
+    command.args(&supervised.arguments).args(REPORT_TIME).env(BOOTSTRAP, "1").stdout(Stdio::piped());
     command.spawn()
 }
 
-/// The lines as they come. A thread reads them: what the binary started may hold the pipe open after its end.
+/// The lines of the output. Read in a thread, as child processes of the binary may keep the pipe open after its end.
 fn lines(output: ChildStdout) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -96,16 +96,16 @@ fn lines(output: ChildStdout) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// What the lines have said so far.
+/// The tests in the lines so far.
 #[derive(Debug, Default)]
 struct Tests {
     ended: BTreeSet<String>,
-    /// Tests that the binary itself called slow.
+    /// Tests that the binary reported as slow.
     slow: BTreeSet<String>,
 }
 
 impl Tests {
-    /// Passes the lines on until they end; false if that takes longer than the limit.
+    /// Copies the lines until they end. Returns false if that takes longer than the limit.
     fn follow(
         &mut self,
         lines: &Receiver<Vec<u8>>,
@@ -116,9 +116,9 @@ impl Tests {
         loop {
             match lines.recv_timeout(limit.saturating_sub(watch.elapsed())) {
                 Ok(line) => {
-                    // Whoever reads us may have gone; the tests go on.
+                    // The reader may be gone; the tests continue.
                     let _ = to.write_all(&line).and_then(|()| to.flush());
-                    self.note(&String::from_utf8_lossy(&line));
+                    self.read_line(&String::from_utf8_lossy(&line));
                 }
                 Err(RecvTimeoutError::Timeout) => return false,
                 Err(RecvTimeoutError::Disconnected) => return true,
@@ -126,7 +126,7 @@ impl Tests {
         }
     }
 
-    fn note(&mut self, line: &str) {
+    fn read_line(&mut self, line: &str) {
         if let Some((test, _, _)) = output::test_line(line) {
             self.ended.insert(test.to_owned());
         } else if let Some(test) = output::running_line(line) {
@@ -134,7 +134,7 @@ impl Tests {
         }
     }
 
-    /// Those that are known to run, or else those that have not ended.
+    /// The tests that are known to be running, else those that have not ended.
     fn suspects(&self, all: Vec<String>) -> Vec<String> {
         let running: Vec<String> = self.slow.difference(&self.ended).cloned().collect();
         if !running.is_empty() {
@@ -144,11 +144,11 @@ impl Tests {
     }
 }
 
-/// Says which tests hang, in the form of a failed test.
-fn accuse(supervised: &Supervised, tests: &Tests) {
+/// Reports the tests that hang as failed.
+fn report_hanging(supervised: &Supervised, tests: &Tests) {
     for test in unfinished(supervised, tests) {
         println!("test {test} ... FAILED");
-        println!("    {test} had not ended when the binary's {} s were over", supervised.seconds);
+        println!("    {test} was not finished within the binary's limit of {} s", supervised.seconds);
     }
 }
 
@@ -162,7 +162,7 @@ fn unfinished(supervised: &Supervised, tests: &Tests) -> Vec<String> {
     if suspects.is_empty() { vec![format!("({})", supervised.binary)] } else { suspects }
 }
 
-/// The package, and which of its binaries: `oncebox-cli it` from `…/deps/it-0123456789abcdef`.
+/// The package and the target: `oncebox-cli it` for `…/deps/it-0123456789abcdef`.
 fn name(binary: &str, package: Option<&str>) -> String {
     let file = Path::new(binary).file_stem().and_then(|stem| stem.to_str()).unwrap_or(binary);
     let target = file.rsplit_once('-').map_or(file, |(target, _)| target);
@@ -178,33 +178,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_called_by_its_package_and_target() {
+    fn a_binary_is_named_by_its_package_and_target() {
         assert_eq!(name("target/debug/deps/it-0123", Some("oncebox-cli")), "oncebox-cli it");
         assert_eq!(name("deps/oncebox_core-0123", Some("oncebox-core")), "oncebox-core unit tests");
         assert_eq!(name("deps/it-0123", None), "it");
     }
 
     #[test]
-    fn cargo_is_told_in_one_setting() {
+    fn the_runner_is_one_cargo_setting() {
         let config = cargo_config(Path::new("/a b/xtask"), 9).unwrap();
         assert_eq!(config, "target.'cfg(all())'.runner=['/a b/xtask','run-test-binary','9']");
         config.parse::<toml::Table>().unwrap();
     }
 
     #[test]
-    fn those_that_run_are_suspected_before_those_that_have_not_ended() {
+    fn running_tests_are_suspected_before_unfinished_ones() {
         let mut tests = Tests::default();
-        tests.note("test a ... ok\n");
+        tests.read_line("test a ... ok\n");
         let all = || ["a", "b", "c"].map(str::to_owned).to_vec();
         assert_eq!(tests.suspects(all()), ["b", "c"]);
-        tests.note("test a has been running for over 60 seconds\n");
-        tests.note("test c has been running for over 60 seconds\n");
+        tests.read_line("test a has been running for over 60 seconds\n");
+        tests.read_line("test c has been running for over 60 seconds\n");
         assert_eq!(tests.suspects(all()), ["c"]);
     }
 
-    /// A binary that says nothing more is ended at its deadline.
+    /// A binary that prints nothing is killed at its deadline.
     #[test]
-    fn silence_has_an_end() {
+    fn a_silent_binary_has_a_deadline() {
         let (sender, lines) = channel();
         sender.send(b"test a ... ok\n".to_vec()).unwrap();
         let mut tests = Tests::default();

@@ -1,7 +1,7 @@
-//! Which dependencies are accepted: `deny.toml`, in the format of cargo-deny, checked without the network.
+//! Checks the dependencies against `deny.toml`, which has the format of cargo-deny, without network access.
 //!
-//! Banned crates, sources and crates at several versions are read from `Cargo.lock`, which covers every platform and feature.
-//! Licences are read from the manifests of the packages that this platform's build downloads.
+//! Banned crates, sources and duplicate versions are read from `Cargo.lock`, which covers every platform and feature.
+//! Licences are read from the manifests of the packages that a build on this platform needs.
 
 mod policy;
 mod spdx;
@@ -25,7 +25,7 @@ struct Lock {
     package: Vec<Locked>,
 }
 
-/// A package of the lock file. One of the workspace has no source.
+/// A package in the lock file. Packages of the workspace have no source.
 #[derive(Debug, Deserialize)]
 struct Locked {
     name: String,
@@ -36,16 +36,16 @@ struct Locked {
 pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let policy: Policy = read(workspace, POLICY)?;
     let lock: Lock = read(workspace, LOCK)?;
-    let mut faults = banned(&policy, &lock.package);
-    faults.extend(sources(&lock.package));
-    faults.extend(duplicates(&policy, &lock.package));
-    faults.extend(licences(&policy, &metadata::all(workspace)?));
-    Ok(faults.into_iter().map(|text| Finding::at(POLICY, 1, text)).collect())
+    let mut problems = banned(&policy, &lock.package);
+    problems.extend(sources(&lock.package));
+    problems.extend(duplicates(&policy, &lock.package));
+    problems.extend(licences(&policy, &metadata::all(workspace)?));
+    Ok(problems.into_iter().map(|text| Finding::at(POLICY, 1, text)).collect())
 }
 
 fn read<T: serde::de::DeserializeOwned>(workspace: &Workspace, path: &str) -> Result<T> {
     toml::from_str(&workspace.read(path)?)
-        .map_err(|error| Failure::new(format!("{path}: {error}xtask/src/tidy/deny reads no other keys")))
+        .map_err(|error| Failure::new(format!("{path}: {error}xtask/src/tidy/deny supports no other keys")))
 }
 
 fn banned(policy: &Policy, packages: &[Locked]) -> Vec<String> {
@@ -56,10 +56,11 @@ fn banned(policy: &Policy, packages: &[Locked]) -> Vec<String> {
     hits.collect()
 }
 
-/// Everything comes from the default registry.
+/// All packages come from the default registry.
 fn sources(packages: &[Locked]) -> Vec<String> {
     let allowed = format!("registry+https://{PUBLIC_INDEX}");
-    let foreign = packages.iter().filter(|package| package.source.as_ref().is_some_and(|it| *it != allowed));
+    let foreign =
+        packages.iter().filter(|package| package.source.as_ref().is_some_and(|source| *source != allowed));
     foreign
         .map(|package| {
             let source = package.source.as_deref().unwrap_or_default();
@@ -68,19 +69,19 @@ fn sources(packages: &[Locked]) -> Vec<String> {
         .collect()
 }
 
-/// A crate has one version, except those that are skipped, and every skip is needed.
+/// Each crate has one version, skipped ones excluded, and every skip is needed.
 fn duplicates(policy: &Policy, packages: &[Locked]) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in packages {
         versions.entry(&package.name).or_default().insert(&package.version);
     }
     let skipped = |name: &str, version: &str| policy.bans.skip.iter().any(|skip| skip.covers(name, version));
-    let mut faults = Vec::new();
+    let mut problems = Vec::new();
     for (name, found) in &versions {
         if found.iter().filter(|version| !skipped(name, version)).count() > 1 {
             let found: Vec<&str> = found.iter().copied().collect();
-            faults.push(format!(
-                "`{name}` is built at several versions ({}): move to one, or add the others to `bans.skip` with a reason",
+            problems.push(format!(
+                "`{name}` is built at several versions ({}): use one, or add the others to `bans.skip` with a reason",
                 found.join(", ")
             ));
         }
@@ -90,10 +91,11 @@ fn duplicates(policy: &Policy, packages: &[Locked]) -> Vec<String> {
             .iter()
             .any(|(name, found)| found.len() > 1 && found.iter().any(|version| skip.covers(name, version)));
         if !needed {
-            faults.push(format!("`{}` is skipped and is no duplicate any more: remove the entry", skip.spec));
+            problems
+                .push(format!("`{}` is skipped, but is no longer a duplicate: remove the entry", skip.spec));
         }
     }
-    faults
+    problems
 }
 
 fn licences(policy: &Policy, packages: &[Package]) -> Vec<String> {
@@ -103,7 +105,7 @@ fn licences(policy: &Policy, packages: &[Package]) -> Vec<String> {
 fn licence(policy: &Policy, package: &Package) -> Option<String> {
     let Package { name, version, license, .. } = package;
     let Some(expression) = license else {
-        return Some(format!("`{name} {version}` names no licence: replace it"));
+        return Some(format!("`{name} {version}` has no licence: replace it"));
     };
     let allowed = |id: &str| policy.licenses.allows(name, version, id);
     match spdx::satisfied(expression, &allowed) {
@@ -111,9 +113,7 @@ fn licence(policy: &Policy, package: &Package) -> Option<String> {
         Ok(false) => Some(format!(
             "`{name} {version}` is licensed under {expression}, which `licenses` does not allow"
         )),
-        Err(error) => {
-            Some(format!("`{name} {version}`: the licence `{expression}` cannot be read ({error})"))
-        }
+        Err(error) => Some(format!("`{name} {version}`: cannot parse the licence `{expression}` ({error})")),
     }
 }
 

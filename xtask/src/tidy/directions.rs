@@ -1,11 +1,11 @@
-//! Which crate may depend on which: the architecture, as data.
+//! The allowed dependencies between the crates of the workspace.
 
 use super::Finding;
 use super::manifest::{self, Dependency, Kind, Renames};
 use crate::workspace::File;
 
-/// A crate's folder, and the folders of ours that it may depend on. `store-*` stands for every store, `*` for
-/// all. No store is on a store's list.
+/// The folder of a crate, and the folders of the workspace that it may depend on. `store-*` means every store, `*`
+/// every crate. No store may depend on another.
 const RULES: [(&str, &[&str]); 16] = [
     ("core", &[]),
     ("system", &["core"]),
@@ -25,7 +25,7 @@ const RULES: [(&str, &[&str]); 16] = [
     ("xtask", &[]),
 ];
 
-/// What every crate but the core may use in its tests.
+/// The crate that every crate except the core may use in its tests.
 const FOR_TESTS: &str = "testkit";
 
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
@@ -42,9 +42,7 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
 
 fn check_member(file: &File, folder: &str, renames: &Renames) -> Vec<Finding> {
     let Some((_, allowed)) = RULES.iter().find(|(pattern, _)| covers(pattern, folder)) else {
-        let text = format!(
-            "no rule says what `{folder}` may depend on: add its rule to xtask/src/tidy/directions.rs"
-        );
+        let text = format!("`{folder}` has no dependency rule: add its rule to xtask/src/tidy/directions.rs");
         return vec![Finding::error(file, 1, text)];
     };
     let manifest = match manifest::read(&file.text, renames) {
@@ -54,33 +52,35 @@ fn check_member(file: &File, folder: &str, renames: &Renames) -> Vec<Finding> {
     let mut findings = Vec::new();
     let expected = package_name(folder);
     if manifest.package != expected {
-        let text =
-            format!("the package is called `{}`: name it `{expected}` after its folder", manifest.package);
+        let text = format!(
+            "the package is named `{}`: rename it to `{expected}`, after its folder",
+            manifest.package
+        );
         findings.push(Finding::error(file, 1, text));
     }
-    let faults = manifest.dependencies.iter().filter_map(|dependency| {
+    let problems = manifest.dependencies.iter().filter_map(|dependency| {
         let target = folder_of_package(&dependency.package)?;
-        let text = fault(folder, target, dependency, allowed)?;
+        let text = problem(folder, target, dependency, allowed)?;
         Some(Finding::error(file, dependency.line, text))
     });
-    findings.extend(faults);
+    findings.extend(problems);
     findings
 }
 
-/// Why `folder` must not depend on `target`, if it must not.
-fn fault(folder: &str, target: &str, dependency: &Dependency, allowed: &[&str]) -> Option<String> {
-    // A crate's own tests may switch on its own features.
+/// The problem if `folder` must not depend on `target`.
+fn problem(folder: &str, target: &str, dependency: &Dependency, allowed: &[&str]) -> Option<String> {
+    // The tests of a crate may enable its own features.
     let for_tests =
         dependency.kind == Kind::Dev && (target == folder || target == FOR_TESTS && folder != "core");
     if for_tests || allowed.iter().any(|pattern| covers(pattern, target)) {
         return None;
     }
     let may = match allowed {
-        [] => "none of ours".to_owned(),
+        [] => "no crate of the workspace".to_owned(),
         _ => allowed.join(", "),
     };
     Some(format!(
-        "`{folder}` must not depend on `{target}` (it may on: {may}): move the code to where it is seen"
+        "`{folder}` must not depend on `{target}` (allowed: {may}): move the code to an allowed crate"
     ))
 }
 
@@ -88,7 +88,7 @@ fn covers(pattern: &str, folder: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == folder, |start| folder.starts_with(start))
 }
 
-/// The folder of a workspace member; manifests elsewhere are none of our crates.
+/// The folder of a workspace member; none for other manifests.
 fn folder_of_manifest(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("/Cargo.toml")?;
     if folder == "examples" || folder == "xtask" {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_table_allows_passes() {
+    fn allowed_dependencies_pass() {
         for (folder, section, dependency) in [
             ("system", "dependencies", "oncebox-core"),
             ("store-memory", "dependencies", "oncebox-system"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_named_with_its_line() {
+    fn other_dependencies_are_reported_with_their_line() {
         for (folder, section, dependency) in [
             ("core", "dependencies", "oncebox-system"),
             ("core", "dev-dependencies", "oncebox-testkit"),
@@ -166,11 +166,11 @@ mod tests {
         let files = crate::workspace::Workspace::locate().unwrap().files().unwrap();
         let folders: Vec<&str> = files.iter().filter_map(|file| folder_of_manifest(&file.path)).collect();
         for pattern in RULES.iter().flat_map(|(folder, allowed)| [folder].into_iter().chain(*allowed)) {
-            assert!(folders.iter().any(|folder| covers(pattern, folder)), "there is no crate `{pattern}`");
+            assert!(folders.iter().any(|folder| covers(pattern, folder)), "no crate matches `{pattern}`");
         }
     }
 
-    /// A crate is published after what it depends on, tests included: those need versions, too.
+    /// A crate is published after its dependencies, those of its tests included, as they need versions as well.
     #[test]
     fn crates_are_released_in_the_order_of_their_dependencies() {
         let workspace = crate::workspace::Workspace::locate().unwrap();
@@ -178,15 +178,16 @@ mod tests {
         let list =
             text.lines().filter(|line| line.starts_with(char::is_numeric) && line.contains(". `oncebox"));
         let order: Vec<Vec<&str>> = list.map(|line| line.split('`').skip(1).step_by(2).collect()).collect();
-        let place = |package: &str| order.iter().position(|line| line.contains(&package));
+        let position = |package: &str| order.iter().position(|line| line.contains(&package));
         for package in order.iter().flatten() {
             let folder = folder_of_package(package).unwrap();
             let manifest = workspace.read(&format!("crates/{folder}/Cargo.toml")).unwrap();
             for dependency in manifest::read(&manifest, &Renames::new()).unwrap().dependencies {
-                let ours = folder_of_package(&dependency.package).is_some();
-                if ours && dependency.package != **package {
+                let is_member = folder_of_package(&dependency.package).is_some();
+                if is_member && dependency.package != **package {
                     assert!(
-                        place(&dependency.package).is_some_and(|earlier| Some(earlier) < place(package)),
+                        position(&dependency.package)
+                            .is_some_and(|earlier| Some(earlier) < position(package)),
                         "{package} is released before {}",
                         dependency.package
                     );
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_package_is_named_after_its_folder() {
-        let text = "[package]\nname = \"heart\"\n".to_owned();
+        let text = "[package]\nname = \"other\"\n".to_owned();
         let found = check(&[File { path: "crates/core/Cargo.toml".to_owned(), text }]);
         assert!(found[0].text.contains("`oncebox-core`"));
     }

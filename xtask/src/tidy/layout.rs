@@ -1,4 +1,4 @@
-//! How a Rust file is named and how it opens.
+//! Checks the names of Rust files and their module documentation.
 
 use super::Finding;
 use crate::workspace::File;
@@ -9,10 +9,14 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
         return findings;
     }
     if file.path.rsplit('/').next() == Some("mod.rs") {
-        findings.push(Finding::error(file, 1, "mod.rs: name the file after its module, beside the folder"));
+        findings.push(Finding::error(
+            file,
+            1,
+            "mod.rs: name the file after its module and move it next to the folder",
+        ));
     }
     if !file.text.starts_with("//!") {
-        findings.push(Finding::error(file, 1, "the file does not say what it owns: open it with `//!`"));
+        findings.push(Finding::error(file, 1, "the file has no module documentation: start it with `//!`"));
     }
     findings
 }
@@ -26,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opens_with_its_subject_and_is_not_named_mod() {
+    fn a_file_starts_with_documentation_and_is_not_named_mod() {
         assert_eq!(count("crates/a/src/lease.rs", "//! Leases.\n"), 0);
         assert_eq!(count("crates/a/build.rs", "fn main() {}\n"), 1);
         assert_eq!(count("crates/a/src/lease/mod.rs", "//! Leases.\n"), 1);

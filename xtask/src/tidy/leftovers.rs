@@ -1,5 +1,4 @@
-//! What is left behind by work in progress. The words are put together from halves, so that this file does
-//! not contain them.
+//! Finds leftovers of work in progress. The words are concatenated from parts, so that this file does not contain them.
 
 use super::Finding;
 use crate::text::has_word;
@@ -10,18 +9,18 @@ const FIX: &str = concat!("FIX", "ME");
 const LATER: &str = concat!("TO", "DO");
 const IGNORED: &str = concat!("#[ig", "nore]");
 
-/// Prose may speak of these words; everything else may not contain them.
+/// Checks all files except Markdown, which may mention these words.
 pub(super) fn check(file: &File) -> Vec<Finding> {
     if std::path::Path::new(&file.path).extension().is_some_and(|extension| extension == "md") {
         return Vec::new();
     }
     file.lines()
-        .filter_map(|(number, line)| fault(line).map(|text| Finding::error(file, number, text)))
+        .filter_map(|(number, line)| problem(line).map(|text| Finding::error(file, number, text)))
         .collect()
 }
 
-fn fault(line: &str) -> Option<String> {
-    // An example in a doc comment may leave out what it is not about.
+fn problem(line: &str) -> Option<String> {
+    // Examples in doc comments may omit code.
     let in_docs = line.trim_start().starts_with("///") || line.trim_start().starts_with("//!");
     if let Some(name) = MACROS.iter().find(|name| !in_docs && has_word(line, name)) {
         return Some(format!("`{name}` is left over: finish the work or return an error"));
@@ -55,12 +54,12 @@ mod tests {
             format!("// {LATER}: later"),
             IGNORED.to_owned(),
         ] {
-            assert!(fault(&line).is_some(), "{line}");
+            assert!(problem(&line).is_some(), "{line}");
         }
     }
 
     #[test]
-    fn references_and_reasons_are_enough() {
+    fn references_and_reasons_pass() {
         for line in [
             format!("// {LATER}(#12): later"),
             format!("// {LATER}: see ADR 0003"),
@@ -69,7 +68,7 @@ mod tests {
             "#[ignore = \"needs a server\"]".to_owned(),
             "#[derive(Debug)]".to_owned(),
         ] {
-            assert_eq!(fault(&line), None, "{line}");
+            assert_eq!(problem(&line), None, "{line}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every line that the library and the stores log names its store: with several databases a line without it belongs to any of them.
+//! Checks that every log event of the library and the stores has the field `store`, to distinguish several databases.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -25,7 +25,7 @@ const MACROS: [&str; 11] = [
     "trace_span",
 ];
 const FIELD: &str = "store";
-/// Lines of a handler: its span has the field.
+/// Log events of a handler: its span has the field.
 const IN_A_SPAN: &str = "crates/oncebox/src/worker/attempt.rs";
 
 pub(super) fn check(file: &File) -> Vec<Finding> {
@@ -33,16 +33,16 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
     if !watched || !file.is_rust() {
         return Vec::new();
     }
-    // What does not parse is reported with the sizes.
+    // A file that does not parse is reported with the sizes.
     let tokens = file.text.parse::<TokenStream>().unwrap_or_default();
     let mut lines = Vec::new();
-    nameless(tokens, &mut lines);
-    let text = "the line does not name its store: give it the field `store`";
+    find_missing(tokens, &mut lines);
+    let text = "the log event does not name its store: add the field `store`";
     lines.into_iter().map(|line| Finding::error(file, line, text)).collect()
 }
 
-/// The lines of all calls that log without the field.
-fn nameless(tokens: TokenStream, lines: &mut Vec<usize>) {
+/// Collects the lines of all log calls without the field.
+fn find_missing(tokens: TokenStream, lines: &mut Vec<usize>) {
     let tokens: Vec<_> = tokens.into_iter().collect();
     for window in tokens.windows(3) {
         if let [TokenTree::Ident(name), TokenTree::Punct(mark), TokenTree::Group(arguments)] = window
@@ -55,7 +55,7 @@ fn nameless(tokens: TokenStream, lines: &mut Vec<usize>) {
     }
     for token in tokens {
         if let TokenTree::Group(group) = token {
-            nameless(group.stream(), lines);
+            find_missing(group.stream(), lines);
         }
     }
 }
@@ -74,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_its_store_is_found_wherever_it_stands() {
+    fn an_event_without_its_store_is_found_anywhere() {
         let text = "fn f() {\n    warn!(%error, \"no\");\n    tokio::select! {\n        () = a => tracing::info!(\"store\"),\n    }\n}";
         assert_eq!(lines("crates/oncebox/src/a.rs", text), [2, 4]);
         assert_eq!(lines("crates/store-embedded/src/a.rs", "fn f() { info_span!(\"x\"); }"), [1]);
     }
 
     #[test]
-    fn a_line_with_its_store_and_what_is_no_line_pass() {
+    fn events_with_their_store_and_other_calls_pass() {
         for text in [
             "fn f() { warn!(store, \"x\"); info!(%store, \"x\"); debug!(store = %self.name, \"x\"); }",
             "fn f() { info_span!(parent: None, \"x\", store = name()); }",
@@ -94,7 +94,7 @@ mod tests {
 
     /// Holds: IBX-113.
     #[test]
-    fn every_line_of_the_library_and_the_stores_names_its_store() {
+    fn every_log_event_names_its_store() {
         let files = crate::workspace::Workspace::locate().unwrap().files().unwrap();
         let findings: Vec<Finding> = files.iter().flat_map(check).collect();
         assert_eq!(findings, []);

@@ -1,4 +1,4 @@
-//! Paths and hosts that belong to one machine and not to the repository. They are put together from halves, so
+//! Finds paths and hosts that belong to one machine and not to the repository. They are concatenated from parts, so
 //! that this file does not contain them.
 
 use super::Finding;
@@ -11,25 +11,28 @@ const FOLDERS: [&str; 4] =
 /// Hosts of package registries.
 const HOSTS: [&str; 4] =
     [concat!("crates", ".io"), concat!("npmjs", ".org"), concat!("pypi", ".org"), concat!("nuget", ".org")];
-/// How cargo names its public index in every lock file.
+/// The public index in every lock file.
 pub(super) const PUBLIC_INDEX: &str = concat!("github.com/rust-lang/crates", ".io-index");
 
 pub(super) fn check(file: &File) -> Vec<Finding> {
     file.lines()
-        .filter_map(|(number, line)| fault(line).map(|text| Finding::error(file, number, text)))
+        .filter_map(|(number, line)| problem(line).map(|text| Finding::error(file, number, text)))
         .collect()
 }
 
-fn fault(line: &str) -> Option<String> {
+fn problem(line: &str) -> Option<String> {
     if let Some(folder) = FOLDERS.iter().find(|folder| starts_path(line, folder)) {
-        return Some(format!("`{folder}` is a place on one machine: write a path from the workspace's root"));
+        return Some(format!(
+            "`{folder}` is a path on one machine: write a path from the root of the workspace"
+        ));
     }
     let line = line.replace(PUBLIC_INDEX, "");
     let host = HOSTS.iter().find(|host| has_word(&line, host))?;
-    Some(format!("`{host}` is a package registry's host: say what is meant without it"))
+    Some(format!("`{host}` is the host of a package registry: remove it"))
 }
 
-/// Whether a path starts with `folder` in `line`; inside a longer path, such as a route, it does not count.
+/// Whether `line` contains a path that starts with `folder`. A match inside a longer path, such as a route, does not
+/// count.
 fn starts_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -42,13 +45,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_hosts_are_found() {
+    fn paths_and_hosts_are_found() {
         for line in [
             format!("{}target", FOLDERS[0]),
             format!("let path = \"{}main\";", FOLDERS[1]),
             format!("see https://{}/x", HOSTS[0]),
         ] {
-            assert!(fault(&line).is_some(), "{line}");
+            assert!(problem(&line).is_some(), "{line}");
         }
     }
 
@@ -59,7 +62,7 @@ mod tests {
             format!("..{}x", FOLDERS[1]),
             format!("source = \"registry+https://{PUBLIC_INDEX}\""),
         ] {
-            assert_eq!(fault(&line), None, "{line}");
+            assert_eq!(problem(&line), None, "{line}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Reading a `Cargo.toml`: the package's name and its dependencies, each with its line.
+//! Reads a `Cargo.toml`: the name of the package, and its dependencies with their lines.
 
 use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
-/// What tidy needs to know of a manifest.
+/// The parts of a manifest that tidy uses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) package: String,
@@ -13,7 +13,7 @@ pub(super) struct Manifest {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Dependency {
-    /// The package that is depended on, whatever it is called here.
+    /// The name of the package, resolved from a rename.
     pub(super) package: String,
     pub(super) kind: Kind,
     pub(super) line: usize,
@@ -29,10 +29,10 @@ pub(super) enum Kind {
 const TABLES: [(&str, Kind); 3] =
     [("dependencies", Kind::Normal), ("build-dependencies", Kind::Build), ("dev-dependencies", Kind::Dev)];
 
-/// The names that the workspace's table gives to packages: `name = { package = "…" }`.
+/// Packages that the workspace renames: `name = { package = "…" }`.
 pub(super) type Renames = BTreeMap<String, String>;
 
-/// Reads the renames of the workspace's own manifest.
+/// Reads the renames in the manifest of the workspace.
 pub(super) fn renames(text: &str) -> Result<Renames, String> {
     let document = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
     let table = child(document.get_ref(), "workspace").and_then(|workspace| child(workspace, "dependencies"));
@@ -45,7 +45,7 @@ pub(super) fn renames(text: &str) -> Result<Renames, String> {
         .collect())
 }
 
-/// Reads a member's manifest, the tables under `[target.…]` included.
+/// Reads the manifest of a member, including the tables under `[target.…]`.
 pub(super) fn read(text: &str, renames: &Renames) -> Result<Manifest, String> {
     let document = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
     let root = document.get_ref();
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn all_tables_are_read_and_names_resolved() {
         let renames =
-            renames("[workspace.dependencies]\nheart = { package = \"oncebox-core\", path = \"x\" }\n")
+            renames("[workspace.dependencies]\nalias = { package = \"oncebox-core\", path = \"x\" }\n")
                 .unwrap();
-        let text = "[package]\nname = \"oncebox-system\"\n\n[dependencies]\nheart.workspace = true\nbytes = \"1\"\n\
+        let text = "[package]\nname = \"oncebox-system\"\n\n[dependencies]\nalias.workspace = true\nbytes = \"1\"\n\
             [dev-dependencies]\nkit = { package = \"oncebox-testkit\" }\n\
             [target.'cfg(unix)'.build-dependencies]\ncc = \"1\"\n";
         let dependency = |package: &str, kind, line| Dependency { package: package.to_owned(), kind, line };

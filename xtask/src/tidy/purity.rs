@@ -1,4 +1,4 @@
-//! The core reads no clock, does no I/O and knows no async runtime.
+//! Checks that the core reads no clock, does no I/O and uses no async runtime.
 
 use syn::visit::Visit;
 use syn::{Ident, ItemUse, UseTree};
@@ -33,23 +33,24 @@ fn check_text(file: &File) -> Vec<Finding> {
 }
 
 fn finding(file: &File, line: usize, word: &str) -> Finding {
-    let text =
-        format!("`{word}` has no place in the core: take time as an argument and leave I/O to the stores");
+    let text = format!(
+        "`{word}` is not allowed in the core: take the time as an argument and leave I/O to the stores"
+    );
     Finding::error(file, line, text)
 }
 
-/// Finds the same words behind braces: `use std::{fs, net}`. A file that does not parse is reported with the sizes.
+/// Finds the same paths in braces: `use std::{fs, net}`. A file that does not parse is reported with the sizes.
 fn check_imports(file: &File) -> Vec<Finding> {
     let mut imports = Imports::default();
     if let Ok(syntax) = syn::parse_file(&file.text) {
         imports.visit_file(&syntax);
     }
-    let faults = imports.paths.iter().filter_map(|(line, path)| {
+    let problems = imports.paths.iter().filter_map(|(line, path)| {
         let word = WORDS.into_iter().find(|word| word == path)?;
         let seen_as_text = file.text.lines().nth(line - 1).is_some_and(|text| has_word(text, word));
         (!seen_as_text).then(|| finding(file, *line, word))
     });
-    faults.collect()
+    problems.collect()
 }
 
 fn check_manifest(file: &File) -> Vec<Finding> {
@@ -63,7 +64,7 @@ fn check_manifest(file: &File) -> Vec<Finding> {
         .collect()
 }
 
-/// Every imported path and its beginnings in full, each with the line of its last name.
+/// Every imported path and its prefixes, each with the line of its last name.
 #[derive(Default)]
 struct Imports {
     paths: Vec<(usize, String)>,
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_mentions_no_clock_no_io_no_runtime() {
+    fn the_core_uses_no_clock_io_or_runtime() {
         assert_eq!(lines("crates/core/src/a.rs", "use std::fs;\nfn a() {}\nuse tokio::sync;\n"), [1, 3]);
         assert_eq!(lines("crates/core/src/a.rs", "use std::{\n    fmt,\n    net::IpAddr,\n};\n"), [3]);
         assert_eq!(lines("crates/core/src/a.rs", "use std::{thread as t};\n"), [1]);

@@ -1,10 +1,10 @@
-//! Counts that may go down and never up. `xtask/ratchet.toml` has today's numbers: more of something is an error, and so is
-//! fewer until `cargo xtask tidy --bless` has lowered the number, so that the file is always true.
+//! Counts that may only decrease. `xtask/ratchet.toml` contains the current numbers. A higher count is an error, and so
+//! is a lower one until `cargo xtask tidy --bless` has updated the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-use super::{Finding, Weight};
+use super::{Finding, Severity};
 use crate::failure::{Failure, Result};
 
 pub(super) const PATH: &str = "xtask/ratchet.toml";
@@ -12,19 +12,19 @@ const HEADER: &str = "\
 # What `cargo xtask tidy` still tolerates, and how much of it. No number may grow; the goal is an empty file.
 # Lowered by `cargo xtask tidy --bless`. The words and what to write in their place: xtask/words.toml.
 ";
-/// With more places than this, a finding lists none.
-const PLACES_MAX: usize = 12;
+/// A finding with more locations than this lists none.
+const LOCATIONS_MAX: usize = 12;
 
-/// Things of one kind that are counted, by name.
+/// Counted names of one kind.
 pub(super) struct Section {
     pub(super) title: &'static str,
-    /// Where each is found today, as `path:line`.
+    /// The locations of each name, as `path:line`.
     pub(super) found: BTreeMap<String, Vec<String>>,
-    /// What to do about one that is new.
+    /// What to do about a new occurrence.
     pub(super) advice: BTreeMap<String, String>,
     pub(super) advice_default: &'static str,
-    /// How a number that is larger than today's is reported.
-    pub(super) stale: Weight,
+    /// The severity of a number that is higher than the current count.
+    pub(super) stale: Severity,
 }
 
 /// Title, name, number.
@@ -35,9 +35,8 @@ pub(super) fn check(text: &str, sections: &[Section]) -> Result<Vec<Finding>> {
     let none = BTreeMap::new();
     let known = |title: &String| sections.iter().any(|section| section.title == *title);
     let unknown = numbers.keys().filter(|title| !known(title));
-    let mut findings: Vec<Finding> = unknown
-        .map(|title| Finding::at(PATH, 1, format!("nothing is counted as `{title}`: remove it")))
-        .collect();
+    let mut findings: Vec<Finding> =
+        unknown.map(|title| Finding::at(PATH, 1, format!("unknown section `{title}`: remove it"))).collect();
     for section in sections {
         findings.extend(compare(section, numbers.get(section.title).unwrap_or(&none)));
     }
@@ -51,30 +50,30 @@ fn compare(section: &Section, tolerated: &BTreeMap<String, usize>) -> Vec<Findin
 
 fn compare_one(section: &Section, name: &str, tolerated: Option<usize>) -> Option<Finding> {
     let tolerated = tolerated.unwrap_or_default();
-    let places = section.found.get(name).map_or(&[][..], Vec::as_slice);
-    let today = places.len();
-    let start = format!("{}: `{name}` occurs {today} times, tolerated are {tolerated}", section.title);
-    if today > tolerated {
+    let locations = section.found.get(name).map_or(&[][..], Vec::as_slice);
+    let count = locations.len();
+    let start = format!("{}: `{name}` occurs {count} times, {tolerated} are tolerated", section.title);
+    if count > tolerated {
         let advice = section.advice.get(name).map_or(section.advice_default, String::as_str);
-        let places = match today {
-            ..=PLACES_MAX => places.join(", "),
+        let locations = match count {
+            ..=LOCATIONS_MAX => locations.join(", "),
             _ => "`git diff` shows what is new".to_owned(),
         };
-        return Some(Finding::at(PATH, 1, format!("{start}: {advice} ({places})")));
+        return Some(Finding::at(PATH, 1, format!("{start}: {advice} ({locations})")));
     }
     let stale = || Finding::at(PATH, 1, format!("{start}: lower the number with `cargo xtask tidy --bless`"));
-    (today < tolerated).then(|| Finding { weight: section.stale, ..stale() })
+    (count < tolerated).then(|| Finding { severity: section.stale, ..stale() })
 }
 
-/// The file with today's numbers.
+/// The contents of the file with the current counts.
 pub(super) fn text(sections: &[Section]) -> String {
     let mut text = HEADER.to_owned();
     for section in sections {
         let _ = write!(text, "\n[{}]\n", section.title);
-        for (name, places) in &section.found {
+        for (name, locations) in &section.found {
             let bare = name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
             let quote = if bare { "" } else { "\"" };
-            let _ = writeln!(text, "{quote}{name}{quote} = {}", places.len());
+            let _ = writeln!(text, "{quote}{name}{quote} = {}", locations.len());
         }
     }
     text
@@ -91,13 +90,13 @@ mod tests {
     use super::*;
 
     fn section(counts: &[(&str, usize)]) -> Section {
-        let places = |count| (0..count).map(|line| format!("a.rs:{line}")).collect();
+        let locations = |count| (0..count).map(|line| format!("a.rs:{line}")).collect();
         Section {
             title: "code",
-            found: counts.iter().map(|(name, count)| ((*name).to_owned(), places(*count))).collect(),
+            found: counts.iter().map(|(name, count)| ((*name).to_owned(), locations(*count))).collect(),
             advice: BTreeMap::from([("red".to_owned(), "write `blue`".to_owned())]),
             advice_default: "change it",
-            stale: Weight::Error,
+            stale: Severity::Error,
         }
     }
 
@@ -106,37 +105,37 @@ mod tests {
     }
 
     #[test]
-    fn today_s_numbers_pass() {
+    fn current_numbers_pass() {
         let file = text(&[section(&[("red", 2), ("so red", 1)])]);
         assert!(file.ends_with("\n[code]\nred = 2\n\"so red\" = 1\n"), "{file}");
         assert_eq!(texts(&file, section(&[("red", 2), ("so red", 1)])), [""; 0]);
     }
 
     #[test]
-    fn one_more_is_named_with_what_to_do_and_where() {
+    fn a_higher_count_is_reported_with_advice_and_locations() {
         assert_eq!(
             texts("[code]\nred = 1\n", section(&[("red", 2)])),
-            ["code: `red` occurs 2 times, tolerated are 1: write `blue` (a.rs:0, a.rs:1)"]
+            ["code: `red` occurs 2 times, 1 are tolerated: write `blue` (a.rs:0, a.rs:1)"]
         );
         assert_eq!(
             texts("", section(&[("green", 13)])),
-            ["code: `green` occurs 13 times, tolerated are 0: change it (`git diff` shows what is new)"]
+            ["code: `green` occurs 13 times, 0 are tolerated: change it (`git diff` shows what is new)"]
         );
     }
 
     #[test]
-    fn one_fewer_wants_the_number_lowered() {
+    fn a_lower_count_must_be_written() {
         let expected =
-            "code: `red` occurs 1 times, tolerated are 2: lower the number with `cargo xtask tidy --bless`";
+            "code: `red` occurs 1 times, 2 are tolerated: lower the number with `cargo xtask tidy --bless`";
         assert_eq!(texts("[code]\nred = 2\n", section(&[("red", 1)])), [expected]);
         assert_eq!(texts("[code]\nred = 2\n", section(&[])).len(), 1);
-        let lenient = Section { stale: Weight::Warning, ..section(&[]) };
-        assert_eq!(check("[code]\nred = 2\n", &[lenient]).unwrap()[0].weight, Weight::Warning);
+        let lenient = Section { stale: Severity::Warning, ..section(&[]) };
+        assert_eq!(check("[code]\nred = 2\n", &[lenient]).unwrap()[0].severity, Severity::Warning);
     }
 
     #[test]
-    fn an_unknown_heading_and_a_broken_file_are_named() {
-        assert_eq!(texts("[cod]\nred = 2\n", section(&[])), ["nothing is counted as `cod`: remove it"]);
+    fn unknown_sections_and_invalid_files_are_reported() {
+        assert_eq!(texts("[cod]\nred = 2\n", section(&[])), ["unknown section `cod`: remove it"]);
         check("[code", &[]).unwrap_err();
     }
 }

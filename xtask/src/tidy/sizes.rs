@@ -1,4 +1,4 @@
-//! How long files and functions may be. Tests do not count towards a file's length.
+//! Checks the length of files, tests excluded, and of functions.
 
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
@@ -9,7 +9,7 @@ use crate::workspace::File;
 
 const FILE_LINES_WARN: usize = 300;
 const FILE_LINES_MAX: usize = 500;
-/// The heart is the smallest part.
+/// The state machine has a lower limit.
 const MACHINE: &str = "crates/core/src/machine";
 const MACHINE_FILE_LINES_MAX: usize = 300;
 const FUNCTION_LINES_WARN: usize = 70;
@@ -23,22 +23,22 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
         Ok(syntax) => syntax,
         Err(error) => {
             let line = error.span().start().line;
-            return vec![Finding::error(file, line, format!("this is not Rust ({error}): fix it"))];
+            return vec![Finding::error(file, line, format!("the file does not parse ({error}): fix it"))];
         }
     };
     let mut measure = Measure::default();
     measure.visit_file(&syntax);
     let mut findings: Vec<Finding> =
-        measure.functions.iter().filter_map(|function| judge_function(file, function)).collect();
+        measure.functions.iter().filter_map(|function| check_function(file, function)).collect();
     if !is_test_file(&file.path) {
-        findings.extend(judge_file(file, file.text.lines().count() - measure.test_lines));
+        findings.extend(check_file(file, file.text.lines().count() - measure.test_lines));
     }
     findings
 }
 
-fn judge_function(file: &File, function: &Function) -> Option<Finding> {
+fn check_function(file: &File, function: &Function) -> Option<Finding> {
     let Function { name, line, lines } = function;
-    let text = format!("`{name}` has {lines} lines, {FUNCTION_LINES_WARN} fit a screen: split it");
+    let text = format!("`{name}` has {lines} lines, aim for {FUNCTION_LINES_WARN}: split it");
     if *lines > FUNCTION_LINES_MAX {
         Some(Finding::error(file, *line, text))
     } else if *lines > FUNCTION_LINES_WARN {
@@ -48,7 +48,7 @@ fn judge_function(file: &File, function: &Function) -> Option<Finding> {
     }
 }
 
-fn judge_file(file: &File, lines: usize) -> Option<Finding> {
+fn check_file(file: &File, lines: usize) -> Option<Finding> {
     let max = if file.path.starts_with(MACHINE) { MACHINE_FILE_LINES_MAX } else { FILE_LINES_MAX };
     if lines > max {
         let text = format!("{lines} lines without tests, {max} at most: split the file by subject");
@@ -65,7 +65,7 @@ fn is_test_file(path: &str) -> bool {
     path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// A function's body, brace to brace.
+/// The length of a function body, including its braces.
 #[derive(Debug, PartialEq, Eq)]
 struct Function {
     name: String,
@@ -77,7 +77,7 @@ struct Function {
 struct Measure {
     functions: Vec<Function>,
     test_lines: usize,
-    /// How many test modules the visit is inside of; only the outermost counts.
+    /// Nesting depth of test modules; only the outermost is counted.
     depth: usize,
 }
 
@@ -125,14 +125,14 @@ impl Visit<'_> for Measure {
 
 /// Whether it is `#[cfg(test)]` or `#[cfg(all(…, test, …))]`.
 fn is_cfg_test(attribute: &Attribute) -> bool {
-    attribute.path().is_ident("cfg") && attribute.parse_args::<Meta>().is_ok_and(|meta| demands_test(&meta))
+    attribute.path().is_ident("cfg") && attribute.parse_args::<Meta>().is_ok_and(|meta| requires_test(&meta))
 }
 
-fn demands_test(condition: &Meta) -> bool {
+fn requires_test(condition: &Meta) -> bool {
     match condition {
         Meta::List(list) if list.path.is_ident("all") => list
             .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
-            .is_ok_and(|parts| parts.iter().any(demands_test)),
+            .is_ok_and(|parts| parts.iter().any(requires_test)),
         other => other.path().is_ident("test"),
     }
 }
@@ -140,11 +140,11 @@ fn demands_test(condition: &Meta) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::Weight;
+    use crate::tidy::Severity;
 
-    fn weights(path: &str, text: &str) -> Vec<Weight> {
+    fn severities(path: &str, text: &str) -> Vec<Severity> {
         let file = File { path: path.to_owned(), text: text.to_owned() };
-        check(&file).iter().map(|finding| finding.weight).collect()
+        check(&file).iter().map(|finding| finding.severity).collect()
     }
 
     #[test]
@@ -153,11 +153,11 @@ mod tests {
         for (attribute, expected) in [
             ("#[cfg(test)]", vec![]),
             ("#[cfg(all(unix, test))]", vec![]),
-            ("#[cfg(not(test))]", vec![Weight::Error]),
-            ("#[cfg(unix)]", vec![Weight::Error]),
+            ("#[cfg(not(test))]", vec![Severity::Error]),
+            ("#[cfg(unix)]", vec![Severity::Error]),
         ] {
             let text = format!("fn one() {{}}\n{attribute}\nmod inner {{\n{long}}}\n");
-            assert_eq!(weights("crates/a/src/b.rs", &text), expected, "{attribute}");
+            assert_eq!(severities("crates/a/src/b.rs", &text), expected, "{attribute}");
         }
     }
 
@@ -172,25 +172,25 @@ mod tests {
     #[test]
     fn files_have_limits_and_the_machine_a_lower_one() {
         let lines = |count| "// A line.\n".repeat(count);
-        assert_eq!(weights("crates/a/src/b.rs", &lines(300)), []);
-        assert_eq!(weights("crates/a/src/b.rs", &lines(301)), [Weight::Warning]);
-        assert_eq!(weights("crates/a/src/b.rs", &lines(500)), [Weight::Warning]);
-        assert_eq!(weights("crates/a/src/b.rs", &lines(501)), [Weight::Error]);
-        assert_eq!(weights("crates/core/src/machine/keys.rs", &lines(301)), [Weight::Error]);
-        assert_eq!(weights("crates/core/src/machine/keys/tests.rs", &lines(900)), []);
-        assert_eq!(weights("crates/a/tests/it/main.rs", &lines(900)), []);
+        assert_eq!(severities("crates/a/src/b.rs", &lines(300)), []);
+        assert_eq!(severities("crates/a/src/b.rs", &lines(301)), [Severity::Warning]);
+        assert_eq!(severities("crates/a/src/b.rs", &lines(500)), [Severity::Warning]);
+        assert_eq!(severities("crates/a/src/b.rs", &lines(501)), [Severity::Error]);
+        assert_eq!(severities("crates/core/src/machine/keys.rs", &lines(301)), [Severity::Error]);
+        assert_eq!(severities("crates/core/src/machine/keys/tests.rs", &lines(900)), []);
+        assert_eq!(severities("crates/a/tests/it/main.rs", &lines(900)), []);
     }
 
     #[test]
-    fn functions_are_measured_brace_to_brace() {
+    fn functions_are_measured_with_their_braces() {
         let function = |inner: usize| format!("trait A {{\nfn b(\n) {{\n{}}}\n}}\n", "\n".repeat(inner));
-        assert_eq!(weights("crates/a/src/b.rs", &function(68)), []);
-        assert_eq!(weights("crates/a/src/b.rs", &function(70)), [Weight::Warning]);
-        assert_eq!(weights("crates/a/src/b.rs", &function(120)), [Weight::Error]);
+        assert_eq!(severities("crates/a/src/b.rs", &function(68)), []);
+        assert_eq!(severities("crates/a/src/b.rs", &function(70)), [Severity::Warning]);
+        assert_eq!(severities("crates/a/src/b.rs", &function(120)), [Severity::Error]);
     }
 
     #[test]
-    fn a_file_that_does_not_parse_is_named() {
-        assert_eq!(weights("crates/a/src/b.rs", "fn {"), [Weight::Error]);
+    fn a_file_that_does_not_parse_is_reported() {
+        assert_eq!(severities("crates/a/src/b.rs", "fn {"), [Severity::Error]);
     }
 }

@@ -1,14 +1,14 @@
-//! One type name, one meaning: public types, traits and aliases of the same name, in all crates together.
+//! Finds public types, traits and aliases that share a name across all crates.
 
 use std::collections::BTreeMap;
 
-use super::Weight;
+use super::Severity;
 use super::ratchet::Section;
 use crate::workspace::File;
 
 const KEYWORDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 
-/// Names with more than one definition. Re-exports define nothing.
+/// Names with more than one definition. Re-exports do not count.
 pub(super) fn section(files: &[File]) -> Section {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in files.iter().filter(|file| is_source(file)) {
@@ -18,17 +18,17 @@ pub(super) fn section(files: &[File]) -> Section {
             }
         }
     }
-    found.retain(|_, places| places.len() > 1);
+    found.retain(|_, locations| locations.len() > 1);
     Section {
         title: "types",
         found,
         advice: BTreeMap::new(),
-        advice_default: "give one of them a name of its own",
-        stale: Weight::Error,
+        advice_default: "rename one of them",
+        stale: Severity::Error,
     }
 }
 
-/// Whether it is a source of a crate, tests apart.
+/// Whether the file is a source file of a crate, tests excluded.
 fn is_source(file: &File) -> bool {
     let inside = file.path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
     let is_test = |path: &str| path.split('/').any(|part| part == "tests" || part == "tests.rs");
@@ -57,7 +57,7 @@ mod tests {
             ("    pub enum State<T> {", Some("State")),
             ("pub trait Store: Send {", Some("Store")),
             ("pub unsafe trait Zeroed {}", Some("Zeroed")),
-            ("pub type Coming<'a> = Pin<Box<A>>;", Some("Coming")),
+            ("pub type Boxed<'a> = Pin<Box<A>>;", Some("Boxed")),
             ("pub struct Unit;", Some("Unit")),
             ("pub(crate) struct Lease {", None),
             ("struct Lease {", None),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_two_places_are_listed_with_both() {
+    fn a_shared_name_is_listed_with_all_locations() {
         let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
         let files = [
             file("crates/a/src/lib.rs", "pub struct Lease;\npub struct Alone;\n"),

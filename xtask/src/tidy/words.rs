@@ -1,12 +1,12 @@
-//! Words that Oncebox does not use, in identifiers, comments, messages and documents: the list is `xtask/words.toml`,
-//! how many are left is a ratchet.
+//! Finds banned words in identifiers, comments, messages and documents. `xtask/words.toml` lists them; a ratchet limits
+//! their counts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::Weight;
+use super::Severity;
 use super::ratchet::{self, Section};
 use crate::failure::{Failure, Result};
 use crate::workspace::File;
@@ -14,7 +14,7 @@ use crate::workspace::File;
 const LIST: &str = "xtask/words.toml";
 const CODE: [&str; 3] = ["rs", "sql", "toml"];
 const DOCS: [&str; 1] = ["md"];
-/// What lists the words, what is generated from sources that are checked, and what is history.
+/// Files that list the words, are generated from checked sources, or are history.
 const SKIPPED: [&str; 7] = [
     LIST,
     ratchet::PATH,
@@ -36,16 +36,16 @@ struct List {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Word {
-    /// One or two words each. The first names all.
+    /// One or two words each. The first is the name.
     forms: Vec<String>,
-    /// What to write in its place.
+    /// What to write instead.
     write: String,
-    /// Two words each, of which the first is a form: together they are right.
+    /// Allowed pairs of words, of which the first is a form.
     #[serde(default)]
     fine: Vec<String>,
 }
 
-/// A file in which a word is right.
+/// A file in which a word is allowed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {
@@ -63,13 +63,12 @@ pub(super) fn sections(files: &[File]) -> Result<[Section; 2]> {
         return Err(Failure::new(format!("{LIST}: {error}")));
     }
     let [code, docs] = [&CODE[..], &DOCS[..]].map(|extensions| list.found(files, extensions));
-    // While documents are reworded in several places at once, a lower count is no error there.
-    Ok([list.section("code", code, Weight::Error), list.section("docs", docs, Weight::Warning)])
+    Ok([list.section("code", code, Severity::Error), list.section("docs", docs, Severity::Error)])
 }
 
-/// The list, ready for the search.
+/// The list, prepared for the search.
 struct Search<'a> {
-    /// By the last word of a form: the word before it if there is one, and the place in the list.
+    /// By the last word of a form: the word before it, if any, and the index in the list.
     endings: HashMap<&'a str, Vec<(Option<&'a str>, usize)>>,
     fine: HashSet<(&'a str, &'a str)>,
 }
@@ -79,20 +78,17 @@ impl List {
         let list: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         let unnamed = |exception: &&Exception| !list.word.iter().any(|word| word.name() == exception.word);
         if let Some(exception) = list.exception.iter().find(unnamed) {
-            return Err(format!(
-                "there is an exception for `{}`, which is no word of the list",
-                exception.word
-            ));
+            return Err(format!("there is an exception for `{}`, which is not in the list", exception.word));
         }
         Ok(list)
     }
 
-    fn section(&self, title: &'static str, found: BTreeMap<String, Vec<String>>, stale: Weight) -> Section {
+    fn section(&self, title: &'static str, found: BTreeMap<String, Vec<String>>, stale: Severity) -> Section {
         let advice = self.word.iter().map(|word| (word.name().to_owned(), format!("write {}", word.write)));
-        Section { title, found, advice: advice.collect(), advice_default: "write another word", stale }
+        Section { title, found, advice: advice.collect(), advice_default: "use another word", stale }
     }
 
-    /// Where each word is, by its name, in files that end like this and for which there is no exception.
+    /// The locations of each word in files with these extensions, exceptions excluded.
     fn found(&self, files: &[File], extensions: &[&str]) -> BTreeMap<String, Vec<String>> {
         let search = self.search();
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -111,7 +107,7 @@ impl List {
         found
     }
 
-    /// An exception whose file does not have the word.
+    /// An exception whose file does not contain the word.
     fn needless_exception(&self, files: &[File]) -> Option<String> {
         let search = self.search();
         let needed = |exception: &&Exception| {
@@ -149,7 +145,7 @@ fn is_checked(path: &str, extensions: &[&str]) -> bool {
 }
 
 impl Search<'_> {
-    /// The banned words of a text: place in the list, and line.
+    /// The banned words in a text: index in the list, and line.
     fn hits(&self, text: &str) -> Vec<(usize, usize)> {
         let mut hits = Vec::new();
         let mut before_last = 0;
@@ -175,7 +171,7 @@ impl Search<'_> {
     }
 }
 
-/// The words of a line; `ReadyTopics`, `ready_topics` and `ready topics` have the same two.
+/// The words of a line. `ReadyTopics`, `ready_topics` and `ready topics` consist of the same two.
 fn parts(line: &str) -> impl Iterator<Item = &str> {
     let runs = line.split(|character: char| !character.is_ascii_alphabetic()).filter(|run| !run.is_empty());
     runs.flat_map(|run| {
@@ -183,7 +179,7 @@ fn parts(line: &str) -> impl Iterator<Item = &str> {
         let starts = move |at: &usize| {
             let upper = bytes[*at].is_ascii_uppercase();
             let after_lower = bytes[at - 1].is_ascii_lowercase();
-            // In `HTTPServer` the last capital starts the next word.
+            // In `HTTPServer`, the last capital starts the next word.
             let before_lower = bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase);
             upper && (after_lower || before_lower)
         };

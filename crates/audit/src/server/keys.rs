@@ -1,71 +1,79 @@
-//! Keys of the ledger: a processed one stays processed, and nobody shares a lease.
+//! Checks ledger keys: a processed key stays processed, and a key has one lease at a time.
 
 use std::collections::HashMap;
 
-use super::Tally;
-use crate::{Fault, Result};
+use super::ServerTally;
+use crate::{Result, Violation};
 
-/// A lease on a key, as it was answered.
+/// A lease on a key, from a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerLease {
     /// The key.
     pub key: String,
-    /// Its name.
+    /// The lease id.
     pub id: String,
-    /// When it ends by itself.
+    /// When the lease expires.
     pub until: u64,
 }
 
-/// What a wish to begin was answered.
+/// The result of a try-begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Began {
-    /// The lease is the asker's.
+pub enum ObservedBegin {
+    /// The caller has the lease.
     Acquired(LedgerLease),
-    /// Somebody has one.
+    /// Another caller has the lease.
     Busy,
-    /// The key was processed.
+    /// The key is processed.
     Processed,
 }
 
 #[derive(Debug, Default)]
 struct Key {
-    /// Who certainly has it, and until when.
+    /// The lease that is certainly held, and until when.
     held: Option<(String, u64)>,
-    mark_asked: bool,
+    mark_started: bool,
     processed: bool,
 }
 
-/// All keys that were asked for.
+/// The history of all keys.
 #[derive(Debug, Default)]
-pub struct Keys {
+pub struct KeyHistory {
     all: HashMap<String, Key>,
-    pub(super) tally: Tally,
+    pub(super) tally: ServerTally,
 }
 
-impl Keys {
-    /// Somebody is about to ask about the key; tells whether it is known to be processed.
-    pub fn asks(&mut self, key: &str) -> bool {
+impl KeyHistory {
+    /// Records that a request for the key is about to be sent. Returns whether the key is known to be processed.
+    pub fn before_call(&mut self, key: &str) -> bool {
         self.all.entry(key.to_owned()).or_default().processed
     }
 
-    /// A wish to begin was answered; `processed` is what [`Keys::asks`] told.
-    pub fn begun(&mut self, key: &str, processed: bool, began: &Began, now: u64) -> Result<()> {
+    /// Records the response to a try-begin; `processed` is the result of [`KeyHistory::before_call`].
+    pub fn after_begin(
+        &mut self,
+        key: &str,
+        processed: bool,
+        outcome: &ObservedBegin,
+        now: u64,
+    ) -> Result<()> {
         let known = self.all.entry(key.to_owned()).or_default();
-        if processed && *began != Began::Processed {
-            return Err(Fault::new(format!("key {key} was marked as processed, and then begun: {began:?}")));
+        if processed && *outcome != ObservedBegin::Processed {
+            return Err(Violation::new(format!(
+                "key {key} was marked as processed, but try-begin returned {outcome:?}"
+            )));
         }
-        match began {
-            Began::Processed if !known.mark_asked => {
-                Err(Fault::new(format!("key {key} is processed, and nobody marked it")))
+        match outcome {
+            ObservedBegin::Processed if !known.mark_started => {
+                Err(Violation::new(format!("key {key} is processed, but no client marked it")))
             }
-            Began::Acquired(lease) => {
+            ObservedBegin::Acquired(lease) => {
                 self.tally.begun += 1;
                 if let Some((other, until)) = &known.held
                     && *until > now
                     && lease.until > now
                 {
-                    return Err(Fault::new(format!(
-                        "key {key} is leased twice at {now}: {other} has it until {until}, {} until {}",
+                    return Err(Violation::new(format!(
+                        "key {key} is leased twice at {now}: by {other} until {until}, and by {} until {}",
                         lease.id, lease.until
                     )));
                 }
@@ -79,16 +87,16 @@ impl Keys {
         }
     }
 
-    /// Somebody is about to mark the key, or to give the lease back: from now on nobody certainly has it.
-    pub fn asks_end(&mut self, key: &str, marks: Marks) {
+    /// Records that a mark or a release is about to be sent: from now on, no lease is certainly held.
+    pub fn before_finish(&mut self, key: &str, lease_end: LeaseEnd) {
         let known = self.all.entry(key.to_owned()).or_default();
         known.held = None;
-        known.mark_asked |= marks == Marks::Yes;
+        known.mark_started |= lease_end == LeaseEnd::MarkProcessed;
     }
 
-    /// A mark was answered.
-    pub fn marked(&mut self, lease: &LedgerLease, counts: bool, now: u64) -> Result<()> {
-        if !counts {
+    /// Records the response to a mark.
+    pub fn after_mark(&mut self, lease: &LedgerLease, applied: bool, now: u64) -> Result<()> {
+        if !applied {
             return self.must_have_ended(lease, now, "marked");
         }
         self.tally.marks += 1;
@@ -96,36 +104,38 @@ impl Keys {
         Ok(())
     }
 
-    /// A wish to give a lease back was answered.
-    pub fn released(&mut self, lease: &LedgerLease, counts: bool, now: u64) -> Result<()> {
-        if !counts {
+    /// Records the response to a release.
+    pub fn after_release(&mut self, lease: &LedgerLease, applied: bool, now: u64) -> Result<()> {
+        if !applied {
             return self.must_have_ended(lease, now, "released");
         }
         self.tally.releases += 1;
         Ok(())
     }
 
-    /// A key was looked at; `processed` is what [`Keys::asks`] told.
-    pub fn found(&self, key: &str, processed: bool, status: &str) -> Result<()> {
+    /// Records the response to a get; `processed` is the result of [`KeyHistory::before_call`].
+    pub fn after_get(&self, key: &str, processed: bool, status: &str) -> Result<()> {
         let known = self.all.get(key);
         if processed && status != "Processed" {
-            return Err(Fault::new(format!("key {key} was marked as processed, and is {status}")));
+            return Err(Violation::new(format!(
+                "key {key} was marked as processed, but its status is {status}"
+            )));
         }
-        if status == "Processed" && !known.is_some_and(|known| known.mark_asked) {
-            return Err(Fault::new(format!("key {key} is processed, and nobody marked it")));
+        if status == "Processed" && !known.is_some_and(|known| known.mark_started) {
+            return Err(Violation::new(format!("key {key} is processed, but no client marked it")));
         }
         Ok(())
     }
 
-    /// Every key that must be processed.
+    /// All keys that must be processed.
     pub fn processed(&self) -> impl Iterator<Item = &str> {
         self.all.iter().filter(|(_, key)| key.processed).map(|(name, _)| name.as_str())
     }
 
     fn must_have_ended(&mut self, lease: &LedgerLease, now: u64, verb: &str) -> Result<()> {
         if lease.until > now {
-            return Err(Fault::new(format!(
-                "key {} could not be {verb} at {now}, under a lease until {}",
+            return Err(Violation::new(format!(
+                "key {} could not be {verb} at {now}, although its lease lasts until {}",
                 lease.key, lease.until
             )));
         }
@@ -134,11 +144,11 @@ impl Keys {
     }
 }
 
-/// Whether a request marks its key as processed.
+/// How a request ends a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Marks {
-    /// It does.
-    Yes,
-    /// It gives the lease back.
-    No,
+pub enum LeaseEnd {
+    /// Marks the key as processed.
+    MarkProcessed,
+    /// Releases the lease.
+    Release,
 }

@@ -1,37 +1,37 @@
-//! What was seen, in numbers.
+//! Counters for the summary.
 
 use std::fmt;
 
-/// How often each thing was answered.
+/// Number of responses by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Sends that took a message in.
+pub struct ServerTally {
+    /// Sends that were accepted.
     pub accepted: u64,
-    /// Sends that were told that the message came before.
+    /// Sends that were answered as duplicates.
     pub duplicates: u64,
     /// Deliveries.
     pub deliveries: u64,
     /// Deliveries after the first of their message.
     pub redeliveries: u64,
-    /// Acknowledgements that count.
+    /// Acknowledgements that were carried out.
     pub acks: u64,
-    /// Negative ones that count.
+    /// Negative acknowledgements that were carried out.
     pub nacks: u64,
-    /// Extensions that count.
+    /// Extensions that were carried out.
     pub extensions: u64,
-    /// Settlements that came too late.
+    /// Settlements under lost leases.
     pub lost: u64,
-    /// Leases on keys.
+    /// Leases on keys that were acquired.
     pub begun: u64,
-    /// Keys that were found busy or processed.
+    /// Begins of keys that were busy or processed.
     pub refused: u64,
-    /// Marks that count.
+    /// Marks that were carried out.
     pub marks: u64,
-    /// Leases on keys that were given back.
+    /// Leases on keys that were released.
     pub releases: u64,
 }
 
-impl Tally {
+impl ServerTally {
     pub(super) fn with(self, other: Self) -> Self {
         Self {
             begun: other.begun,
@@ -43,11 +43,11 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for ServerTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} messages taken in, {} duplicates known; {} deliveries ({} repeated), {} acks, {} nacks, {} extensions, \
+            "{} messages accepted, {} duplicates; {} deliveries ({} repeated), {} acks, {} nacks, {} extensions, \
              {} too late; ledger: {} begun, {} refused, {} marked, {} released",
             self.accepted,
             self.duplicates,

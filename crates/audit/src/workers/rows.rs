@@ -1,14 +1,14 @@
-//! What is there in the end.
+//! The final rows of the message table.
 
-use crate::{Fault, Result};
+use crate::{Result, Violation};
 
 pub(super) const DONE: u64 = 2;
 pub(super) const DEAD: u64 = 3;
-/// How the last lease ended.
+/// The settlement that ended the last lease.
 pub(super) const BY_ACK: &str = "0";
 pub(super) const BY_FAILURE: &str = "2";
 
-/// One message; [`super::line`] has the form.
+/// The row of a message; [`super::protocol`] describes its form.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) key: String,
@@ -23,7 +23,7 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn read(line: &str) -> Result<Self> {
-        parse(line).ok_or_else(|| Fault::new(format!("a row cannot be read: {line}")))
+        parse(line).ok_or_else(|| Violation::new(format!("invalid row: {line}")))
     }
 }
 

@@ -1,39 +1,46 @@
-//! What must hold: nothing answered is lost, nothing is held twice at once, nothing comes after its end.
+//! The guarantees: nothing that was answered is lost, no message is held twice at once, none is delivered after its
+//! end.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::book::{Accept, Book, Grant, Message};
+use super::history::{Accept, Grant, History, Message};
 use super::rows::{BY_ACK, BY_FAILURE, DEAD, DONE, Row};
-use super::tally::Tally;
-use crate::{Fault, Result};
+use super::tally::WorkersTally;
+use crate::{Result, Violation};
 
-/// How far the wall clock may be set back or forth during a campaign.
+/// Tolerance for adjustments of the wall clock during a campaign.
 const CLOCK_MS: u64 = 5;
 
-pub(super) fn check(book: &Book, rows: &[Row]) -> Result<Tally> {
+pub(super) fn check(history: &History, rows: &[Row]) -> Result<WorkersTally> {
     let mut found: HashMap<&str, &Row> = HashMap::new();
     for row in rows {
         if found.insert(&row.key, row).is_some() {
-            return Err(Fault::new(format!("{} is there twice", row.key)));
+            return Err(Violation::new(format!("{} has two rows", row.key)));
         }
-        if !book.messages.contains_key(&row.key) {
-            return Err(Fault::new(format!("{} is there, and nobody sent it", row.key)));
+        if !history.messages.contains_key(&row.key) {
+            return Err(Violation::new(format!("{} has a row, but no process sent it", row.key)));
         }
     }
-    let mut tally = Tally::new(book);
+    let mut tally = WorkersTally::new(history);
     let mut owners: HashMap<u64, &str> = HashMap::new();
     let mut partitions: BTreeMap<&str, Vec<&Grant>> = BTreeMap::new();
-    for (key, message) in &book.messages {
+    for (key, message) in &history.messages {
         let row = found.get(key.as_str()).copied();
-        let about = |fault: Fault| Fault::new(format!("{key}: {fault}\n  {message:?}\n  row: {row:?}"));
-        taken_in(message, row).map_err(about)?;
-        in_order(message).map_err(about)?;
-        alone(message.grants.values().collect()).map_err(about)?;
-        message.grants.keys().try_for_each(|fence| settled(message, *fence, row)).map_err(about)?;
-        finished(message, row).map_err(about)?;
+        let in_message = |violation: Violation| {
+            Violation::new(format!("{key}: {violation}\n  {message:?}\n  row: {row:?}"))
+        };
+        check_accepts(message, row).map_err(in_message)?;
+        check_order(message).map_err(in_message)?;
+        check_overlap(message.grants.values().collect()).map_err(in_message)?;
+        message
+            .grants
+            .keys()
+            .try_for_each(|fence| check_settlements(message, *fence, row))
+            .map_err(in_message)?;
+        check_finished(message, row).map_err(in_message)?;
         for fence in message.grants.keys() {
             if let Some(other) = owners.insert(*fence, key) {
-                return Err(Fault::new(format!("fence {fence} was granted for {other} and for {key}")));
+                return Err(Violation::new(format!("fence {fence} was granted for {other} and for {key}")));
             }
         }
         if let Some(partition) = &message.partition {
@@ -42,153 +49,174 @@ pub(super) fn check(book: &Book, rows: &[Row]) -> Result<Tally> {
         tally.count(message, row);
     }
     for (partition, grants) in partitions {
-        alone(grants).map_err(|fault| Fault::new(format!("partition {partition}: {fault}")))?;
+        check_overlap(grants)
+            .map_err(|violation| Violation::new(format!("partition {partition}: {violation}")))?;
     }
     Ok(tally)
 }
 
-/// A key is taken in once, and is one message for everybody.
-fn taken_in(message: &Message, row: Option<&Row>) -> Result<()> {
+/// A key is accepted as new once, and always refers to the same message.
+fn check_accepts(message: &Message, row: Option<&Row>) -> Result<()> {
     let answers = || message.accepts.iter().filter_map(|accept| accept.answer.as_ref());
-    let told = answers().map(|taken| &taken.uid);
-    let given = message.grants.values().map(|grant| &grant.uid);
-    let mut uids: Vec<_> = told.chain(given).chain(row.map(|row| &row.uid)).collect();
+    let answered = answers().map(|answer| &answer.uid);
+    let delivered = message.grants.values().map(|grant| &grant.uid);
+    let mut uids: Vec<_> = answered.chain(delivered).chain(row.map(|row| &row.uid)).collect();
     uids.sort();
     uids.dedup();
     if uids.len() > 1 {
-        return Err(Fault::new(format!("it is several messages: {uids:?}")));
+        return Err(Violation::new(format!("the key refers to several messages: {uids:?}")));
     }
-    if answers().filter(|taken| taken.is_new).count() > 1 {
-        return Err(Fault::new("it was taken in twice"));
+    if answers().filter(|answer| answer.is_new).count() > 1 {
+        return Err(Violation::new("it was accepted as new twice"));
     }
-    for (place, accept) in message.accepts.iter().enumerate() {
-        let Some(taken) = &accept.answer else { continue };
-        let mut others = message.accepts.iter().enumerate().filter(|(other, _)| *other != place);
-        let before = |other: &Accept| other.answer.as_ref().is_some_and(|answer| answer.got < accept.asked);
-        if taken.is_new && others.clone().any(|(_, other)| before(other)) {
-            return Err(Fault::new("it was taken in anew after it was known"));
+    for (index, accept) in message.accepts.iter().enumerate() {
+        let Some(answer) = &accept.answer else { continue };
+        let mut others = message.accepts.iter().enumerate().filter(|(other, _)| *other != index);
+        let before = |other: &Accept| {
+            other.answer.as_ref().is_some_and(|answer| answer.answered_at < accept.called_at)
+        };
+        if answer.is_new && others.clone().any(|(_, other)| before(other)) {
+            return Err(Violation::new("it was accepted as new after an earlier send was answered"));
         }
-        if !taken.is_new && !others.any(|(_, other)| other.asked <= taken.got) {
-            return Err(Fault::new("it was called a duplicate of nothing"));
+        if !answer.is_new && !others.any(|(_, other)| other.called_at <= answer.answered_at) {
+            return Err(Violation::new("it was answered as a duplicate, but there was no other send"));
         }
     }
-    let first_asked = message.accepts.iter().map(|accept| accept.asked).min();
-    let first_given = message.grants.values().map(|grant| grant.got).min();
-    if first_given.is_some_and(|given| first_asked.is_none_or(|asked| asked > given)) {
-        return Err(Fault::new("it was given out, and nobody had sent it"));
+    let first_sent = message.accepts.iter().map(|accept| accept.called_at).min();
+    let first_delivered = message.grants.values().map(|grant| grant.answered_at).min();
+    if first_delivered.is_some_and(|delivered_at| first_sent.is_none_or(|sent_at| sent_at > delivered_at)) {
+        return Err(Violation::new("it was delivered before any process sent it"));
     }
     Ok(())
 }
 
-/// The fences of a message grow, its deliveries are counted, and its content is what was sent.
-fn in_order(message: &Message) -> Result<()> {
+/// The fences and counters of a message increase, and its content is what was sent.
+fn check_order(message: &Message) -> Result<()> {
     for ((fence, earlier), (next, later)) in message.grants.iter().zip(message.grants.iter().skip(1)) {
-        if later.got < earlier.asked {
-            return Err(Fault::new(format!("fence {fence} came after {next}: fences must grow")));
+        if later.answered_at < earlier.called_at {
+            return Err(Violation::new(format!(
+                "fence {fence} was granted after {next}: fences must increase"
+            )));
         }
         if later.deliveries <= earlier.deliveries || later.attempts < earlier.attempts {
-            return Err(Fault::new(format!("deliveries and attempts do not grow from {fence} to {next}")));
+            return Err(Violation::new(format!(
+                "deliveries or attempts do not increase from fence {fence} to {next}"
+            )));
         }
     }
     match message.grants.iter().find(|(_, grant)| grant.hash != message.hash) {
-        Some((fence, _)) => Err(Fault::new(format!("under {fence} came other content than was sent"))),
+        Some((fence, _)) => {
+            Err(Violation::new(format!("delivered under fence {fence} with different content than was sent")))
+        }
         None => Ok(()),
     }
 }
 
-/// From when until when somebody certainly held it: from the answer until its known end, or until somebody asked to end it.
-fn certain(grant: &Grant) -> (u64, u64) {
-    let asked = grant.settles.iter().map(|settle| settle.asked).min();
-    (grant.got, asked.map_or(grant.until, |asked| asked.min(grant.until)))
+/// The time for which a delivery was certainly held: from the answer until the known end of the lease or the first
+/// settlement.
+fn certainly_held(grant: &Grant) -> (u64, u64) {
+    let called_at = grant.settles.iter().map(|settle| settle.called_at).min();
+    (grant.answered_at, called_at.map_or(grant.until, |called_at| called_at.min(grant.until)))
 }
 
-/// Of these, one is held at a time.
-fn alone(mut grants: Vec<&Grant>) -> Result<()> {
-    grants.sort_by_key(|grant| grant.got);
+/// Only one of these deliveries is held at a time.
+fn check_overlap(mut grants: Vec<&Grant>) -> Result<()> {
+    grants.sort_by_key(|grant| grant.answered_at);
     let mut longest: Option<&Grant> = None;
     for grant in grants {
-        let (start, end) = certain(grant);
+        let (start, end) = certainly_held(grant);
         if let Some(other) = longest
-            && start + CLOCK_MS < certain(other).1.min(end)
+            && start + CLOCK_MS < certainly_held(other).1.min(end)
         {
-            return Err(Fault::new(format!("held twice at once:\n  {other:?}\n  {grant:?}")));
+            return Err(Violation::new(format!("held twice at once:\n  {other:?}\n  {grant:?}")));
         }
-        if longest.is_none_or(|other| certain(other).1 < end) {
+        if longest.is_none_or(|other| certainly_held(other).1 < end) {
             longest = Some(grant);
         }
     }
     Ok(())
 }
 
-/// Who holds it settles and extends it, and nobody else.
-fn settled(message: &Message, fence: u64, row: Option<&Row>) -> Result<()> {
+/// Settlements and extensions succeed while the delivery is held, and fail after another delivery.
+fn check_settlements(message: &Message, fence: u64, row: Option<&Row>) -> Result<()> {
     let Some(grant) = message.grants.get(&fence) else { return Ok(()) };
-    let next = message.grants.range(fence + 1..).map(|(_, later)| later.got).min();
-    let taken_over = |asked: u64| next.is_some_and(|next| next + CLOCK_MS < asked);
-    let hidden = row.is_some_and(|row| row.deliveries > message.grants.len() as u64);
-    for (place, settle) in grant.settles.iter().enumerate() {
-        let earlier = &grant.settles[..place];
+    let next = message.grants.range(fence + 1..).map(|(_, later)| later.answered_at).min();
+    let redelivered = |called_at: u64| next.is_some_and(|next| next + CLOCK_MS < called_at);
+    let has_unseen = row.is_some_and(|row| row.deliveries > message.grants.len() as u64);
+    for (index, settle) in grant.settles.iter().enumerate() {
+        let earlier = &grant.settles[..index];
         let is_repeat = !earlier.is_empty() && earlier.iter().all(|one| one.verdict == settle.verdict);
-        let first = if is_repeat { earlier[0].asked } else { settle.asked };
-        let Some((got, counts)) = settle.answer else { continue };
+        let first = if is_repeat { earlier[0].called_at } else { settle.called_at };
+        let Some((answered_at, applied)) = settle.answer else { continue };
         let verdict = settle.verdict;
-        if counts && verdict.ends() && next.is_some() {
-            return Err(Fault::new(format!("it was given out after {verdict:?} under {fence} was answered")));
+        if applied && verdict.is_final() && next.is_some() {
+            return Err(Violation::new(format!(
+                "it was delivered after {verdict:?} under fence {fence} was answered"
+            )));
         }
-        if counts && taken_over(first) {
-            return Err(Fault::new(format!("{verdict:?} under {fence} counts, though another had it since")));
+        if applied && redelivered(first) {
+            return Err(Violation::new(format!(
+                "{verdict:?} under fence {fence} was applied after another delivery"
+            )));
         }
-        // A repeat is told the same as long as no later lease has ended, and not every lease was seen by somebody.
-        let must = earlier.is_empty() || is_repeat && next.is_none() && !hidden;
-        if !counts && must && got + CLOCK_MS < settle.until {
-            return Err(Fault::new(format!("{verdict:?} under {fence} was refused, though it was held")));
+        // A repeat has the same outcome until a later lease has ended, and not every lease is in the logs.
+        let must_succeed = earlier.is_empty() || is_repeat && next.is_none() && !has_unseen;
+        if !applied && must_succeed && answered_at + CLOCK_MS < settle.until {
+            return Err(Violation::new(format!(
+                "{verdict:?} under fence {fence} was rejected although it was held"
+            )));
         }
     }
     for extend in &grant.extends {
-        let Some((got, counts)) = extend.answer else { continue };
-        if counts && taken_over(extend.asked) {
-            return Err(Fault::new(format!("fence {fence} was extended, though another had it since")));
+        let Some((answered_at, applied)) = extend.answer else { continue };
+        if applied && redelivered(extend.called_at) {
+            return Err(Violation::new(format!("fence {fence} was extended after another delivery")));
         }
-        let is_ended = grant.settles.iter().any(|settle| settle.asked <= got);
-        if !counts && !is_ended && got + CLOCK_MS < extend.until {
-            return Err(Fault::new(format!("fence {fence} was not extended, though it was held")));
+        let is_ended = grant.settles.iter().any(|settle| settle.called_at <= answered_at);
+        if !applied && !is_ended && answered_at + CLOCK_MS < extend.until {
+            return Err(Violation::new(format!("fence {fence} was not extended although it was held")));
         }
     }
     Ok(())
 }
 
-/// What was promised is there and finished, as somebody asked for.
-fn finished(message: &Message, row: Option<&Row>) -> Result<()> {
-    let promised = message.accepts.iter().any(|accept| accept.answer.is_some()) || !message.grants.is_empty();
+/// A confirmed message has a row, and is finished as a process requested.
+fn check_finished(message: &Message, row: Option<&Row>) -> Result<()> {
+    let confirmed =
+        message.accepts.iter().any(|accept| accept.answer.is_some()) || !message.grants.is_empty();
     let Some(row) = row else {
-        return if promised { Err(Fault::new("it is lost")) } else { Ok(()) };
+        return if confirmed { Err(Violation::new("it is lost")) } else { Ok(()) };
     };
     if !matches!((row.state, row.kind.as_str()), (DONE, BY_ACK) | (DEAD, BY_FAILURE)) || row.leases > 0 {
-        return Err(Fault::new("it is not finished, or nobody finished it"));
+        return Err(Violation::new("it is not finished by a settlement"));
     }
-    let counted = |(fence, grant): (&u64, &Grant)| {
-        let mut ends = grant.settles.iter().filter(|one| one.answer.is_some_and(|(_, counts)| counts));
-        ends.find(|one| one.verdict.ends()).map(|one| (*fence, one.verdict))
+    let applied_end = |(fence, grant): (&u64, &Grant)| {
+        let mut ends = grant.settles.iter().filter(|one| one.answer.is_some_and(|(_, applied)| applied));
+        ends.find(|one| one.verdict.is_final()).map(|one| (*fence, one.verdict))
     };
-    for (fence, verdict) in message.grants.iter().filter_map(counted) {
-        if fence != row.fence || (row.state == DONE) != (verdict.counts() == "done") {
-            return Err(Fault::new(format!("{verdict:?} under {fence} was answered, and is not there")));
+    for (fence, verdict) in message.grants.iter().filter_map(applied_end) {
+        if fence != row.fence || (row.state == DONE) != (verdict.success_outcome() == "done") {
+            return Err(Violation::new(format!(
+                "{verdict:?} under fence {fence} was answered, but the row does not show it"
+            )));
         }
     }
     let Some(last) = message.grants.get(&row.fence) else {
-        return Err(Fault::new("it was finished under a lease that nobody had"));
+        return Err(Violation::new("it was finished under a lease that no process had"));
     };
-    let word = if row.state == DONE { "done" } else { "dead" };
-    if !last.settles.iter().any(|settle| settle.verdict.counts() == word) {
-        return Err(Fault::new("it was finished, and who had it asked for something else"));
+    let outcome = if row.state == DONE { "done" } else { "dead" };
+    if !last.settles.iter().any(|settle| settle.verdict.success_outcome() == outcome) {
+        return Err(Violation::new("it was finished in another way than the holder of the lease requested"));
     }
     let abandoned = |grant: &&Grant| {
         let mut settles = grant.settles.iter();
-        settles.any(|one| one.verdict.counts() == "retrying" && one.answer.is_some_and(|(_, counts)| counts))
+        settles.any(|one| {
+            one.verdict.success_outcome() == "retrying" && one.answer.is_some_and(|(_, applied)| applied)
+        })
     };
     let attempts = message.grants.values().filter(abandoned).count() as u64;
     if row.deliveries != last.deliveries || row.attempts < attempts {
-        return Err(Fault::new("its deliveries or attempts are not those that were answered"));
+        return Err(Violation::new("its deliveries or attempts differ from the answers"));
     }
     Ok(())
 }

@@ -1,66 +1,67 @@
-//! What was seen, in numbers.
+//! Counters for the summary.
 
 use std::fmt;
 
-use super::book::{Book, Message, Settle};
-use super::line::Verdict;
+use super::history::{History, Message, Settle};
+use super::protocol::Verdict;
 use super::rows::{DONE, Row};
 
-/// How often each thing was answered, and what is there in the end.
+/// Number of calls, deliveries and settlements by kind, and the final states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct WorkersTally {
     /// Calls that were answered.
     pub answered: u64,
-    /// Calls that were not.
+    /// Calls that failed or were not answered.
     pub unanswered: u64,
-    /// Sends that took a message in.
+    /// Sends that were accepted as new.
     pub accepted: u64,
-    /// Sends of a message that had come before.
+    /// Sends that were answered as duplicates.
     pub duplicates: u64,
     /// Deliveries.
     pub deliveries: u64,
     /// Deliveries after the first of their message.
     pub redeliveries: u64,
-    /// Deliveries that nobody saw, because who asked for them was dead or cut off.
+    /// Deliveries whose answer was lost, because the process was killed or its connection terminated.
     pub unseen: u64,
-    /// Deliveries that nobody settled.
+    /// Deliveries that were never settled.
     pub lapsed: u64,
-    /// Settlements that count: acknowledged, abandoned, released, failed. Repeats too.
+    /// Settlements that were applied: acknowledged, abandoned, released, failed; repeats included.
     pub settled: [u64; 4],
-    /// Extensions that count.
+    /// Extensions that were applied.
     pub extended: u64,
-    /// Settlements and extensions that were refused.
-    pub refused: u64,
+    /// Settlements and extensions that were rejected.
+    pub rejected: u64,
     /// Messages that are done.
     pub done: u64,
     /// Messages that are dead.
     pub dead: u64,
 }
 
-impl Tally {
-    pub(super) fn new(book: &Book) -> Self {
-        Self { answered: book.answered.len() as u64, unanswered: book.unanswered, ..Self::default() }
+impl WorkersTally {
+    pub(super) fn new(history: &History) -> Self {
+        Self { answered: history.answered.len() as u64, unanswered: history.unanswered, ..Self::default() }
     }
 
     pub(super) fn count(&mut self, message: &Message, row: Option<&Row>) {
-        for taken in message.accepts.iter().filter_map(|accept| accept.answer.as_ref()) {
-            *(if taken.is_new { &mut self.accepted } else { &mut self.duplicates }) += 1;
+        for answer in message.accepts.iter().filter_map(|accept| accept.answer.as_ref()) {
+            *(if answer.is_new { &mut self.accepted } else { &mut self.duplicates }) += 1;
         }
         let grants = message.grants.len() as u64;
         self.deliveries += grants;
         self.redeliveries += message.grants.values().filter(|grant| grant.deliveries > 1).count() as u64;
         for grant in message.grants.values() {
-            let is = |settle: &&Settle, counts| settle.answer.is_some_and(|(_, told)| told == counts);
+            let is =
+                |settle: &&Settle, expected| settle.answer.is_some_and(|(_, applied)| applied == expected);
             let counted =
                 |verdict| grant.settles.iter().filter(|one| one.verdict == verdict && is(one, true)).count();
             let verdicts = [Verdict::Ack, Verdict::Abandon, Verdict::Release, Verdict::Fail];
             for (sum, verdict) in self.settled.iter_mut().zip(verdicts) {
                 *sum += counted(verdict) as u64;
             }
-            self.refused += grant.settles.iter().filter(|settle| is(settle, false)).count() as u64;
+            self.rejected += grant.settles.iter().filter(|settle| is(settle, false)).count() as u64;
             self.lapsed += u64::from(grant.settles.is_empty());
-            for (_, counts) in grant.extends.iter().filter_map(|extend| extend.answer) {
-                *(if counts { &mut self.extended } else { &mut self.refused }) += 1;
+            for (_, applied) in grant.extends.iter().filter_map(|extend| extend.answer) {
+                *(if applied { &mut self.extended } else { &mut self.rejected }) += 1;
             }
         }
         if let Some(row) = row {
@@ -70,14 +71,14 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for WorkersTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [acks, abandoned, released, failed] = self.settled;
         write!(
             f,
-            "{} calls answered, {} not; {} messages taken in, {} duplicates known; {} deliveries ({} repeated, {} not settled), \
-             {} more that nobody saw; {acks} acks, {abandoned} abandoned, {released} released, {failed} failed, {} extended, \
-             {} refused; in the end {} done, {} dead",
+            "{} calls answered, {} not; {} messages accepted, {} duplicates; {} deliveries ({} repeated, {} not settled), \
+             {} with lost answers; {acks} acks, {abandoned} abandoned, {released} released, {failed} failed, {} extended, \
+             {} rejected; finally {} done, {} dead",
             self.answered,
             self.unanswered,
             self.accepted,
@@ -87,7 +88,7 @@ impl fmt::Display for Tally {
             self.lapsed,
             self.unseen,
             self.extended,
-            self.refused,
+            self.rejected,
             self.done,
             self.dead
         )

@@ -1,12 +1,12 @@
-//! One line of the table: a load, ours against one other side.
+//! One row of the table: one load, our side against one rival.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::place::Place;
 use super::raw::Raw;
 use super::store::open_store;
+use super::work_dir::WorkDir;
 #[cfg(feature = "sqlite")]
 use crate::drive::Style;
 use crate::drive::{Bench, Load, Side, micros};
@@ -18,13 +18,13 @@ pub(crate) const WITH_SQLITE: bool = cfg!(feature = "sqlite");
 
 pub(crate) struct Cell<'a> {
     pub(crate) bench: &'a Bench,
-    pub(crate) place: &'a Place,
+    pub(crate) work_dir: &'a WorkDir,
     pub(crate) load: Load,
-    /// On a disk with slow syncs.
+    /// Use a disk with slow syncs.
     pub(crate) slow: bool,
 }
 
-/// What the pairs of a line showed, with the latencies of accept on both sides, sorted.
+/// The results of a row, with the sorted latencies of accept on both sides.
 pub(crate) struct Row {
     pub(crate) comparison: Comparison,
     ours: Vec<Duration>,
@@ -33,26 +33,26 @@ pub(crate) struct Row {
 
 impl Cell<'_> {
     pub(crate) fn against_raw(&self, rounds: usize) -> Row {
-        self.against(rounds, &Raw::open(&self.place.fresh("raw"), self.slow))
+        self.against(rounds, &Raw::open(&self.work_dir.fresh("raw"), self.slow))
     }
 
-    /// None if the program was built without `SQLite`, and where callers do what a plain queue does not.
+    /// `None` if the binary was built without `SQLite`, and for the two-call style, which a plain queue does not have.
     #[cfg(feature = "sqlite")]
     pub(crate) fn against_sqlite(&self, rounds: usize) -> Option<Row> {
         if self.load.style == Style::TwoCalls {
             return None;
         }
-        Some(self.against(rounds, &super::sqlite::Sqlite::open(&self.place.fresh("sqlite"))))
+        Some(self.against(rounds, &super::sqlite::Sqlite::open(&self.work_dir.fresh("sqlite"))))
     }
 
     #[cfg(not(feature = "sqlite"))]
-    #[expect(clippy::unused_self, reason = "has a self where there is SQLite")]
+    #[expect(clippy::unused_self, reason = "uses self with the feature sqlite")]
     pub(crate) fn against_sqlite(&self, _rounds: usize) -> Option<Row> {
         None
     }
 
     fn against<S: Side>(&self, rounds: usize, rival: &Arc<S>) -> Row {
-        let store = open_store(&self.place.fresh("ours"), None, self.slow);
+        let store = open_store(&self.work_dir.fresh("ours"), None, self.slow);
         let ours = Ours::new(self.bench, Arc::new(store), self.load);
         let source = RefCell::new(Messages::new(self.load.payload_bytes));
         let mut our_rate = self.bench.calibrate(&ours, self.load, &mut source.borrow_mut());
@@ -78,14 +78,14 @@ impl Cell<'_> {
 }
 
 impl Row {
-    /// How our longest accept compares with the rival's.
+    /// Ratio of our longest accept to the rival's.
     pub(crate) fn pause_ratio(&self) -> f64 {
         micros(&self.ours, 100) / micros(&self.rival, 100)
     }
 
     pub(crate) fn print_head() {
         println!(
-            "{:>15} {:>7} {:>10} {:>10} {:>7}   accept µs, p50/p95/p99/longest: ours, rival's",
+            "{:>15} {:>7} {:>10} {:>10} {:>7}   accept µs, p50/p95/p99/longest: ours, rival",
             "load", "rival", "ours/s", "rival/s", "ratio"
         );
     }

@@ -1,4 +1,4 @@
-//! How long the store takes to open with a million live messages, and how small its directory gets when all are gone.
+//! The time to open a store with a million live messages, and the size of its directory after all are erased.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use oncebox_core::{Budget, Clock, Delivery, Settlement, Store, StoreExt, Timesta
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_system::{SystemClock, uptime};
 
-use super::place::{Place, bytes_in};
 use super::store::open_store;
+use super::work_dir::{WorkDir, bytes_in};
 use crate::drive::Bench;
 use crate::messages::Messages;
 use crate::ours::claim;
@@ -18,13 +18,13 @@ use crate::report::Report;
 const LIVE: usize = 1_000_000;
 const BATCH: usize = 1_000;
 const PAYLOAD_BYTES: usize = 256;
-/// How long the directory may take to shrink.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait for the directory to shrink.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) fn run(bench: &Bench, place: &Place, report: &mut Report) {
+pub(crate) fn run(bench: &Bench, work_dir: &WorkDir, report: &mut Report) {
     println!("\n{LIVE} live messages of {PAYLOAD_BYTES} B");
-    let path = place.fresh("footprint");
-    let clock = Arc::new(Ahead { clock: SystemClock::default(), ahead_ms: AtomicU64::new(0) });
+    let path = work_dir.fresh("footprint");
+    let clock = Arc::new(OffsetClock { clock: SystemClock::default(), offset_ms: AtomicU64::new(0) });
     let open = || open_store(&path, Some(Arc::clone(&clock) as Arc<dyn Clock>), false);
     let store = open();
     bench.runtime.block_on(fill(&store));
@@ -36,18 +36,18 @@ pub(crate) fn run(bench: &Bench, place: &Place, report: &mut Report) {
 
     bench.runtime.block_on(finish(&store));
     println!("directory, all finished: {:.0} MiB", mib(bytes_in(&path)));
-    // The ten minutes for which finished messages answer repeats.
-    clock.ahead_ms.store(11 * 60 * 1_000, Ordering::SeqCst);
-    bench.runtime.block_on(forget(&store));
-    println!("directory, all just forgotten: {:.0} MiB", mib(bytes_in(&path)));
+    // Past the ten minutes for which finished messages are kept for repeated calls.
+    clock.offset_ms.store(11 * 60 * 1_000, Ordering::SeqCst);
+    bench.runtime.block_on(erase(&store));
+    println!("directory, all just erased: {:.0} MiB", mib(bytes_in(&path)));
     let start = uptime();
     let small = || bytes_in(&path) < 64 << 20;
     bench.runtime.block_on(async {
-        while !small() && uptime().saturating_sub(start) < PATIENCE {
+        while !small() && uptime().saturating_sub(start) < TIMEOUT {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
-    println!("seconds until it had shrunk: {:.1}", uptime().saturating_sub(start).as_secs_f64());
+    println!("seconds until the directory had shrunk: {:.1}", uptime().saturating_sub(start).as_secs_f64());
     report.figure("embedded.shrunk.mib", mib(bytes_in(&path)));
 }
 
@@ -70,22 +70,22 @@ async fn finish(store: &EmbeddedStore) {
     }
 }
 
-async fn forget(store: &EmbeddedStore) {
-    while store.upkeep(Budget::new(5_000)).await.expect("upkeep").forgotten > 0 {}
+async fn erase(store: &EmbeddedStore) {
+    while store.maintain(Budget::new(5_000)).await.expect("maintenance").forgotten > 0 {}
 }
 
 fn mib(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX)) / 1_024.0
 }
 
-/// The system's clock, and so much more.
-struct Ahead {
+/// The system clock plus an offset.
+struct OffsetClock {
     clock: SystemClock,
-    ahead_ms: AtomicU64,
+    offset_ms: AtomicU64,
 }
 
-impl Clock for Ahead {
+impl Clock for OffsetClock {
     fn now(&self) -> Timestamp {
-        self.clock.now().after(Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst)))
+        self.clock.now().after(Duration::from_millis(self.offset_ms.load(Ordering::SeqCst)))
     }
 }

@@ -1,4 +1,5 @@
-//! Ten minutes of 16 unbatched callers, ours and the limit in turn: does the ratio of the first minute last?
+//! Ten minutes of 16 unbatched callers, alternating between our store and the limit, to check that the ratio does not
+//! drop.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,9 +7,9 @@ use std::time::Duration;
 
 use oncebox_system::uptime;
 
-use super::place::Place;
 use super::raw::Raw;
 use super::store::open_store;
+use super::work_dir::WorkDir;
 use crate::drive::{Bench, Load, Style};
 use crate::messages::Messages;
 use crate::ours::Ours;
@@ -18,19 +19,19 @@ use crate::report::Report;
 const LOAD: Load = Load { callers: 16, batch: 1, payload_bytes: 256, style: Style::ThreeCalls };
 const MINUTES: u32 = 10;
 
-pub(crate) fn run(bench: &Bench, place: &Place, report: &mut Report) {
+pub(crate) fn run(bench: &Bench, work_dir: &WorkDir, report: &mut Report) {
     println!("\nten minutes, {} unbatched callers, {} B payloads", LOAD.callers, LOAD.payload_bytes);
     println!("{:>6} {:>10} {:>10} {:>7}", "minute", "ours/s", "raw/s", "ratio");
     let mut source = Messages::new(LOAD.payload_bytes);
-    let ours = Ours::new(bench, Arc::new(open_store(&place.fresh("ours"), None, false)), LOAD);
-    let raw = Raw::open(&place.fresh("raw"), false);
+    let ours = Ours::new(bench, Arc::new(open_store(&work_dir.fresh("ours"), None, false)), LOAD);
+    let raw = Raw::open(&work_dir.fresh("raw"), false);
     let mut our_expected = bench.calibrate(&ours, LOAD, &mut source);
     let mut raw_expected = bench.calibrate(&raw, LOAD, &mut source);
     let source = RefCell::new(source);
     let mut minutes = Vec::new();
     for minute in 1..=MINUTES {
         let end = uptime() + Duration::from_secs(60);
-        // Which side goes first changes within a minute; two pairs at a time keep that simple.
+        // Two pairs at a time, so that each side goes first once.
         let (mut our_rates, mut raw_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         while uptime() < end {
             let pairs = alternate(

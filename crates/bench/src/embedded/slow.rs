@@ -1,4 +1,4 @@
-//! A disk whose every sync takes a millisecond more, as that of a cloud does.
+//! A disk with 1 ms added to every sync, like a cloud disk.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use oncebox_store_embedded::disk::{Disk, DiskFile, RealDisk};
 
 const ADDED: Duration = Duration::from_millis(1);
 
-/// The directory at `path`, slow or as it is.
+/// Opens the directory at `path`, with slow syncs or without.
 pub(crate) fn disk(path: &Path, slow: bool) -> Arc<dyn Disk> {
     let disk = RealDisk::open(path).expect("the directory can be opened");
     if slow { Arc::new(SlowDisk(disk)) } else { Arc::new(disk) }
@@ -19,8 +19,8 @@ struct SlowDisk(RealDisk);
 
 #[deny(clippy::missing_trait_methods)]
 impl Disk for SlowDisk {
-    fn place(&self) -> String {
-        self.0.place()
+    fn location(&self) -> String {
+        self.0.location()
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
@@ -39,8 +39,8 @@ impl Disk for SlowDisk {
         self.0.remove(name)
     }
 
-    fn sync_names(&self) -> io::Result<()> {
-        self.0.sync_names()
+    fn sync_directory(&self) -> io::Result<()> {
+        self.0.sync_directory()
     }
 
     fn check(&self, name: &str) -> io::Result<()> {
@@ -71,7 +71,7 @@ impl DiskFile for SlowFile {
         Ok(())
     }
 
-    fn let_go(&self) {
-        self.0.let_go();
+    fn release_cache(&self) {
+        self.0.release_cache();
     }
 }

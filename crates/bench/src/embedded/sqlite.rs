@@ -1,4 +1,5 @@
-//! The rival: a plain queue on `SQLite`, one table and one connection, as a program would write it. WAL, synchronous=FULL.
+//! The rival: a plain queue on `SQLite` with one table and one connection, as an application would use. WAL,
+//! synchronous=FULL.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,7 @@ use oncebox_core::NewMessage;
 use oncebox_system::uptime;
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::drive::{Side, Took};
+use crate::drive::{LifecycleTimes, Side};
 
 const LEASE_SECONDS: i64 = 30;
 
@@ -25,7 +26,7 @@ impl Sqlite {
         Arc::new(Self { connection: Mutex::new(connection) })
     }
 
-    /// One transaction, after all others that wait had their turn.
+    /// Runs one transaction, after yielding to the other waiting callers.
     async fn transaction<T>(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send) -> T {
         tokio::task::yield_now().await;
         let mut connection = self.lock();
@@ -42,7 +43,7 @@ impl Sqlite {
 }
 
 impl Side for Sqlite {
-    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> Took {
+    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> LifecycleTimes {
         let start = uptime();
         let accepted = self.transaction(|connection| accept(connection, messages)).await;
         let between = uptime();
@@ -51,10 +52,10 @@ impl Side for Sqlite {
         let batch = i64::try_from(messages.len()).expect("small");
         let numbers = self.transaction(|connection| claim(connection, owner, batch)).await;
         let claim = uptime().saturating_sub(between);
-        assert_eq!(numbers.len(), messages.len(), "as many are there as were accepted");
+        assert_eq!(numbers.len(), messages.len(), "every accepted message is ready");
         let settled = self.transaction(|connection| ack(connection, owner, &numbers)).await;
         assert_eq!(settled, messages.len(), "no lease is lost");
-        Took { accept: between.saturating_sub(start), claim, messages: settled }
+        LifecycleTimes { accept: between.saturating_sub(start), claim, messages: settled }
     }
 }
 
@@ -69,7 +70,7 @@ fn accept(connection: &Connection, messages: &[NewMessage]) -> rusqlite::Result<
     Ok(accepted)
 }
 
-/// Reads the payloads too, as a worker would.
+/// Also reads the payloads, as a worker would.
 fn claim(connection: &Connection, owner: i64, batch: i64) -> rusqlite::Result<Vec<i64>> {
     let mut statement = connection.prepare_cached(include_str!("sqlite/claim.sql"))?;
     let until = i64::try_from(uptime().as_secs()).unwrap_or(i64::MAX) + LEASE_SECONDS;

@@ -1,4 +1,4 @@
-//! One line of the table: a load, ours against one other side.
+//! One row of the table: one load, our side against one rival.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ pub(super) struct Cell<'a> {
     pub(super) rounds: usize,
 }
 
-/// What the pairs of a line showed.
+/// The results of a row.
 pub(super) struct Row {
     pub(super) comparison: Comparison,
     ours: Sums,
     rival: Sums,
 }
 
-/// What the rounds of one side showed together.
+/// The results of all rounds of one side.
 #[derive(Default)]
 pub(super) struct Sums {
     accepts: Vec<Duration>,
@@ -34,7 +34,7 @@ pub(super) struct Sums {
 }
 
 impl Cell<'_> {
-    /// Paired rounds on new tables, after one round of each that does not count.
+    /// Runs paired rounds on new tables, after one warm-up round of each side.
     pub(super) fn against_raw(&self, ack: Ack) -> Result<Row, String> {
         let (our_tables, ours) = self.server.ours(self.bench, self.load)?;
         let (raw_tables, raw) = self.server.raw(self.bench, self.load, ack)?;
@@ -62,7 +62,7 @@ pub(super) struct Rounds<'a, S> {
 }
 
 impl<'a, S: Side> Rounds<'a, S> {
-    /// After a round that does not count.
+    /// Calibrates and runs one warm-up round.
     pub(super) fn begin(
         cell: &'a Cell<'a>,
         side: Arc<S>,
@@ -90,7 +90,7 @@ impl<'a, S: Side> Rounds<'a, S> {
 impl Row {
     pub(super) fn print_head() {
         println!(
-            "{:>11} {:>10} {:>8} {:>8} {:>6}   ours and the rival's: accept's µs p50/p95, claim's µs p50/p95, bytes of log a lifecycle",
+            "{:>11} {:>10} {:>8} {:>8} {:>6}   ours and the rival's: accept µs p50/p95, claim µs p50/p95, WAL bytes per lifecycle",
             "load", "rival", "ours/s", "rival/s", "ratio"
         );
     }
@@ -99,14 +99,14 @@ impl Row {
         let Comparison { ours_per_second, rival_per_second, ratio } = self.comparison;
         println!(
             "{load:>11} {rival:>10} {ours_per_second:>8.0} {rival_per_second:>8.0} {ratio:>6.2}   {}; {}",
-            self.ours.told(),
-            self.rival.told()
+            self.ours.summary(),
+            self.rival.summary()
         );
     }
 }
 
 impl Sums {
-    fn told(mut self) -> String {
+    fn summary(mut self) -> String {
         self.accepts.sort();
         self.claims.sort();
         let [accept, claim] = [&self.accepts, &self.claims]

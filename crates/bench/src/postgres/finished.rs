@@ -1,4 +1,4 @@
-//! What a claim costs beside many finished messages whose keys are remembered, against one on tables that have few.
+//! The cost of a claim when many finished messages are retained for their keys, compared with tables that have few.
 
 use std::cell::RefCell;
 
@@ -21,11 +21,11 @@ pub(super) fn run(cell: &Cell<'_>, count: u32, report: &mut Report) -> Result<()
     let source = RefCell::new(Messages::new(load.payload_bytes));
     let mut few = Rounds::begin(cell, few, &source)?;
     let mut many = Rounds::begin(cell, many, &source)?;
-    // A rate is what both sides of a pair have, so here it is claims per second at the 95th percentile.
+    // Pairs compare rates, so the 95th percentile is expressed as claims per second.
     let Comparison { ours_per_second, rival_per_second, ratio } =
         try_alternate(rounds, || few.next().map(at_p95), || many.next().map(at_p95))?;
     println!(
-        "\na claim's µs p95, one caller: {:.0} beside few finished messages, {:.0} beside {count}",
+        "\nclaim µs p95, one caller: {:.0} with few finished messages, {:.0} with {count}",
         1e6 / ours_per_second,
         1e6 / rival_per_second
     );

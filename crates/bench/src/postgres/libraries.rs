@@ -1,5 +1,5 @@
-//! What others wrote for the same purpose: graphile-worker, in its own language and with the settings that its documentation names for
-//! throughput. It forgets what is done.
+//! Other libraries: graphile-worker, in its own language and with the settings that its documentation recommends for
+//! throughput. It deletes finished jobs.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::cell::{Cell, Rounds};
-use crate::embedded::place::Place;
+use crate::embedded::work_dir::WorkDir;
 use crate::messages::Messages;
 use crate::pairs::{Comparison, try_alternate};
 
 const PACKAGE: &str = "graphile-worker@0.17.3";
 const SCRIPT: &str = include_str!("libraries/graphile_worker.mjs");
 
-/// The library, installed with npm for as long as this lives.
+/// The library, installed with npm until this is dropped.
 pub(super) struct GraphileWorker {
     script: PathBuf,
-    _place: Place,
+    _work_dir: WorkDir,
 }
 
-/// What the script prints.
+/// The output of the script.
 #[derive(Deserialize)]
 struct Outcome {
     per_second: f64,
@@ -30,17 +30,17 @@ struct Outcome {
 
 impl GraphileWorker {
     pub(super) fn install() -> Result<Self, String> {
-        let place = Place::make();
-        let folder = place.fresh("graphile_worker");
+        let work_dir = WorkDir::create();
+        let folder = work_dir.fresh("graphile_worker");
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--silent", "--prefix"]).arg(&folder).arg(PACKAGE);
-        output(&mut npm, "npm (of Debian's packages nodejs and npm)")?;
+        output(&mut npm, "npm (Debian packages nodejs and npm)")?;
         let script = folder.join("lifecycle.mjs");
-        std::fs::write(&script, SCRIPT).map_err(|error| format!("no script: {error}"))?;
-        Ok(Self { script, _place: place })
+        std::fs::write(&script, SCRIPT).map_err(|error| format!("cannot write the script: {error}"))?;
+        Ok(Self { script, _work_dir: work_dir })
     }
 
-    /// Ours in the usual rounds, paired with rounds of the library: it sends, then drains all of it.
+    /// Pairs our usual rounds with rounds of the library, which sends jobs and then drains them.
     pub(super) fn compare(&self, cell: &Cell<'_>) -> Result<Comparison, String> {
         let Cell { bench, server, load, rounds } = *cell;
         let (tables, ours) = server.ours(bench, load)?;
@@ -59,9 +59,9 @@ impl GraphileWorker {
         let mut node = Command::new("node");
         node.arg(&self.script).args([url, &callers, &batch, &cell.bench.seconds.to_string()]);
         let printed = output(&mut node, "node")?;
-        let told: Result<Outcome, _> = serde_json::from_str(&printed);
+        let outcome: Result<Outcome, _> = serde_json::from_str(&printed);
         let Outcome { per_second, left } =
-            told.map_err(|error| format!("graphile-worker said '{printed}': {error}"))?;
+            outcome.map_err(|error| format!("unexpected output of graphile-worker '{printed}': {error}"))?;
         if left > 0 {
             return Err(format!("graphile-worker left {left} jobs behind"));
         }
@@ -70,9 +70,9 @@ impl GraphileWorker {
 }
 
 fn output(command: &mut Command, name: &str) -> Result<String, String> {
-    let ended = command.output().map_err(|error| format!("{name} does not start: {error}"))?;
-    if !ended.status.success() {
-        return Err(format!("{name} failed: {}", String::from_utf8_lossy(&ended.stderr).trim()));
+    let output = command.output().map_err(|error| format!("cannot start {name}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
-    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

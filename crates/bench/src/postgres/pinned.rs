@@ -1,5 +1,5 @@
-//! What it costs when somebody holds an old snapshot, so that vacuum may remove nothing that died since: a forgotten session, a
-//! long report, a replica that feeds back.
+//! The cost of an old snapshot, which keeps vacuum from removing rows that died since: a forgotten session, a long
+//! report or a replica with hot standby feedback.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::messages::Messages;
 use crate::pairs::median;
 use crate::report::Report;
 
-/// How long each part takes.
+/// The duration of each phase.
 pub(super) struct Times {
-    /// What a rate is measured for.
+    /// How long a rate is measured.
     rate: Duration,
     pinned: Duration,
-    /// From the end of the snapshot until the last rate is measured.
+    /// From the release of the snapshot to the last measurement.
     after: Duration,
 }
 
@@ -28,8 +28,8 @@ pub(super) const LONG: Times =
 pub(super) const SHORT: Times =
     Times { rate: Duration::from_secs(3), pinned: Duration::from_secs(10), after: Duration::from_secs(5) };
 
-/// How often a rate is printed on the way.
-const TOLD_EVERY: Duration = Duration::from_secs(30);
+/// How often an intermediate rate is printed.
+const PRINT_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) fn run(cell: &Cell<'_>, times: &Times, report: &mut Report) -> Result<(), String> {
     let Cell { bench, server, load, .. } = *cell;
@@ -44,11 +44,11 @@ pub(super) fn run(cell: &Cell<'_>, times: &Times, report: &mut Report) -> Result
     let before = rate(&mut rounds, times.rate)?;
     println!("  before: {before:.0} lifecycles/s");
     let snapshot = bench.runtime.block_on(hold(&server.url())).map_err(|error| error.to_string())?;
-    pass(&mut rounds, times.pinned.saturating_sub(times.rate))?;
+    run_load(&mut rounds, times.pinned.saturating_sub(times.rate))?;
     let pinned = rate(&mut rounds, times.rate)?;
     println!("  at its end: {pinned:.0} lifecycles/s");
     bench.runtime.block_on(snapshot.close()).map_err(|error| error.to_string())?;
-    pass(&mut rounds, times.after)?;
+    run_load(&mut rounds, times.after)?;
     let after = rate(&mut rounds, times.rate)?;
     println!("  {} s later: {after:.0} lifecycles/s", times.after.as_secs());
     report.figure("postgres.pinned_horizon.cost", before / pinned);
@@ -56,7 +56,7 @@ pub(super) fn run(cell: &Cell<'_>, times: &Times, report: &mut Report) -> Result
     server.retire(bench, &tables)
 }
 
-/// A session that has taken its snapshot and keeps it.
+/// Opens a session that takes a snapshot and keeps it.
 async fn hold(url: &str) -> Result<PgConnection, sqlx::Error> {
     let mut connection = PgConnection::connect(url).await?;
     connection.execute("begin isolation level repeatable read").await?;
@@ -64,9 +64,9 @@ async fn hold(url: &str) -> Result<PgConnection, sqlx::Error> {
     Ok(connection)
 }
 
-/// The median rate of rounds for so long.
-fn rate<S: Side>(rounds: &mut Rounds<'_, S>, long: Duration) -> Result<f64, String> {
-    let end = uptime() + long;
+/// The median rate of the rounds within this time.
+fn rate<S: Side>(rounds: &mut Rounds<'_, S>, duration: Duration) -> Result<f64, String> {
+    let end = uptime() + duration;
     let mut rates = Vec::new();
     while rates.is_empty() || uptime() < end {
         rates.push(rounds.next()?.per_second);
@@ -74,11 +74,11 @@ fn rate<S: Side>(rounds: &mut Rounds<'_, S>, long: Duration) -> Result<f64, Stri
     Ok(median(rates))
 }
 
-/// Keeps the load up.
-fn pass<S: Side>(rounds: &mut Rounds<'_, S>, long: Duration) -> Result<(), String> {
-    let (start, end) = (uptime(), uptime() + long);
+/// Runs the load for this time and prints intermediate rates.
+fn run_load<S: Side>(rounds: &mut Rounds<'_, S>, duration: Duration) -> Result<(), String> {
+    let (start, end) = (uptime(), uptime() + duration);
     while uptime() < end {
-        let rate = rate(rounds, TOLD_EVERY.min(end.saturating_sub(uptime())))?;
+        let rate = rate(rounds, PRINT_INTERVAL.min(end.saturating_sub(uptime())))?;
         println!("  {:>4} s {rate:>8.0} lifecycles/s", uptime().saturating_sub(start).as_secs());
     }
     Ok(())

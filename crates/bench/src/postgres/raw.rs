@@ -1,5 +1,5 @@
-//! The rival: a queue on `SKIP LOCKED` as a careful engineer writes it, one statement and one commit for each step. It keeps the
-//! keys of what is done, or forgets them.
+//! The rival: a well-written queue on `SKIP LOCKED` with one statement and one commit per step. It keeps the keys of
+//! done messages, or deletes them.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Row};
 
-use crate::drive::{Side, Took};
+use crate::drive::{LifecycleTimes, Side};
 
-/// What becomes of a message that is acknowledged.
+/// What happens to an acknowledged message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ack {
     Keep,
@@ -28,7 +28,7 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// A new table in `schema`.
+    /// Creates a new table in `schema`.
     pub(super) async fn open(pool: PgPool, schema: &str, ack: Ack) -> Result<Self, sqlx::Error> {
         let render = |text: &str| Arc::<str>::from(text.replace("{schema}", schema));
         for text in [include_str!("raw/queue.sql"), include_str!("raw/ready.sql")] {
@@ -62,7 +62,7 @@ impl Raw {
         Ok(inserted.execute(&self.pool).await?.rows_affected())
     }
 
-    /// Reads the messages too, as a worker would.
+    /// Also reads the messages, as a worker would.
     async fn claim(&self, owner: i32, batch: usize) -> Result<Vec<i64>, sqlx::Error> {
         let claimed = match batch {
             1 => query(&self.claim).bind(owner),
@@ -85,13 +85,13 @@ impl Raw {
     }
 }
 
-/// Prepared once per connection, and a transaction of its own.
+/// Prepared once per connection and run in its own transaction.
 fn query<'q>(text: &Arc<str>) -> Query<'q, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(Arc::clone(text)))
 }
 
 impl Side for Raw {
-    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> Took {
+    async fn lifecycle(&self, caller: usize, messages: &[NewMessage]) -> LifecycleTimes {
         let owner = i32::try_from(caller).expect("few callers");
         let start = uptime();
         let accepted = self.accept(messages).await.expect("accept");
@@ -101,6 +101,6 @@ impl Side for Raw {
         let claim = uptime().saturating_sub(between);
         let acked = self.ack(owner, &ids).await.expect("ack");
         assert_eq!(acked, ids.len() as u64, "no lease is lost");
-        Took { accept: between.saturating_sub(start), claim, messages: ids.len() }
+        LifecycleTimes { accept: between.saturating_sub(start), claim, messages: ids.len() }
     }
 }

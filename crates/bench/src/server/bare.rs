@@ -1,5 +1,5 @@
-//! The limit: an endpoint that reads the same request and writes the same answer as our server, and does nothing in between. It
-//! keeps nothing and knows no duplicates.
+//! The limit: an endpoint that parses the same request and writes the same response as our server, and does nothing in
+//! between. It stores nothing and detects no duplicates.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use axum::serve::ListenerExt;
 use oncebox_wire::{mailbox, path};
 use tokio::net::TcpListener;
 
-/// What the process does; its one argument is the port.
+/// Runs the process; its only argument is the port.
 pub(crate) fn run(argument: Option<String>) -> ExitCode {
     let Some(port) = argument.and_then(|port| port.parse().ok()) else {
-        eprintln!("`bare` is what the benchmark `server` starts, with a port");
+        eprintln!("`bare` is started by the benchmark `server`, with a port");
         return ExitCode::from(2);
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -31,7 +31,7 @@ pub(crate) fn run(argument: Option<String>) -> ExitCode {
 async fn serve(port: u16) -> std::io::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let listener = listener.tap_io(|stream| {
-        // A slow answer is all that an error could mean here.
+        // Without this option, responses are only slower.
         let _ = stream.set_nodelay(true);
     });
     let router = Router::new().route(path::SEND, post(send)).route(path::READYZ, get(async || ()));
@@ -39,14 +39,14 @@ async fn serve(port: u16) -> std::io::Result<()> {
 }
 
 async fn send(body: Bytes) -> Response {
-    let Ok(_message) = serde_json::from_slice::<mailbox::Send>(&body) else {
+    let Ok(_message) = serde_json::from_slice::<mailbox::SendRequest>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    let sent = mailbox::Sent {
+    let sent = mailbox::SendResponse {
         msg_id: "01JCKZ0000000000000000000".to_owned(),
         duplicate: false,
         dedup_until: "2026-01-01T00:00:00.000Z".to_owned(),
     };
-    let json = serde_json::to_vec(&sent).expect("an answer is JSON");
+    let json = serde_json::to_vec(&sent).expect("a response is JSON");
     ([(header::CONTENT_TYPE, "application/json")], json).into_response()
 }

@@ -1,21 +1,21 @@
-//! One line of the table: a load, ours against one rival or alone.
+//! One row of the table: one load, our server against one rival or alone.
 
 use super::job::{Load, Outcome, Peer, Task};
 use super::process::Server;
-use crate::embedded::place::Place;
+use crate::embedded::work_dir::WorkDir;
 use crate::pairs::{Comparison, median, try_alternate};
 
 pub(super) struct Cell<'a> {
-    pub(super) place: &'a Place,
+    pub(super) work_dir: &'a WorkDir,
     pub(super) name: &'static str,
     pub(super) load: Load,
     pub(super) task: Task,
-    /// A round sends for so long.
+    /// How long a round sends.
     pub(super) seconds: f64,
     pub(super) rounds: usize,
 }
 
-/// What the rounds of a line showed.
+/// The results of a row.
 pub(super) struct Row {
     name: &'static str,
     rival: Option<Peer>,
@@ -25,27 +25,27 @@ pub(super) struct Row {
 }
 
 impl Cell<'_> {
-    /// Paired rounds on new servers, after one round of each that does not count.
+    /// Runs paired rounds on new servers, after one warm-up round of each side.
     pub(super) fn against(&self, rival: Peer) -> Result<Row, String> {
         let (our_server, rival_server) =
-            (Server::start(self.place, Peer::Oncebox)?, Server::start(self.place, rival)?);
+            (Server::start(self.work_dir, Peer::Oncebox)?, Server::start(self.work_dir, rival)?);
         self.round(&our_server)?;
         self.round(&rival_server)?;
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         let comparison = try_alternate(
             self.rounds,
-            || self.round(&our_server).map(|outcome| kept(&mut ours, outcome)),
-            || self.round(&rival_server).map(|outcome| kept(&mut rivals, outcome)),
+            || self.round(&our_server).map(|outcome| record(&mut ours, outcome)),
+            || self.round(&rival_server).map(|outcome| record(&mut rivals, outcome)),
         )?;
         Ok(Row { name: self.name, rival: Some(rival), comparison, ours, rivals })
     }
 
-    /// Rounds of ours only.
+    /// Runs rounds of our server only.
     pub(super) fn alone(&self) -> Result<Row, String> {
-        let server = Server::start(self.place, Peer::Oncebox)?;
+        let server = Server::start(self.work_dir, Peer::Oncebox)?;
         self.round(&server)?;
         let ours: Vec<Outcome> = (0..self.rounds).map(|_| self.round(&server)).collect::<Result<_, _>>()?;
-        let ours_per_second = middle(&ours, |outcome| outcome.per_second);
+        let ours_per_second = median_of(&ours, |outcome| outcome.per_second);
         let comparison = Comparison { ours_per_second, rival_per_second: 0.0, ratio: 0.0 };
         Ok(Row { name: self.name, rival: None, comparison, ours, rivals: Vec::new() })
     }
@@ -55,30 +55,30 @@ impl Cell<'_> {
     }
 }
 
-fn kept(outcomes: &mut Vec<Outcome>, outcome: Outcome) -> f64 {
+fn record(outcomes: &mut Vec<Outcome>, outcome: Outcome) -> f64 {
     outcomes.push(outcome);
     outcome.per_second
 }
 
-fn middle(outcomes: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {
+fn median_of(outcomes: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {
     median(outcomes.iter().map(value).collect())
 }
 
 impl Row {
     pub(super) fn print_head() {
         println!(
-            "{:>12} {:>10} {:>9} {:>9} {:>7}   ours and the rival's: sent/s, received and acked/s, a send's µs p50/p95",
+            "{:>12} {:>10} {:>9} {:>9} {:>7}   ours and the rival's: sent/s, received and acked/s, send µs p50/p95",
             "load", "rival", "ours/s", "rival/s", "ratio"
         );
     }
 
     pub(super) fn print(&self) {
         let Comparison { ours_per_second, rival_per_second, ratio } = self.comparison;
-        let (name, ours) = (self.name, parts(&self.ours));
+        let (name, ours) = (self.name, summary(&self.ours));
         match self.rival {
             Some(rival) => println!(
                 "{name:>12} {rival:>10} {ours_per_second:>9.0} {rival_per_second:>9.0} {ratio:>7.2}   {ours}; {}",
-                parts(&self.rivals)
+                summary(&self.rivals)
             ),
             None => println!("{name:>12} {:>10} {ours_per_second:>9.0} {:>9} {:>7}   {ours}", "-", "-", "-"),
         }
@@ -86,12 +86,12 @@ impl Row {
 }
 
 /// Medians of the rounds.
-fn parts(outcomes: &[Outcome]) -> String {
+fn summary(outcomes: &[Outcome]) -> String {
     format!(
         "{:.0}, {:.0}, {:.0}/{:.0}",
-        middle(outcomes, |outcome| outcome.sent_per_second),
-        middle(outcomes, |outcome| outcome.drained_per_second),
-        middle(outcomes, |outcome| outcome.latency.p50),
-        middle(outcomes, |outcome| outcome.latency.p95)
+        median_of(outcomes, |outcome| outcome.sent_per_second),
+        median_of(outcomes, |outcome| outcome.drained_per_second),
+        median_of(outcomes, |outcome| outcome.latency.p50),
+        median_of(outcomes, |outcome| outcome.latency.p95)
     )
 }

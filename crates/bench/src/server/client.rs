@@ -1,4 +1,4 @@
-//! Clients of the peers: as little as each protocol needs, so that the load process leaves the processor to the servers.
+//! Minimal clients for the peers, so that the load process leaves CPU time to the servers.
 
 pub(crate) mod beanstalkd;
 mod connection;
@@ -15,24 +15,24 @@ use super::job::{Job, Peer};
 
 /// One connection. Every method is bounded by the deadline of the whole run.
 pub(crate) trait Client: Sized + Send + 'static {
-    /// Connects. The first connection of a run also makes what the peer needs: a stream, a group, a script.
+    /// Connects. The first connection of a run also creates what the peer needs: a stream, a group, a script.
     fn open(job: &Job, number: usize) -> impl Future<Output = io::Result<Self>> + Send;
 
-    /// Sends messages; all are confirmed when it returns.
+    /// Sends messages and waits until all are confirmed.
     fn send(&mut self, keys: &[Key]) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Receives what is ready, a call's worth at most, and acknowledges that or what the call before received. Answers how
-    /// many came.
+    /// Receives at most one batch of ready messages, and acknowledges them or those of the previous call. Returns the
+    /// number of received messages.
     fn work(&mut self) -> impl Future<Output = io::Result<usize>> + Send;
 
-    /// Whether something was received and not yet acknowledged.
-    fn holds(&self) -> bool;
+    /// Whether received messages are not yet acknowledged.
+    fn has_unacked(&self) -> bool;
 
-    /// Acknowledges what is still held.
+    /// Acknowledges the remaining messages.
     fn finish(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// The identity of a message: no other run on the same server has it.
+/// The identity of a message, unique across runs on the same server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) run: u64,
@@ -53,7 +53,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Whether the peer answers as one that can work.
+/// Succeeds if the peer is ready.
 pub(crate) async fn ready(job: &Job) -> io::Result<()> {
     match job.peer {
         Peer::Oncebox | Peer::Bare => oncebox::ready(job.port).await,
@@ -63,10 +63,10 @@ pub(crate) async fn ready(job: &Job) -> io::Result<()> {
     }
 }
 
-/// An answer that was not expected.
-fn unexpected(what: &str, answer: &[u8]) -> io::Error {
+/// The error for an unexpected response to `request`.
+fn unexpected(request: &str, answer: &[u8]) -> io::Error {
     let answer = String::from_utf8_lossy(&answer[..answer.len().min(300)]);
-    io::Error::other(format!("{what} was answered with '{answer}'"))
+    io::Error::other(format!("unexpected response to {request}: '{answer}'"))
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
     use super::Key;
 
     #[test]
-    fn a_key_can_be_read_back() {
+    fn a_key_round_trips() {
         let key = Key { run: 0x2a, number: 77 };
         assert_eq!(Key::parse(&key.to_string()), Some(key));
         assert_eq!(Key::parse("x"), None);

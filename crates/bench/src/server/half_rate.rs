@@ -1,19 +1,19 @@
-//! How long a message takes from its planned sending until somebody has it, at half the rate that the server can bear.
+//! The latency from the planned send time to the receipt of a message, at half of the server's maximum rate.
 
 use super::job::{Load, Outcome, Peer, Style, Task};
 use super::process::Server;
-use crate::embedded::place::Place;
+use crate::embedded::work_dir::WorkDir;
 use crate::pairs::median;
 use crate::report::Report;
 
 const CONNECTIONS: [usize; 2] = [16, 64];
-/// Half of them send, half receive.
+/// Half of the connections send, half receive.
 const PACED: Load = Load { connections: 64, batch: 1, style: Style::Work };
 const ROUNDS: usize = 3;
 
-/// `seconds` is how long one search for the highest rate sends; the paced rounds take five times as long.
-pub(super) fn run(place: &Place, seconds: f64, report: &mut Report) -> Result<(), String> {
-    let server = Server::start(place, Peer::Oncebox)?;
+/// `seconds` is how long each search for the maximum rate sends; the paced rounds take five times as long.
+pub(super) fn run(work_dir: &WorkDir, seconds: f64, report: &mut Report) -> Result<(), String> {
+    let server = Server::start(work_dir, Peer::Oncebox)?;
     let mut highest = 0.0_f64;
     for connections in CONNECTIONS {
         let load = Load { connections, ..PACED };
@@ -21,7 +21,7 @@ pub(super) fn run(place: &Place, seconds: f64, report: &mut Report) -> Result<()
     }
     let per_second = highest / 2.0;
     println!(
-        "\nhalf the highest rate of unbatched lifecycles: {per_second:.0}/s, from the planned sending to the receipt"
+        "\nhalf the maximum rate of unbatched lifecycles: {per_second:.0}/s, latency from the planned send time to the receipt"
     );
     let mut p95_ms = Vec::new();
     for _ in 0..ROUNDS {

@@ -1,10 +1,10 @@
-//! What the benchmark tells its load process, and what that answers: one line of JSON each way.
+//! The job that the benchmark gives to its load process and the outcome that it returns, each one line of JSON.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that every message carries.
+/// Payload size of every message.
 pub(crate) const PAYLOAD_BYTES: usize = 256;
 
 /// One run of the load process.
@@ -15,14 +15,14 @@ pub(crate) struct Job {
     pub(crate) load: Load,
     pub(crate) task: Task,
     pub(crate) seconds: f64,
-    /// Sets the keys of this run apart from those of all other runs on the same server.
+    /// Makes the keys of this run differ from those of all other runs on the same server.
     pub(crate) run: u64,
 }
 
-/// Who calls with what.
+/// The number of connections and what they send.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// Each waits for an answer before its next call.
+    /// Each waits for the response before its next call.
     pub(crate) connections: usize,
     /// Messages per call.
     pub(crate) batch: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Load {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Peer {
     Oncebox,
-    /// The HTTP endpoint that does nothing with what it gets.
+    /// The HTTP endpoint that ignores what it receives.
     Bare,
     Beanstalkd,
     Redis,
@@ -44,11 +44,11 @@ pub(crate) enum Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Style {
-    /// One call acknowledges the last and receives the next.
+    /// One call acknowledges the previous messages and receives the next ones.
     Work,
-    /// A call to receive, a call to acknowledge.
+    /// One call to receive, one to acknowledge.
     TwoCalls,
-    /// One connection receives a line per message for as long as there are any, another acknowledges.
+    /// One connection streams messages, one per line, while there are any; another one acknowledges.
     Lines,
 }
 
@@ -57,26 +57,26 @@ pub(crate) enum Style {
 pub(crate) enum Task {
     /// Sends for the given time.
     Send,
-    /// Sends for the given time, then receives and acknowledges all of it.
+    /// Sends for the given time, then receives and acknowledges all messages.
     Lifecycle,
     /// Every connection sends, receives and acknowledges in turn.
     Cycle,
-    /// Sends at a fixed rate while others receive.
+    /// Sends at a fixed rate while other connections receive.
     Paced { per_second: f64 },
 }
 
-/// What a run showed. Rates are messages per second.
+/// The result of a run. Rates are messages per second.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// Of the whole task.
+    /// Rate of the whole task.
     pub(crate) per_second: f64,
     pub(crate) sent_per_second: f64,
-    /// Received and acknowledged.
+    /// Rate of receiving and acknowledging.
     pub(crate) drained_per_second: f64,
     pub(crate) latency: Latency,
 }
 
-/// Microseconds that so many percent stay within: of a sending call, or from the planned sending to the receipt.
+/// Percentiles in microseconds: of a send call, or from the planned send time to the receipt.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,

@@ -1,4 +1,4 @@
-//! The load process: drives one peer as its job says, prints what that showed, and ends by itself.
+//! The load process: drives one peer as its job says, prints the outcome, and exits.
 
 mod paced;
 mod phase;
@@ -16,14 +16,14 @@ use super::client::oncebox::Oncebox;
 use super::client::redis::Redis;
 use super::job::{Job, Outcome, Peer, Task};
 
-/// A run may take so much longer than it should.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How much longer than planned a run may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the process does; its one argument is a [`Job`].
+/// Runs the process; its only argument is a [`Job`].
 pub(crate) fn run(argument: Option<String>) -> ExitCode {
     let job = argument.and_then(|text| serde_json::from_str(&text).ok());
     let Some(job) = job else {
-        eprintln!("`load` is what the benchmark `server` starts, with a job of its own making");
+        eprintln!("`load` is started by the benchmark `server`, with a job as JSON");
         return ExitCode::from(2);
     };
     match drive(&job) {
@@ -40,14 +40,16 @@ pub(crate) fn run(argument: Option<String>) -> ExitCode {
 
 fn drive(job: &Job) -> io::Result<Outcome> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let deadline = Duration::from_secs_f64(job.seconds) + PATIENCE;
+    let deadline = Duration::from_secs_f64(job.seconds) + TIMEOUT;
     let outcome = runtime.block_on(async {
         match tokio::time::timeout(deadline, task(job)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(io::Error::other(format!("the run was not over after {} s", deadline.as_secs()))),
+            Err(_) => {
+                Err(io::Error::other(format!("the run did not finish within {} s", deadline.as_secs())))
+            }
         }
     });
-    // Tasks of a run that failed are left where they are.
+    // Does not wait for tasks of a failed run.
     runtime.shutdown_background();
     outcome
 }
@@ -57,15 +59,15 @@ async fn task(job: &Job) -> io::Result<Outcome> {
         return paced::run(job, per_second).await;
     }
     match job.peer {
-        Peer::Oncebox | Peer::Bare => closed::<Oncebox>(job).await,
-        Peer::Beanstalkd => closed::<Beanstalkd>(job).await,
-        Peer::Redis => closed::<Redis>(job).await,
-        Peer::Nats => closed::<Nats>(job).await,
+        Peer::Oncebox | Peer::Bare => closed_loop::<Oncebox>(job).await,
+        Peer::Beanstalkd => closed_loop::<Beanstalkd>(job).await,
+        Peer::Redis => closed_loop::<Redis>(job).await,
+        Peer::Nats => closed_loop::<Nats>(job).await,
     }
 }
 
-/// Connections that call as fast as they are answered.
-async fn closed<C: Client>(job: &Job) -> io::Result<Outcome> {
+/// A closed loop: each connection makes its next call as soon as the previous one is answered.
+async fn closed_loop<C: Client>(job: &Job) -> io::Result<Outcome> {
     let mut clients = Vec::with_capacity(job.load.connections);
     for number in 0..job.load.connections {
         clients.push(C::open(job, number).await?);
@@ -81,7 +83,7 @@ async fn closed<C: Client>(job: &Job) -> io::Result<Outcome> {
         return Ok(Outcome { per_second: sent_per_second, sent_per_second, latency, ..Outcome::default() });
     }
     let drained_per_second = phase::drain(clients, sent.count).await?.per_second();
-    // Seconds per message add up.
+    // The seconds per message of both phases add up.
     let per_second = 1.0 / (1.0 / sent_per_second + 1.0 / drained_per_second);
     Ok(Outcome { per_second, sent_per_second, drained_per_second, latency })
 }

@@ -1,5 +1,5 @@
-//! Twenty minutes at full load: does the server's memory stay what it is? A finished message answers repeats for ten minutes, so
-//! it grows in the first half and must not in the second.
+//! Twenty minutes at full load, to check that the server's memory does not grow. Finished messages are kept for ten
+//! minutes for repeated calls, so memory grows in the first half and must not grow in the second.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 
 use super::job::{Load, Peer, Style, Task};
 use super::process::Server;
-use crate::embedded::place::Place;
+use crate::embedded::work_dir::WorkDir;
 use crate::pairs::median;
 use crate::report::Report;
 
@@ -16,18 +16,18 @@ const LOAD: Load = Load { connections: 64, batch: 1, style: Style::Work };
 const SECONDS: f64 = 1_200.0;
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-pub(super) fn run(place: &Place, report: &mut Report) -> Result<(), String> {
+pub(super) fn run(work_dir: &WorkDir, report: &mut Report) -> Result<(), String> {
     println!(
         "\n{SECONDS} s at full load: {} connections, each sends and works in turn, unbatched",
         LOAD.connections
     );
-    let server = Server::start(place, Peer::Oncebox)?;
+    let server = Server::start(work_dir, Peer::Oncebox)?;
     let load = server.spawn_load(LOAD, Task::Cycle, SECONDS)?;
-    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime starts");
+    let runtime = Builder::new_current_thread().enable_time().build().expect("the runtime starts");
     let (start, mut samples) = (uptime(), Vec::new());
     while uptime().saturating_sub(start).as_secs_f64() + SAMPLE_EVERY.as_secs_f64() <= SECONDS {
         runtime.block_on(async { tokio::time::sleep(SAMPLE_EVERY).await });
-        let mib = server.resident_mib().ok_or("the server is gone")?;
+        let mib = server.resident_mib().ok_or("the server has exited")?;
         println!("  {:>4.0} s {mib:>8.0} MiB", uptime().saturating_sub(start).as_secs_f64());
         samples.push(mib);
     }

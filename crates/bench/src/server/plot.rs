@@ -1,4 +1,4 @@
-//! The picture: a bar per peer and load, as SVG that can be read on light and dark ground.
+//! The chart: one bar per peer and load, as SVG for light and dark backgrounds.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(super) struct Group {
     pub(super) bars: Vec<(Peer, f64)>,
 }
 
-/// The picture of all groups, one beneath the other.
+/// The chart of all groups, one below the other.
 pub(super) fn svg(groups: &[Group], method: &str) -> String {
     let (mut body, mut y) = (String::new(), 74.0);
     for group in groups {
@@ -34,7 +34,7 @@ pub(super) fn svg(groups: &[Group], method: &str) -> String {
                 r#"<rect class="{class}" x="{LABEL_WIDTH}" y="{y:.0}" width="{width:.1}" height="{:.0}"/>"#,
                 BAR_HEIGHT - 4.0
             );
-            bar.expect("a text takes all");
+            bar.expect("writing to a string cannot fail");
             text(&mut body, LABEL_WIDTH + width + 6.0, middle, "label", &grouped(*rate));
             y += BAR_HEIGHT;
         }
@@ -50,10 +50,10 @@ pub(super) fn svg(groups: &[Group], method: &str) -> String {
 
 fn text(body: &mut String, x: f64, y: f64, class: &str, text: &str) {
     let written = writeln!(body, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{text}</text>"#);
-    written.expect("a text takes all");
+    written.expect("writing to a string cannot fail");
 }
 
-/// A whole number with commas between thousands.
+/// Formats a whole number with thousands separators.
 fn grouped(rate: f64) -> String {
     let digits = format!("{rate:.0}");
     let mut text = String::new();
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn the_fastest_of_a_group_has_the_longest_bar() {
         let bars = vec![(Peer::Oncebox, 1_000.0), (Peer::Redis, 500.0)];
-        let picture = svg(&[Group { title: "one", bars }], "method");
-        assert!(picture.contains(r#"width="520.0""#) && picture.contains(r#"width="260.0""#), "{picture}");
+        let chart = svg(&[Group { title: "one", bars }], "method");
+        assert!(chart.contains(r#"width="520.0""#) && chart.contains(r#"width="260.0""#), "{chart}");
         assert_eq!((&*grouped(999.0), &*grouped(1_234_567.0)), ("999", "1,234,567"));
     }
 }

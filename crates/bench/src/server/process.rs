@@ -1,4 +1,4 @@
-//! Processes of a run: a peer with a port and a directory of its own, and the load process. All of them die with us.
+//! Processes of a run: a peer with its own port and directory, and the load process. All of them die with this process.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -13,17 +13,17 @@ use tokio::runtime::Builder;
 use super::client;
 use super::job::{Job, Load, Outcome, Peer, Task};
 use super::programs;
-use crate::embedded::place::Place;
+use crate::embedded::work_dir::WorkDir;
 
-/// How long a peer may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// As many as any load leaves behind. The usual limits of the mailbox are those of a queue, not of a benchmark.
-const ROOM: [&str; 2] = ["mailbox.shard_capacity=10000000", "mailbox.global_in_flight=10000000"];
+/// How long a peer may take to become ready.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// High enough for any load. The default limits of the mailbox suit a queue, not a benchmark.
+const LIMITS: [&str; 2] = ["mailbox.shard_capacity=10000000", "mailbox.global_in_flight=10000000"];
 
-/// The same for the store: what is finished is remembered for ten minutes, and at full load that is more than its usual bounds.
+/// The same for the store: finished messages are kept for ten minutes, which at full load exceeds the default bounds.
 const BOUNDS: &str = "messages_max=10000000&keys_max=50000000&live_bytes_max=17179869184";
 
-/// A peer that runs until this is dropped.
+/// A peer process, killed when this is dropped.
 pub(super) struct Server {
     pub(super) peer: Peer,
     port: u16,
@@ -32,17 +32,17 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a peer on a new directory, and waits until it can work.
-    pub(super) fn start(place: &Place, peer: Peer) -> Result<Self, String> {
-        let program = programs::of(peer)?;
-        let directory = place.fresh(&peer.to_string());
+    /// Starts a peer on a new directory and waits until it is ready.
+    pub(super) fn start(work_dir: &WorkDir, peer: Peer) -> Result<Self, String> {
+        let program = programs::locate(peer)?;
+        let directory = work_dir.fresh(&peer.to_string());
         let log = directory.with_extension("log");
-        let port = free_port().map_err(|error| format!("no port is free: {error}"))?;
+        let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let output = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = output.map_err(|error| format!("cannot write {}: {error}", log.display()))?;
-        let mut command = leashed(&program);
+        let mut command = with_death_signal(&program);
         command.args(arguments(peer, port, &directory)).stdin(Stdio::null()).stdout(out).stderr(err);
-        let child = command.spawn().map_err(|error| format!("{peer} does not start: {error}"))?;
+        let child = command.spawn().map_err(|error| format!("cannot start {peer}: {error}"))?;
         let mut server = Self { peer, port, child, log };
         server.wait()?;
         Ok(server)
@@ -51,39 +51,39 @@ impl Server {
     fn wait(&mut self) -> Result<(), String> {
         let load = Load { connections: 1, batch: 1, style: super::job::Style::Work };
         let job = self.job(load, Task::Send, 0.0);
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let runtime = Builder::new_current_thread().enable_all().build().expect("the runtime starts");
         runtime.block_on(async {
             let start = uptime();
             loop {
-                let answer = tokio::time::timeout(PATIENCE, client::ready(&job)).await;
-                let trouble = match answer {
+                let answer = tokio::time::timeout(TIMEOUT, client::ready(&job)).await;
+                let error = match answer {
                     Ok(Ok(())) => return Ok(()),
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => "no answer".to_owned(),
                 };
                 let ended = !matches!(self.child.try_wait(), Ok(None));
-                if ended || uptime().saturating_sub(start) > PATIENCE {
-                    return Err(format!("{} does not work: {trouble}{}", self.peer, self.last_words()));
+                if ended || uptime().saturating_sub(start) > TIMEOUT {
+                    return Err(format!("{} did not become ready: {error}{}", self.peer, self.log_tail()));
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         })
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(5)..].iter().flat_map(|line| ["\n  ", line]).collect()
     }
 
-    /// A load with keys that no other has.
+    /// A job with unique keys.
     fn job(&self, load: Load, task: Task, seconds: f64) -> Job {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         Job { peer: self.peer, port: self.port, load, task, seconds, run }
     }
 
-    /// Runs a load in a process of its own, to its end.
+    /// Runs a load in a separate process and waits for it.
     pub(super) fn load(&self, load: Load, task: Task, seconds: f64) -> Result<Outcome, String> {
         let child = self.spawn_load(load, task, seconds)?;
         self.outcome(child)
@@ -91,21 +91,22 @@ impl Server {
 
     pub(super) fn spawn_load(&self, load: Load, task: Task, seconds: f64) -> Result<Child, String> {
         let job = serde_json::to_string(&self.job(load, task, seconds)).expect("a job is JSON");
-        let mut command = leashed(&programs::of(Peer::Bare)?);
+        let mut command = with_death_signal(&programs::locate(Peer::Bare)?);
         command.args(["load", &job]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().map_err(|error| format!("the load does not start: {error}"))
+        command.spawn().map_err(|error| format!("cannot start the load process: {error}"))
     }
 
-    /// What a load showed.
+    /// Waits for a load process and returns its outcome.
     pub(super) fn outcome(&self, child: Child) -> Result<Outcome, String> {
-        let output = child.wait_with_output().map_err(|error| format!("the load is lost: {error}"))?;
+        let output =
+            child.wait_with_output().map_err(|error| format!("cannot wait for the load process: {error}"))?;
         serde_json::from_slice(&output.stdout).map_err(|_| {
             let error = String::from_utf8_lossy(&output.stderr);
-            format!("the load failed: {}{}", error.trim(), self.last_words())
+            format!("the load process failed: {}{}", error.trim(), self.log_tail())
         })
     }
 
-    /// Resident memory in MiB; none if the process is gone.
+    /// Resident memory in MiB; `None` if the process has exited.
     pub(super) fn resident_mib(&self) -> Option<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -121,8 +122,8 @@ impl Drop for Server {
     }
 }
 
-fn leashed(program: &Path) -> Command {
-    let mut command = Command::new(programs::LEASH);
+fn with_death_signal(program: &Path) -> Command {
+    let mut command = Command::new(programs::SETPRIV);
     command.args(["--pdeathsig", "KILL"]).arg(program);
     command
 }
@@ -131,13 +132,13 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Beside port, directory and durability everything is as the peer has it by default.
+/// Command-line arguments of a peer. Everything except port, directory and durability keeps its default.
 fn arguments(peer: Peer, port: u16, directory: &Path) -> Vec<String> {
     let directory = directory.display();
-    let words = match peer {
+    let line = match peer {
         Peer::Oncebox => {
-            let room = ROOM.map(|setting| format!(" --set {setting}")).concat();
-            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}?{BOUNDS}{room}")
+            let limits = LIMITS.map(|setting| format!(" --set {setting}")).concat();
+            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}?{BOUNDS}{limits}")
         }
         Peer::Bare => format!("bare {port}"),
         Peer::Beanstalkd => format!("-l 127.0.0.1 -p {port} -b {directory} -f 0"),
@@ -146,10 +147,10 @@ fn arguments(peer: Peer, port: u16, directory: &Path) -> Vec<String> {
         }
         Peer::Nats => format!("-a 127.0.0.1 -p {port} -js -sd {directory}"),
     };
-    let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
     if peer == Peer::Redis {
-        // The log of all writes is what counts; snapshots would come on top.
-        words.extend(["--save".to_owned(), String::new()]);
+        // Durability comes from the append-only file; snapshots would be additional work.
+        arguments.extend(["--save".to_owned(), String::new()]);
     }
-    words
+    arguments
 }

@@ -1,58 +1,58 @@
-//! What happens in a demo.
+//! Events of a demo run.
 
-use oncebox_client::wire::operator::Reason;
+use oncebox_client::wire::operator::ReasonName;
 
-/// Something that happened. `part` numbers a part of the script, `attempt` its delivery.
+/// An event. `index` is a message of the scenario, `attempt` the number of the delivery.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A call brought it, and the server answered.
-    Arrived { part: usize, answer: Answer },
-    /// A handler began.
-    Started { part: usize, worker: &'static str, attempt: u32 },
-    /// A handler ended well; the server does not know yet.
-    Handled { part: usize, worker: &'static str },
-    /// A handler failed; the server does not know yet.
-    Failed { part: usize, worker: &'static str, error: String },
-    /// The server answered that it is acknowledged.
-    Acked { part: usize, worker: &'static str, attempt: u32 },
-    /// The server answered that this delivery was not held any more.
-    Lost { part: usize, worker: &'static str },
-    /// The server lists it among its dead letters; `at` tells one death from the next.
-    Dead { part: usize, reason: Option<Reason>, error: String, at: String },
-    /// An operator gave it another chance.
-    Redriven { part: usize },
-    /// A worker crashed with these in its hands.
+    /// The server answered a call that sent the message.
+    Sent { index: usize, answer: Answer },
+    /// A handler started.
+    Started { index: usize, worker: &'static str, attempt: u32 },
+    /// A handler succeeded; the delivery is not settled yet.
+    Handled { index: usize, worker: &'static str },
+    /// A handler failed; the delivery is not settled yet.
+    Failed { index: usize, worker: &'static str, error: String },
+    /// The server confirmed the acknowledgement.
+    Acked { index: usize, worker: &'static str, attempt: u32 },
+    /// The server answered that the lease of this delivery was lost.
+    Lost { index: usize, worker: &'static str },
+    /// The server lists the message as a dead letter since `at`.
+    Dead { index: usize, reason: Option<ReasonName>, error: String, at: String },
+    /// The operator redrove the message.
+    Redriven { index: usize },
+    /// A worker crashed while it held these messages.
     Crashed { worker: &'static str, held: Vec<usize> },
     /// The server was killed.
     Killed,
-    /// The server was started again.
+    /// The server process was restarted.
     Restarted,
-    /// The server answers again.
-    Back,
-    /// Something that must not happen.
-    Fault(String),
+    /// The restarted server is ready.
+    Ready,
+    /// A guarantee was violated.
+    Violation(String),
 }
 
-/// What the server said to a sender.
+/// The server's answer to a sender.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It is taken in, now or before.
-    Taken { msg_id: String, duplicate: bool },
-    /// Its key belongs to this message, which has another payload.
+    /// The message is accepted, by this call or (`duplicate`) by an earlier one.
+    Accepted { msg_id: String, duplicate: bool },
+    /// The key belongs to this message, which has a different payload.
     Refused { msg_id: String },
 }
 
 impl Event {
-    /// What happened to a message after it was taken in: to which.
-    pub(super) fn after_arrival(&self) -> Option<usize> {
+    /// Index of the message, for events that can only follow its acceptance.
+    pub(super) fn after_accept(&self) -> Option<usize> {
         match self {
-            Self::Started { part, .. }
-            | Self::Handled { part, .. }
-            | Self::Failed { part, .. }
-            | Self::Acked { part, .. }
-            | Self::Lost { part, .. }
-            | Self::Dead { part, .. }
-            | Self::Redriven { part } => Some(*part),
+            Self::Started { index, .. }
+            | Self::Handled { index, .. }
+            | Self::Failed { index, .. }
+            | Self::Acked { index, .. }
+            | Self::Lost { index, .. }
+            | Self::Dead { index, .. }
+            | Self::Redriven { index } => Some(*index),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! What the reader sees: a table that is redrawn in place on a terminal, plain lines anywhere else.
+//! The output of the demo: a table that is redrawn in place on a terminal, plain lines anywhere else.
 
 mod table;
 
@@ -6,19 +6,18 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::time::Duration;
 
-use super::story::{Line, Story, Tone};
-use crate::terminal::{self, cut, wrapped};
+use super::tracker::{Line, Tone, Tracker};
+use crate::terminal::{self, truncate, wrap};
 
-/// Lines of the story that stay below the table.
+/// The latest event lines, shown below the table.
 const TICKER_LINES: usize = 6;
-/// The lines around the rows of the table.
+/// Lines of the frame other than table rows.
 const FRAME_LINES: usize = TICKER_LINES + 7;
-/// The height of a terminal that does not tell.
+/// The height of a terminal whose size is unknown.
 const HEIGHT: u16 = 24;
-/// No line is wider, however wide the terminal is.
 const WIDTH_MAX: usize = 100;
 
-/// No line is wider.
+/// Maximum width of a line: the terminal's, but at most [`WIDTH_MAX`].
 pub(super) fn width() -> usize {
     terminal::columns().min(WIDTH_MAX)
 }
@@ -31,28 +30,28 @@ pub(super) enum Screen {
 /// A frame on a terminal.
 pub(super) struct Live {
     out: Stdout,
-    /// Lines of the frame that stands there.
+    /// Number of lines of the frame that is on the screen.
     drawn: usize,
     ticker: VecDeque<String>,
 }
 
 impl Screen {
-    /// A live screen if there is a terminal that may have colours, plain lines if not.
+    /// A live screen if stdout is a terminal and colours are allowed, otherwise plain lines.
     pub(super) fn choose(plain: bool) -> io::Result<Self> {
         let mut out = io::stdout();
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         if plain || !colours || !cfg!(unix) || !out.is_terminal() {
             return Ok(Self::Plain(out));
         }
-        // Neither a cursor that jumps about, nor lines that wrap.
+        // Hides the cursor and disables line wrapping.
         out.write_all(b"\x1b[?25l\x1b[?7l")?;
         Ok(Self::Live(Live { out, drawn: 0, ticker: VecDeque::new() }))
     }
 
-    /// Tells what happened.
-    pub(super) fn tell(&mut self, story: &Story, lines: &[Line]) -> io::Result<()> {
+    /// Prints event lines; on a live screen they appear with the next frame.
+    pub(super) fn print(&mut self, tracker: &Tracker, lines: &[Line]) -> io::Result<()> {
         for line in lines {
-            let text = written(story, line);
+            let text = format_line(tracker, line);
             match self {
                 Self::Plain(out) => writeln!(out, "{text}")?,
                 Self::Live(live) => {
@@ -66,11 +65,11 @@ impl Screen {
         Ok(())
     }
 
-    /// Shows how everything stands.
-    pub(super) fn draw(&mut self, story: &Story, now: Duration) -> io::Result<()> {
+    /// Redraws the live screen; does nothing for plain output.
+    pub(super) fn draw(&mut self, tracker: &Tracker, now: Duration) -> io::Result<()> {
         let Self::Live(live) = self else { return Ok(()) };
-        let room = height().saturating_sub(FRAME_LINES).max(4);
-        let mut lines = table::lines(story, now, room);
+        let rows_max = height().saturating_sub(FRAME_LINES).max(4);
+        let mut lines = table::lines(tracker, now, rows_max);
         lines.push(String::new());
         lines.extend(live.ticker.iter().cloned());
         let mut frame = if live.drawn > 0 { format!("\x1b[{}A\r", live.drawn) } else { String::new() };
@@ -84,13 +83,13 @@ impl Screen {
         live.out.flush()
     }
 
-    /// Closing words, below everything.
-    pub(super) fn close(&mut self, lines: &[(Tone, String)]) -> io::Result<()> {
+    /// Prints lines of the summary below everything else.
+    pub(super) fn print_summary(&mut self, lines: &[(Tone, String)]) -> io::Result<()> {
         for (tone, text) in lines {
-            // What follows a first line is indented by two more than it.
+            // Continuation lines are indented by two more columns.
             let indent = text.len() - text.trim_start().len();
             let (first, rest) = (" ".repeat(indent), " ".repeat(indent + 2));
-            for line in wrapped(text.trim_start(), width(), &first, &rest) {
+            for line in wrap(text.trim_start(), width(), &first, &rest) {
                 match self {
                     Self::Plain(out) => writeln!(out, "{}", line.trim_end())?,
                     Self::Live(live) => writeln!(live.out, "{}", paint(*tone, line.trim_end()))?,
@@ -103,27 +102,27 @@ impl Screen {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // The terminal as it was; one that has gone needs nothing.
+        // Restores the terminal; an error means that it is gone.
         let _ = self.out.write_all(b"\x1b[?7h\x1b[?25h");
         let _ = self.out.flush();
     }
 }
 
-/// A line of the story as text.
-fn written(story: &Story, line: &Line) -> String {
-    let Line { at, who, what, part, detail, .. } = line;
-    let part = part.map(|part| &story.world.script.parts[part]);
-    let name = part.map(|part| format!("{:<7} {:<13} ", part.source, part.id)).unwrap_or_default();
-    let text = format!("{:>6.2} s  {who:<8}  {what:<11}  {name}{detail}", at.as_secs_f64());
-    cut(text.trim_end(), width())
+fn format_line(tracker: &Tracker, line: &Line) -> String {
+    let Line { at, actor, action, index, detail, .. } = line;
+    let planned = index.map(|index| &tracker.context.scenario.messages[index]);
+    let name =
+        planned.map(|planned| format!("{:<7} {:<13} ", planned.source, planned.id)).unwrap_or_default();
+    let text = format!("{:>6.2} s  {actor:<8}  {action:<11}  {name}{detail}", at.as_secs_f64());
+    truncate(text.trim_end(), width())
 }
 
 fn paint(tone: Tone, text: &str) -> String {
     let colour = match tone {
         Tone::Plain => return text.to_owned(),
-        Tone::Quiet => 2,
+        Tone::Dim => 2,
         Tone::Good => 32,
-        Tone::Odd => 33,
+        Tone::Warning => 33,
         Tone::Bad => 31,
     };
     format!("\x1b[{colour}m{text}\x1b[0m")

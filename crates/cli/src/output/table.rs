@@ -1,25 +1,25 @@
-//! Tables for people.
+//! Human-readable tables.
 
 use super::Output;
-use crate::terminal::{cut, cut_inside};
+use crate::terminal::{truncate, truncate_middle};
 use crate::text;
 
-/// No cell is wider, but for the last of a row.
+/// Maximum width of a cell other than the last one of a row.
 const CELL_WIDTH_MAX: usize = 48;
-/// The last cell of a row is not wider: a receipt fits.
+/// Maximum width of the last cell of a row; a receipt fits.
 const LAST_WIDTH_MAX: usize = 96;
-/// A cell that is cut keeps so much.
+/// Minimum width of a truncated cell.
 const CUT_WIDTH_MIN: usize = 8;
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 
-/// What a text means.
+/// The meaning of a text, which determines its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
-    Quiet,
+    Dim,
     Good,
-    Odd,
+    Warning,
     Bad,
 }
 
@@ -27,30 +27,30 @@ impl Tone {
     pub(super) fn paint(self, text: &str) -> String {
         let colour = match self {
             Self::Plain => return text.to_owned(),
-            Self::Quiet => 2,
+            Self::Dim => 2,
             Self::Good => 32,
-            Self::Odd => 33,
+            Self::Warning => 33,
             Self::Bad => 31,
         };
         format!("\x1b[{colour}m{text}\x1b[0m")
     }
 }
 
-/// A text in a table; whatever it holds, on one line.
+/// A cell of a table, escaped to fit on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
     tone: Tone,
-    /// It is of use only as a whole: an id that is typed into the next command.
+    /// Never truncated: an id that is copied into the next command is useless in part.
     whole: bool,
 }
 
 impl Cell {
     pub(crate) fn toned(tone: Tone, text: impl AsRef<str>) -> Self {
-        Self { text: text::plain(text.as_ref()), tone, whole: false }
+        Self { text: text::escape(text.as_ref()), tone, whole: false }
     }
 
-    /// The same, never cut.
+    /// Returns a copy that is never truncated.
     pub(crate) fn whole(self) -> Self {
         Self { whole: true, ..self }
     }
@@ -66,37 +66,39 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// Rows below a head, in columns; none if there are no rows. Where they are wider than the terminal, the widest are cut.
+/// The lines of a table; empty if there are no rows. The widest columns are truncated until the table fits the
+/// terminal.
 pub(crate) fn table(output: Output, head: &[&str], rows: &[Vec<Cell>]) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let head: Vec<_> = head.iter().map(|name| Cell::toned(Tone::Quiet, name)).collect();
+    let head: Vec<_> = head.iter().map(|name| Cell::toned(Tone::Dim, name)).collect();
     let widths = widths(output, &head, rows);
     [&head].into_iter().chain(rows).map(|row| line(output, &widths, row)).collect()
 }
 
-/// How wide each column is.
+/// The width of each column.
 fn widths(output: Output, head: &[Cell], rows: &[Vec<Cell>]) -> Vec<usize> {
     let mut widths: Vec<_> = head.iter().map(Cell::width).collect();
     let mut narrowest = widths.clone();
     for row in rows {
-        for (place, cell) in row.iter().enumerate().take(widths.len()) {
-            let wide = cell.width();
-            widths[place] = widths[place].max(wide);
-            narrowest[place] = narrowest[place].max(if cell.whole { wide } else { wide.min(CUT_WIDTH_MIN) });
+        for (column, cell) in row.iter().enumerate().take(widths.len()) {
+            let width = cell.width();
+            widths[column] = widths[column].max(width);
+            narrowest[column] =
+                narrowest[column].max(if cell.whole { width } else { width.min(CUT_WIDTH_MIN) });
         }
     }
     let Some(columns) = output.columns() else { return widths };
     let last = widths.len().saturating_sub(1);
-    for (place, width) in widths.iter_mut().enumerate() {
-        let most = if place == last { LAST_WIDTH_MAX } else { CELL_WIDTH_MAX };
-        *width = (*width).min(most).max(narrowest[place]);
+    for (column, width) in widths.iter_mut().enumerate() {
+        let max = if column == last { LAST_WIDTH_MAX } else { CELL_WIDTH_MAX };
+        *width = (*width).min(max).max(narrowest[column]);
     }
     let mut over = (widths.iter().sum::<usize>() + GAP * last).saturating_sub(columns);
     while over > 0 {
-        let wider = (0..widths.len()).filter(|place| widths[*place] > narrowest[*place]);
-        let Some(widest) = wider.max_by_key(|place| widths[*place]) else { break };
+        let wider = (0..widths.len()).filter(|column| widths[*column] > narrowest[*column]);
+        let Some(widest) = wider.max_by_key(|column| widths[*column]) else { break };
         widths[widest] -= 1;
         over -= 1;
     }
@@ -105,23 +107,23 @@ fn widths(output: Output, head: &[Cell], rows: &[Vec<Cell>]) -> Vec<usize> {
 
 fn line(output: Output, widths: &[usize], row: &[Cell]) -> String {
     let mut line = String::new();
-    for (place, (cell, width)) in row.iter().zip(widths).enumerate() {
-        let last = place + 1 == widths.len();
-        let text = if last { cut(&cell.text, *width) } else { cut_inside(&cell.text, *width) };
-        let room = (width + GAP).saturating_sub(text.chars().count());
+    for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+        let last = column + 1 == widths.len();
+        let text = if last { truncate(&cell.text, *width) } else { truncate_middle(&cell.text, *width) };
+        let padding = (width + GAP).saturating_sub(text.chars().count());
         line.push_str(&output.paint(cell.tone, &text));
-        line.push_str(&" ".repeat(room));
+        line.push_str(&" ".repeat(padding));
     }
     line.trim_end().to_owned()
 }
 
-/// Names and what they stand for, below each other. Further lines of a value are indented.
+/// Name and value pairs, one per line. Continuation lines of a value are indented.
 pub(crate) fn pairs(output: Output, pairs: &[(&str, String)]) -> Vec<String> {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let indent = format!("\n{}", " ".repeat(width + 2));
     let line = |(name, value): &(&str, String)| {
-        let name = output.paint(Tone::Quiet, &format!("{name:<width$}"));
-        format!("{name}  {}", text::lines(value).replace('\n', &indent))
+        let name = output.paint(Tone::Dim, &format!("{name:<width$}"));
+        format!("{name}  {}", text::escape_multiline(value).replace('\n', &indent))
     };
     pairs.iter().map(line).collect()
 }
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_each_other() {
+    fn columns_are_aligned() {
         let rows =
             [vec![Cell::from("a"), Cell::from("long\nname")], vec![Cell::from("wider"), Cell::from("b")]];
         let lines = table(output(Color::Never), &["id", "name"], &rows);
@@ -145,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn colours_do_not_move_columns() {
+    fn colours_do_not_affect_alignment() {
         let rows = [vec![Cell::toned(Tone::Bad, "x"), Cell::from("y")]];
         let lines = table(output(Color::Always), &["id", "name"], &rows);
         assert_eq!(lines[1], "\x1b[31mx\x1b[0m   y");
     }
 
     #[test]
-    fn a_wide_table_is_cut_to_fit_and_ids_stay_whole() {
+    fn a_wide_table_is_truncated_but_ids_stay_whole() {
         let (id, long) =
             ("01KAB3DXJQ8ZP5R8S2T4V6W8Y0", "a text that is much longer than its column can ever be here");
         let row = || vec![Cell::from(id).whole(), Cell::from(long), Cell::from(long)];
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn further_lines_are_indented() {
+    fn continuation_lines_are_indented() {
         let lines = pairs(output(Color::Never), &[("a", "1\n2\u{1b}".to_owned()), ("long", "3".to_owned())]);
         assert_eq!(lines, ["a     1\n      2\\u{1b}", "long  3"]);
     }

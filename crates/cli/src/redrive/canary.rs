@@ -1,101 +1,101 @@
-//! The canary: the first messages of a redrive, watched until they are handled or fail again.
+//! The canary: the first messages of a redrive, polled until they are handled or fail again.
 
 use std::time::Duration;
 
 use oncebox_client::Client;
-use oncebox_client::wire::Code;
-use oncebox_client::wire::operator::{Message, Show, State};
+use oncebox_client::wire::ErrorCode;
+use oncebox_client::wire::operator::{MessageDetails, ShowRequest, StateName};
 use tokio::time::{Instant, sleep};
 
+use crate::error::CliError;
 use crate::text;
-use crate::trouble::Trouble;
 
-/// The pause between two readings.
+/// The pause between two polls.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is known of a message that was redriven.
+/// The state of a canary message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum CanaryState {
     Waiting,
     Handled,
     Failed,
 }
 
-/// A redrive resets the attempts, so one attempt is one failure since.
-fn fate(message: &Message) -> Fate {
+/// A redrive resets the attempts, so any attempt is a failure since then.
+fn canary_state(message: &MessageDetails) -> CanaryState {
     match message.state {
-        State::Done => Fate::Handled,
-        State::Dead => Fate::Failed,
-        _ if message.attempts > 0 => Fate::Failed,
-        _ => Fate::Waiting,
+        StateName::Done => CanaryState::Handled,
+        StateName::Dead => CanaryState::Failed,
+        _ if message.attempts > 0 => CanaryState::Failed,
+        _ => CanaryState::Waiting,
     }
 }
 
-/// Waits until all are handled. Fails with the first that fails again, or when the time is over.
-pub(super) async fn wait(client: &Client, ids: &[String], most: Duration) -> Result<(), Trouble> {
-    let (until, mut waiting) = (Instant::now() + most, ids.to_vec());
+/// Waits until all messages are handled. Fails as soon as one fails again, and after the timeout.
+pub(super) async fn wait(client: &Client, ids: &[String], timeout: Duration) -> Result<(), CliError> {
+    let (deadline, mut waiting) = (Instant::now() + timeout, ids.to_vec());
     loop {
-        let mut still = Vec::new();
+        let mut still_waiting = Vec::new();
         for id in waiting {
-            let message = match client.message(&id, &Show::default()).await {
+            let message = match client.message(&id, &ShowRequest::default()).await {
                 Ok(message) => message,
-                // What is handled is forgotten one day.
-                Err(error) if error.code() == Some(Code::NotFound) => continue,
+                // A handled message may already be erased by retention.
+                Err(error) if error.code() == Some(ErrorCode::NotFound) => continue,
                 Err(error) => return Err(error.into()),
             };
-            match fate(&message) {
-                Fate::Waiting => still.push(id),
-                Fate::Handled => {}
-                Fate::Failed => return Err(failed(&message, ids.len())),
+            match canary_state(&message) {
+                CanaryState::Waiting => still_waiting.push(id),
+                CanaryState::Handled => {}
+                CanaryState::Failed => return Err(failed(&message, ids.len())),
             }
         }
-        if still.is_empty() {
+        if still_waiting.is_empty() {
             return Ok(());
         }
-        if Instant::now() >= until {
-            return Err(Trouble::Later(format!(
-                "stopped: {} of the {} that were redriven first are not handled after {} s, and none failed; \
-                 start a receiver, or raise --canary-wait; the others are dead letters as before",
-                still.len(),
+        if Instant::now() >= deadline {
+            return Err(CliError::Retryable(format!(
+                "stopped: {} of the {} canary messages are not handled after {} s, and none failed; \
+                 start a receiver, or raise --canary-wait; the others are still dead letters",
+                still_waiting.len(),
                 ids.len(),
-                most.as_secs()
+                timeout.as_secs()
             )));
         }
-        waiting = still;
+        waiting = still_waiting;
         sleep(INTERVAL).await;
     }
 }
 
-fn failed(message: &Message, canary: usize) -> Trouble {
+fn failed(message: &MessageDetails, canary: usize) -> CliError {
     let error = message.last_error.as_deref().unwrap_or("no error was given");
-    Trouble::failed(text::plain(&format!(
-        "stopped: of the {canary} that were redriven first, {} failed again with: {error}; \
-         the others are dead letters as before: mend the receiver first",
+    CliError::failed(text::escape(&format!(
+        "stopped: of the {canary} canary messages, {} failed again with: {error}; \
+         the others are still dead letters: fix the receiver first",
         message.msg_id
     )))
 }
 
 #[cfg(test)]
 mod tests {
-    use oncebox_client::wire::operator::Message;
+    use oncebox_client::wire::operator::MessageDetails;
 
-    use super::{Fate, fate};
+    use super::{CanaryState, canary_state};
 
     #[test]
-    fn one_failure_is_enough() {
+    fn one_failure_fails_the_canary() {
         for (state, attempts, expected) in [
-            ("processing", 0, Fate::Waiting),
-            ("processing", 1, Fate::Failed),
-            ("dead", 0, Fate::Failed),
-            ("done", 0, Fate::Handled),
-            ("done", 2, Fate::Handled),
+            ("processing", 0, CanaryState::Waiting),
+            ("processing", 1, CanaryState::Failed),
+            ("dead", 0, CanaryState::Failed),
+            ("done", 0, CanaryState::Handled),
+            ("done", 2, CanaryState::Handled),
         ] {
             let text = format!(
                 r#"{{"msg_id":"m","uid":"u","namespace":"mailbox","source":"t","id":"k","state":"{state}",
                 "attempts":{attempts},"deliveries":3,"redrives":1,"accepted_at":"T1","last_seen_at":"T2","keyed":false}}"#
             );
-            let message: Message = serde_json::from_str(&text).unwrap();
-            assert_eq!(fate(&message), expected, "{text}");
+            let message: MessageDetails = serde_json::from_str(&text).unwrap();
+            assert_eq!(canary_state(&message), expected, "{text}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Command lines that are wrong, and what is said about them.
+//! Invalid command lines and their error messages.
 
 use crate::rig::run;
 
 #[test]
-fn a_wrong_command_line_is_code_2_and_says_what_is_right() {
-    for (arguments, told) in [
+fn an_invalid_command_line_exits_with_2_and_says_what_is_valid() {
+    for (arguments, expected) in [
         (&["send", "t", "--data", "x"][..], "--random-key"),
         (&["send", "t", "--key", "k"], "--data TEXT, --file FILE, or -"),
         (&["send", "t", "--key", "k", "--random-key"], "cannot be used with"),
@@ -28,27 +28,27 @@ fn a_wrong_command_line_is_code_2_and_says_what_is_right() {
     ] {
         let ran = run(arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?} {ran:?}");
-        assert!(ran.stderr.contains(told), "{arguments:?} {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{arguments:?} {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{arguments:?}");
     }
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told_before_anything_is_sent() {
+fn a_missing_file_is_reported_before_anything_is_sent() {
     let ran = run(&["send", "t", "--key", "k", "--file", "no/such/file"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("no/such/file"), "{}", ran.stderr);
 }
 
 #[test]
-fn a_payload_that_is_no_json_is_not_sent_as_json() {
+fn an_invalid_json_payload_is_not_sent() {
     let ran = run(&["send", "t", "--key", "k", "--data", "{", "--json"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("not JSON"), "{}", ran.stderr);
 }
 
 #[test]
-fn a_server_out_of_reach_is_code_4_with_the_id_of_the_call() {
+fn an_unreachable_server_exits_with_4_and_the_correlation_id() {
     let ran = run(&["stats"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""));
     assert!(
@@ -59,10 +59,10 @@ fn a_server_out_of_reach_is_code_4_with_the_id_of_the_call() {
 }
 
 #[test]
-fn every_help_tells_the_exit_codes() {
+fn every_help_text_lists_the_exit_codes() {
     for arguments in [&["--help"][..], &["send", "--help"], &["dlq", "redrive", "--help"], &["demo", "-h"]] {
         let ran = run(arguments);
         assert_eq!(ran.code, Some(0));
-        assert!(ran.stdout.contains("4    the server is out of reach"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("4    the server is unreachable"), "{}", ran.stdout);
     }
 }

@@ -8,9 +8,9 @@ use tempfile::TempDir;
 use crate::rig::{oncebox, run};
 
 #[test]
-fn all_problems_are_told_at_once() {
-    let home = TempDir::new().unwrap();
-    let file = home.path().join("oncebox.toml");
+fn all_problems_are_reported_together() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("oncebox.toml");
     fs::write(&file, "[mailbox]\nshard = 4\n").unwrap();
     let arguments = ["config", "check", "--config", file.to_str().unwrap(), "--set", "mailbox.shards=none"];
     let ran = run(&arguments);
@@ -23,24 +23,24 @@ fn all_problems_are_told_at_once() {
 }
 
 #[test]
-fn what_holds_is_a_file_that_holds_too() {
+fn the_effective_configuration_is_a_valid_configuration_file() {
     let ran = run(&["config", "show", "--set", "mailbox.shards=3", "--listen", "127.0.0.1:0"]);
     assert!(ran.stdout.contains("shards = 3"), "{ran:?}");
-    let home = TempDir::new().unwrap();
-    let file = home.path().join("oncebox.toml");
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("oncebox.toml");
     fs::write(&file, &ran.stdout).unwrap();
     let ran = run(&["config", "check", "--config", file.to_str().unwrap()]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
 }
 
 #[test]
-fn the_environment_counts() {
+fn environment_variables_are_read() {
     let output = oncebox(&["config", "show"]).env("ONCEBOX__MAILBOX__SHARDS", "5").output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().contains("shards = 5"));
 }
 
 #[test]
-fn the_example_and_the_reference_tell_all_settings() {
+fn the_example_and_the_reference_are_printed() {
     for command in ["example", "reference"] {
         let ran = run(&["config", command]);
         assert_eq!(ran.code, Some(0));
@@ -49,7 +49,7 @@ fn the_example_and_the_reference_tell_all_settings() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told() {
+fn a_missing_file_is_reported() {
     let ran = run(&["config", "check", "--config", "no/such.toml"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("no/such.toml"), "{}", ran.stderr);

@@ -1,9 +1,9 @@
-//! The real binary, run and read.
+//! Runs the real binary and checks its output.
 
 mod arguments;
+mod closed_pipe;
 mod completions;
 mod config;
-mod deaf;
 mod demo;
 #[cfg(unix)]
 mod outside;

@@ -1,46 +1,46 @@
-//! The server, from outside: the real binary, spoken to as programs in other languages do.
+//! Black-box tests of the server: the real binary, called over HTTP as programs in other languages do.
 
 mod http;
+mod mailbox_client;
 mod rig;
-mod talk;
 
-// It looks into /proc.
+// Reads /proc.
 #[cfg(target_os = "linux")]
 mod amnesia;
+mod batch_items;
+mod batches;
 mod bounds;
 mod bytes;
 mod correlation;
 mod delivery;
-mod described;
 mod due;
-// Namespaces, and files through /proc.
+// Needs mount namespaces and reads files through /proc.
 #[cfg(target_os = "linux")]
 mod full_disk;
-mod gate;
-mod giving_back;
-mod items;
 mod ledger;
-mod many;
 #[cfg(target_os = "linux")]
 mod memory;
 mod metrics;
 mod model;
+mod multiple_servers;
+mod nack;
 mod newline;
-// It changes a limit of another process.
+// Changes a resource limit of another process.
 #[cfg(target_os = "linux")]
 mod open_files;
+mod openapi;
 mod operator;
 mod outage;
 mod ownership;
-mod private;
+mod permissions;
 mod race;
 mod readme;
 mod receipts;
 mod redrive;
 mod reload;
+mod request_checks;
 mod restart;
 mod rules;
-mod several;
 mod shards;
 mod slow;
 mod stopping;

@@ -1,39 +1,36 @@
-//! `oncebox schema` on a real server.
+//! `oncebox schema` on a real PostgreSQL server.
 
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::{Postgres, psql};
 use serde_json::{Value, json};
 
-use crate::rig::{Ran, oncebox, run};
+use crate::rig::{CommandOutput, oncebox, run};
 
-fn schema(arguments: &[&str], store: &str) -> Ran {
+fn schema(arguments: &[&str], store: &str) -> CommandOutput {
     run(&[&["schema"], arguments, &["--store", store]].concat())
 }
 
 /// Holds: CMD-09.
 #[test]
-fn tables_are_made_once_and_then_found() -> TestResult {
+fn tables_are_created_once_and_then_valid() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let url = format!("{}?schema=my+inbox", database.url());
     let ran = schema(&["validate"], &url);
-    assert_eq!(
-        (ran.code, ran.stdout.as_str()),
-        (Some(1), "the schema `my inbox` has no tables of oncebox\n")
-    );
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "the schema `my inbox` has no oncebox tables\n"));
     let ran = schema(&["ensure"], &url);
-    let made = "the tables in the schema `my inbox` are made, in version 1\n";
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), made), "{}", ran.stderr);
+    let created = "created the tables in the schema `my inbox`, version 1\n";
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), created), "{}", ran.stderr);
     let ran = schema(&["ensure", "--output", "json"], &url);
-    let told: Value = serde_json::from_str(&ran.stdout)?;
-    assert_eq!(told, json!({ "schema": "my inbox", "before": 1, "version": 1 }));
+    let output: Value = serde_json::from_str(&ran.stdout)?;
+    assert_eq!(output, json!({ "schema": "my inbox", "before": 1, "version": 1 }));
     let ran = schema(&["validate"], &url);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "nothing differs\n"), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "the schema is valid\n"), "{}", ran.stderr);
     Ok(())
 }
 
 /// Holds: CMD-09.
 #[test]
-fn every_difference_is_told_and_the_exit_code_says_so() -> TestResult {
+fn every_difference_is_listed_and_the_exit_code_is_1() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     assert_eq!(schema(&["ensure"], database.url()).code, Some(0));
     psql(
@@ -41,13 +38,13 @@ fn every_difference_is_told_and_the_exit_code_says_so() -> TestResult {
         "alter table oncebox.message alter due type integer; drop index oncebox.message_lane",
     )?;
     let ran = schema(&["validate"], database.url());
-    let told = "column `message.due` is integer, not bigint\nindex `message_lane` is missing\n";
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), told));
+    let differences = "column `message.due` is integer, not bigint\nindex `message_lane` is missing\n";
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), differences));
     assert!(ran.stderr.contains("2 differences"), "{}", ran.stderr);
     let ran = schema(&["validate", "--output", "ndjson"], database.url());
-    let told: Value = serde_json::from_str(&ran.stdout)?;
+    let output: Value = serde_json::from_str(&ran.stdout)?;
     assert_eq!(
-        (ran.code, &told["ok"], told["differences"].as_array().map(Vec::len)),
+        (ran.code, &output["ok"], output["differences"].as_array().map(Vec::len)),
         (Some(1), &json!(false), Some(2))
     );
     Ok(())
@@ -55,7 +52,7 @@ fn every_difference_is_told_and_the_exit_code_says_so() -> TestResult {
 
 /// Holds: CMD-09.
 #[test]
-fn what_is_dumped_can_be_run_by_hand() -> TestResult {
+fn the_dumped_sql_can_be_run_by_hand() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let ran = schema(&["dump"], "postgres://nowhere.invalid/x?schema=it%27s");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -66,7 +63,7 @@ fn what_is_dumped_can_be_run_by_hand() -> TestResult {
 }
 
 #[test]
-fn the_store_may_be_told_in_the_environment() -> TestResult {
+fn the_store_url_can_come_from_the_environment() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let output = oncebox(&["schema", "ensure"]).env("ONCEBOX__STORE", database.url()).output()?;
     assert!(output.status.success(), "{output:?}");
@@ -74,7 +71,7 @@ fn the_store_may_be_told_in_the_environment() -> TestResult {
 }
 
 #[test]
-fn a_store_without_a_schema_is_a_wrong_command_line() {
+fn a_store_without_a_schema_is_a_usage_error() {
     for store in ["memory:", "embedded:x", "postgres://u:secret@h/d?ensur=yes"] {
         let ran = schema(&["validate"], store);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
@@ -83,9 +80,9 @@ fn a_store_without_a_schema_is_a_wrong_command_line() {
 }
 
 #[test]
-fn a_server_that_refuses_may_be_there_later() -> TestResult {
+fn a_server_that_refuses_connections_is_a_retryable_error() -> TestResult {
     let ran = schema(&["validate"], &Postgres::shared()?.url_for("nowhere"));
     assert_eq!(ran.code, Some(4), "{ran:?}");
-    assert!(ran.stderr.contains("no such database"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the database does not exist"), "{}", ran.stderr);
     Ok(())
 }

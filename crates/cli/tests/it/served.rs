@@ -1,4 +1,4 @@
-//! Commands against a server that this binary runs itself, over a unix socket.
+//! Commands against a server that this binary runs, over a Unix socket.
 #![cfg(unix)]
 
 mod screens;
@@ -8,30 +8,30 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use oncebox_client::Client;
-use oncebox_client::wire::mailbox::{Op, Recv, SettleItem, Work};
+use oncebox_client::wire::mailbox::{RecvRequest, SettleItem, SettleOp, WorkRequest};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rig::{Ran, oncebox};
+use crate::rig::{CommandOutput, oncebox};
 
-/// A server with a store of its own; killed when it is dropped.
+/// A server with its own store; killed when it is dropped.
 struct Served {
-    home: TempDir,
+    directory: TempDir,
     server: Child,
-    // The server would fail to log if nobody held its stderr.
+    // Kept open: the server could not log to a closed stderr.
     log: BufReader<ChildStderr>,
 }
 
 impl Served {
     fn start(settings: &[&str]) -> Self {
-        let home = TempDir::new().expect("a directory");
-        let (server, log) = begin(&home, settings);
-        Self { home, server, log }
+        let directory = TempDir::new().expect("a directory");
+        let (server, log) = begin(&directory, settings);
+        Self { directory, server, log }
     }
 
-    /// Again, after it ended.
+    /// Starts the server again after it exited.
     fn begin(&mut self, settings: &[&str]) {
-        (self.server, self.log) = begin(&self.home, settings);
+        (self.server, self.log) = begin(&self.directory, settings);
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -41,50 +41,51 @@ impl Served {
     }
 
     fn address(&self) -> String {
-        format!("unix:{}", self.home.path().join("s").display())
+        format!("unix:{}", self.directory.path().join("s").display())
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::from(self.command(arguments).output().expect("the binary runs"))
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.command(arguments).output().expect("the binary runs"))
     }
 
-    /// The result of a command that goes well.
+    /// The result of a command that must succeed.
     fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(arguments);
         assert_eq!(ran.code, Some(0), "{arguments:?} {ran:?}");
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{arguments:?} {error} {ran:?}"))
     }
 
-    /// Stops it, and tells its exit code and where its store is.
+    /// Stops the server; returns its exit code and the path of its store.
     fn stop(mut self) -> (Option<i32>, TempDir, PathBuf) {
         signal(&self.server, "-TERM");
         let mut line = String::new();
-        while self.log.read_line(&mut line).expect("its log") > 0 {}
-        let code = self.server.wait().expect("it ends").code();
-        let data = self.home.path().join("data");
-        let home = std::mem::replace(&mut self.home, TempDir::new().expect("a directory"));
-        (code, home, data)
+        while self.log.read_line(&mut line).expect("the log is readable") > 0 {}
+        let code = self.server.wait().expect("the server exits").code();
+        let data = self.directory.path().join("data");
+        let directory = std::mem::replace(&mut self.directory, TempDir::new().expect("a directory"));
+        (code, directory, data)
     }
 }
 
-fn begin(home: &TempDir, settings: &[&str]) -> (Child, BufReader<ChildStderr>) {
-    let listen = format!("unix:{}", home.path().join("s").display());
-    let store = format!("store=embedded:{}", home.path().join("data").display());
+fn begin(directory: &TempDir, settings: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let listen = format!("unix:{}", directory.path().join("s").display());
+    let store = format!("store=embedded:{}", directory.path().join("data").display());
     let arguments = ["serve", "--listen", &listen, "--set", &store, "--log-format", "json"];
     let arguments = [&arguments[..], &["--set", "admin.listen=off"]].concat();
-    let mut server = oncebox(&arguments).args(settings).stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut log = BufReader::new(server.stderr.take().expect("its stderr"));
+    let mut server =
+        oncebox(&arguments).args(settings).stderr(Stdio::piped()).spawn().expect("the server starts");
+    let mut log = BufReader::new(server.stderr.take().expect("stderr is piped"));
     let mut line = String::new();
     while !line.contains("\"listening\"") {
         line.clear();
-        assert_ne!(log.read_line(&mut line).expect("its log"), 0, "it ended");
+        assert_ne!(log.read_line(&mut line).expect("the log is readable"), 0, "the server exited");
     }
     (server, log)
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
@@ -100,7 +101,7 @@ fn text<'a>(json: &'a Value, field: &str) -> &'a str {
 }
 
 #[test]
-fn a_message_goes_through() {
+fn a_message_is_sent_received_and_acknowledged() {
     let served = Served::start(&[]);
     let send = [
         "send",
@@ -134,28 +135,29 @@ fn a_message_goes_through() {
     );
     let receipt = text(&envelope, "receipt");
     served.json(&["extend", receipt, "--visibility", "60s"]);
-    let story = served.run(&["explain", "--topic", "orders", "--key", "k"]).stdout;
+    let explained = served.run(&["explain", "--topic", "orders", "--key", "k"]).stdout;
     assert!(
-        story.contains("It was delivered once.") && story.contains("billing-3 holds it until"),
-        "{story}"
+        explained.contains("It was delivered once.") && explained.contains("billing-3 holds it until"),
+        "{explained}"
     );
     let held = served.run(&["messages", "list", "--output", "table"]).stdout;
     assert!(held.contains("held by billing-3, ends "), "{held}");
     assert_eq!(served.json(&["ack", receipt])["ok"], true);
-    assert_eq!(served.json(&["ack", receipt])["ok"], true, "the same again is answered the same");
+    assert_eq!(served.json(&["ack", receipt])["ok"], true, "a repeated ack gets the same response");
     let ran = served.run(&["nack", receipt]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("E_LEASE_LOST"), "{}", ran.stderr);
     assert_eq!(text(&served.json(&["messages", "show", text(&first, "msg_id")]), "state"), "done");
 
     let (code, _home, data) = served.stop();
-    assert_eq!(code, Some(0), "a server that is told to stop ends well");
-    let ran = Ran::from(oncebox(&["store", "verify", &data.display().to_string()]).output().unwrap());
+    assert_eq!(code, Some(0), "SIGTERM shuts the server down cleanly");
+    let ran =
+        CommandOutput::from(oncebox(&["store", "verify", &data.display().to_string()]).output().unwrap());
     assert_eq!(ran.stdout, "sound\n", "{ran:?}");
 }
 
 #[test]
-fn dead_letters_get_another_chance() {
+fn dead_letters_are_redriven_or_purged() {
     let served = Served::start(&["--set", "mailbox.topic.attempts_max=1"]);
     for key in ["a", "b"] {
         served.json(&["send", "bad", "--key", key, "--data", key]);
@@ -170,7 +172,7 @@ fn dead_letters_get_another_chance() {
     assert!(shown.contains("dead: exhausted") && shown.contains("boom"), "{shown}");
     let last = one["last_lease"]["worker"]
         .as_str()
-        .expect("a receiver without a name is called by host and process");
+        .expect("a receiver without a name is named by host and process id");
     let (host, process) = last.rsplit_once(':').expect("a host and a process");
     assert!(!host.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit()), "{last}");
     assert!(shown.contains(&format!("{last} until ")), "{shown}");
@@ -178,18 +180,18 @@ fn dead_letters_get_another_chance() {
     assert_eq!(served.json(&["dlq", "redrive", id])["changed"], 1);
     assert_eq!(served.json(&["messages", "purge", "--topic", "bad", "--yes"])["changed"], 1);
     assert_eq!(served.run(&["dlq", "list"]).stdout, "");
-    assert_eq!(served.run(&["dlq", "show", id]).code, Some(3), "it is no dead letter any more");
+    assert_eq!(served.run(&["dlq", "show", id]).code, Some(3), "it is no longer a dead letter");
     let raw = served.command(&["recv", "bad", "--wait", "10s", "--ack", "--raw"]).output().unwrap();
     assert_eq!(raw.stdout, b"a");
 }
 
-/// A receiver says when a message comes again, or that it does not; a sender when it comes first.
+/// A receiver chooses when a message is redelivered, or that it is not; a sender chooses the first delivery.
 #[test]
 fn delays_and_deadlines_are_flags() {
     let served =
         Served::start(&["--set", "mailbox.topic.backoff_base=12h", "--set", "mailbox.topic.backoff_max=12h"]);
     served.json(&["send", "t", "--key", "later", "--data", "x", "--due-in", "1h", "--expires-in", "2h"]);
-    assert_eq!(served.run(&["recv", "t"]).stdout, "", "it is not due");
+    assert_eq!(served.run(&["recv", "t"]).stdout, "", "the message is not due");
     served.json(&["send", "t", "--key", "k", "--data", "x", "--due-in", "1ms"]);
     let first = served.json(&["recv", "t", "--wait", "10s"]);
     served.json(&["nack", text(&first, "receipt"), "--delay", "1ms"]);
@@ -200,27 +202,27 @@ fn delays_and_deadlines_are_flags() {
     assert_eq!(both.code, Some(2), "{both:?}");
     assert_eq!(served.run(&["nack", receipt, "--delay", "0s"]).code, Some(3));
     served.json(&["nack", receipt, "--dead", "--reason", "no JSON"]);
-    let letter = served.json(&["dlq", "list", "--topic", "t"]);
-    assert_eq!((text(&letter, "reason"), text(&letter, "last_error")), ("failed", "no JSON"));
+    let dead_letter = served.json(&["dlq", "list", "--topic", "t"]);
+    assert_eq!((text(&dead_letter, "reason"), text(&dead_letter, "last_error")), ("failed", "no JSON"));
 }
 
 #[test]
-fn the_ledger_tells_scripts_by_exit_codes() {
+fn ledger_commands_report_their_outcome_by_exit_code() {
     let served = Served::start(&["--amnesia", "--store", "memory:"]);
     let begun = served.json(&["ledger", "begin", "bus:g/1", "--lease", "60s"]);
-    assert_eq!(served.run(&["ledger", "begin", "bus:g/1"]).code, Some(4), "somebody has it");
+    assert_eq!(served.run(&["ledger", "begin", "bus:g/1"]).code, Some(4), "another owner has it");
     assert_eq!(text(&served.json(&["ledger", "get", "bus:g/1"]), "status"), "Busy");
     let done = ["ledger", "done", "bus:g/1", "--lease-id", text(&begun, "leaseId")];
     assert_eq!(text(&served.json(&done), "status"), "Processed");
     assert_eq!(served.run(&["ledger", "begin", "bus:g/1"]).code, Some(3), "it is processed");
-    let story = served.run(&["explain", "--namespace", "ledger", "--key", "bus:g/1"]).stdout;
-    assert!(story.contains("told that it is processed"), "{story}");
+    let explained = served.run(&["explain", "--namespace", "ledger", "--key", "bus:g/1"]).stdout;
+    assert!(explained.contains("returns that it is processed"), "{explained}");
     let stats = served.run(&["stats", "--output", "table"]).stdout;
-    assert!(stats.contains("nothing: amnesia"), "{stats}");
+    assert!(stats.contains("none (amnesia)"), "{stats}");
 }
 
 #[test]
-fn following_ends_when_it_is_interrupted() {
+fn follow_ends_on_an_interrupt() {
     let served = Served::start(&["--amnesia", "--store", "memory:"]);
     let mut follow = served.command(&["recv", "live", "--follow", "--ack"]);
     let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
@@ -236,9 +238,9 @@ fn following_ends_when_it_is_interrupted() {
     assert_eq!(follow.wait().unwrap().code(), Some(130));
 }
 
-/// A server that comes back is followed again.
+/// A receiver that follows reconnects to a restarted server.
 #[test]
-fn following_survives_a_restart() {
+fn follow_survives_a_server_restart() {
     let mut served = Served::start(&[]);
     let mut follow = served.command(&["recv", "live", "--follow", "--ack", "--wait", "100ms"]);
     let mut follow = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -250,7 +252,7 @@ fn following_survives_a_restart() {
     served.server.kill().unwrap();
     served.server.wait().unwrap();
     let mut note = String::new();
-    while !note.contains("trying again") {
+    while !note.contains("retrying") {
         assert_ne!(notes.read_line(&mut note).unwrap(), 0, "{note}");
     }
     served.begin(&[]);
@@ -258,14 +260,14 @@ fn following_survives_a_restart() {
     line.clear();
     while !line.contains("\"idem_key\":\"b\"") {
         line.clear();
-        assert_ne!(out.read_line(&mut line).unwrap(), 0, "it goes on");
+        assert_ne!(out.read_line(&mut line).unwrap(), 0, "the command keeps following");
     }
     signal(&follow, "-INT");
     assert_eq!(follow.wait().unwrap().code(), Some(130));
 }
 
 #[test]
-fn the_client_works_and_streams() {
+fn the_client_library_works_and_streams() {
     let served = Served::start(&["--amnesia", "--store", "memory:"]);
     for key in ["a", "b", "c"] {
         served.json(&["send", "t", "--key", key, "--data", key]);
@@ -273,20 +275,28 @@ fn the_client_works_and_streams() {
     let client = Client::new(&served.address()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let recv =
-            Recv { topic: "t".into(), max_messages: Some(1), wait_ms: Some(10_000), ..Recv::default() };
-        let first =
-            client.work(&Work { settle: Vec::new(), recv: recv.clone() }).await.unwrap().messages.remove(0);
-        let ack = SettleItem { op: Op::Ack, delivery: first.receipt, ..SettleItem::default() };
-        let worked = client.work(&Work { settle: vec![ack], recv: recv.clone() }).await.unwrap();
+        let recv = RecvRequest {
+            topic: "t".into(),
+            max_messages: Some(1),
+            wait_ms: Some(10_000),
+            ..RecvRequest::default()
+        };
+        let first = client
+            .work(&WorkRequest { settle: Vec::new(), recv: recv.clone() })
+            .await
+            .unwrap()
+            .messages
+            .remove(0);
+        let ack = SettleItem { op: SettleOp::Ack, delivery: first.receipt, ..SettleItem::default() };
+        let worked = client.work(&WorkRequest { settle: vec![ack], recv: recv.clone() }).await.unwrap();
         assert!(worked.results[0].ok);
         let second = worked.messages[0].idem_key.clone();
-        let mut stream = client.recv_stream(&Recv { wait_ms: Some(200), ..recv }).await.unwrap();
+        let mut stream = client.recv_stream(&RecvRequest { wait_ms: Some(200), ..recv }).await.unwrap();
         let third = stream.next().await.unwrap().unwrap().idem_key;
-        let mut came = [first.idem_key, second, third];
-        came.sort();
-        assert_eq!(came, ["a", "b", "c"]);
-        assert!(stream.next().await.is_none(), "nothing more comes");
+        let mut received = [first.idem_key, second, third];
+        received.sort();
+        assert_eq!(received, ["a", "b", "c"]);
+        assert!(stream.next().await.is_none(), "the stream ends");
         assert!(client.metrics().await.unwrap().contains("# TYPE"));
         assert!(client.ready().await.unwrap().writes);
     });

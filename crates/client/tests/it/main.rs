@@ -1,7 +1,7 @@
-//! The client against a server that says what a test wants.
+//! The client against a scripted server.
 
-mod answers;
-mod repeats;
 mod requests;
-mod rig;
+mod responses;
+mod retries;
+mod scripted_server;
 mod stream;

@@ -1,52 +1,62 @@
-//! What requests look like.
+//! The requests that calls make.
 
-use oncebox_client::wire::ledger::{MarkProcessed, Release, TryBegin};
-use oncebox_client::wire::mailbox::{Extend, Nack, Op, SendBatch, Settle, SettleItem};
-use oncebox_client::wire::operator::{
-    ByKey, Count, List, ListDead, ListTopics, Namespace, Redrive, Show, Sweep,
+use oncebox_client::wire::ledger::{MarkProcessedRequest, ReleaseRequest, TryBeginRequest};
+use oncebox_client::wire::mailbox::{
+    ExtendRequest, NackRequest, SendBatchRequest, SettleBatchRequest, SettleItem, SettleOp,
 };
-use oncebox_client::{Client, Error};
+use oncebox_client::wire::operator::{
+    ByKeyRequest, CountRequest, ListDeadRequest, ListRequest, ListTopicsRequest, NamespaceName,
+    RedriveRequest, ShowRequest, SweepRequest,
+};
+use oncebox_client::{Client, ClientError};
 
-use crate::rig::{Answer, Rig};
+use crate::scripted_server::{Reply, ScriptedServer};
 
-/// Each call, and the request that it makes. That the answers are of no use does not matter.
+/// Each call and its request; the responses do not matter.
 #[tokio::test]
-async fn every_call_has_its_path() -> Result<(), Error> {
-    let rig = Rig::of([]);
-    let client = rig.client().await;
-    let by_key = ByKey {
-        namespace: Some(Namespace::Inbox),
+async fn every_call_has_its_path() -> Result<(), ClientError> {
+    let server = ScriptedServer::of([]);
+    let client = server.client().await;
+    let by_key = ByKeyRequest {
+        namespace: Some(NamespaceName::Inbox),
         source: Some("s/1".into()),
         id: "ä".into(),
         payload: None,
     };
-    let settle =
-        Settle { settle: vec![SettleItem { op: Op::Ack, delivery: "d".into(), ..SettleItem::default() }] };
-    let _ = client.send_batch(&SendBatch::default()).await;
+    let settle = SettleBatchRequest {
+        settle: vec![SettleItem { op: SettleOp::Ack, delivery: "d".into(), ..SettleItem::default() }],
+    };
+    let _ = client.send_batch(&SendBatchRequest::default()).await;
     let _ = client.ack("a/b").await;
-    let _ = client.nack("a%b", &Nack { reason: Some("no".into()), ..Nack::default() }).await;
-    let _ = client.extend("d", &Extend { visibility_ms: 500 }).await;
+    let _ = client.nack("a%b", &NackRequest { reason: Some("no".into()), ..NackRequest::default() }).await;
+    let _ = client.extend("d", &ExtendRequest { visibility_ms: 500 }).await;
     let _ = client.settle(&settle).await;
-    let _ = client.dlq(&ListDead { topic: Some("a b".into()), limit: Some(3), ..ListDead::default() }).await;
-    let _ = client.dead_letter("m", &Show { payload: Some(true) }).await;
-    let _ = client.redrive_dead_letters(&Redrive::default()).await;
-    let _ = client.try_begin(&TryBegin { key: "k".into(), ..TryBegin::default() }).await;
-    let _ = client.mark_processed(&MarkProcessed::default()).await;
-    let _ = client.release(&Release::default()).await;
+    let _ = client
+        .dlq(&ListDeadRequest { topic: Some("a b".into()), limit: Some(3), ..ListDeadRequest::default() })
+        .await;
+    let _ = client.dead_letter("m", &ShowRequest { payload: Some(true) }).await;
+    let _ = client.redrive_dead_letters(&RedriveRequest::default()).await;
+    let _ = client.try_begin(&TryBeginRequest { key: "k".into(), ..TryBeginRequest::default() }).await;
+    let _ = client.mark_processed(&MarkProcessedRequest::default()).await;
+    let _ = client.release(&ReleaseRequest::default()).await;
     let _ = client.ledger_entry("bus:group/key").await;
-    let _ = client.messages(&List::default()).await;
-    let _ = client.message("m", &Show::default()).await;
+    let _ = client.messages(&ListRequest::default()).await;
+    let _ = client.message("m", &ShowRequest::default()).await;
     let _ = client.message_by_key(&by_key).await;
-    let _ = client.redrive(&Sweep::default()).await;
-    let _ = client.purge(&Sweep::default()).await;
-    let _ = client.counts(&Count { topic: Some("t".into()), ..Count::default() }).await;
-    let _ = client.topics(&ListTopics { after: Some("a b".into()), ..ListTopics::default() }).await;
+    let _ = client.redrive(&SweepRequest::default()).await;
+    let _ = client.purge(&SweepRequest::default()).await;
+    let _ = client.counts(&CountRequest { topic: Some("t".into()), ..CountRequest::default() }).await;
+    let _ =
+        client.topics(&ListTopicsRequest { after: Some("a b".into()), ..ListTopicsRequest::default() }).await;
     let _ = client.stats().await;
     let _ = client.live().await;
     let _ = client.ready().await;
     let _ = client.metrics().await;
-    let lines: Vec<_> =
-        rig.asked().iter().map(|asked| format!("{} {} {}", asked.method, asked.uri, asked.body)).collect();
+    let lines: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|requests| format!("{} {} {}", requests.method, requests.uri, requests.body))
+        .collect();
     let expected = [
         r#"POST /v1/send/batch {"messages":[]}"#,
         "POST /v1/ack/a%2Fb ",
@@ -77,36 +87,36 @@ async fn every_call_has_its_path() -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn a_request_says_who_asks_and_what_it_carries() {
-    let rig = Rig::of([]);
+async fn a_request_has_correlation_actor_and_content_type_headers() {
+    let server = ScriptedServer::of([]);
     let id = "0191e1b0-0000-7000-8000-000000000000";
-    let client = Client::builder(&rig.listen().await).corr_id(id).actor("ann").build().unwrap();
-    let _ = client.redrive(&Sweep::default()).await;
-    let asked = &rig.asked()[0];
-    assert_eq!((asked.header("x-corr-id"), asked.header("x-actor")), (id, "ann"));
-    assert_eq!(asked.header("content-type"), "application/json");
-    assert!(asked.header("host").starts_with("127.0.0.1:"));
+    let client = Client::builder(&server.listen().await).corr_id(id).actor("ann").build().unwrap();
+    let _ = client.redrive(&SweepRequest::default()).await;
+    let requests = &server.requests()[0];
+    assert_eq!((requests.header("x-corr-id"), requests.header("x-actor")), (id, "ann"));
+    assert_eq!(requests.header("content-type"), "application/json");
+    assert!(requests.header("host").starts_with("127.0.0.1:"));
 }
 
 #[tokio::test]
-async fn each_call_has_a_correlation_of_its_own() {
-    let rig = Rig::of([Answer::ok(r#"{"status":"live"}"#), Answer::ok(r#"{"status":"live"}"#)]);
-    let client = rig.client().await;
+async fn each_call_has_its_own_correlation_id() {
+    let server = ScriptedServer::of([Reply::ok(r#"{"status":"live"}"#), Reply::ok(r#"{"status":"live"}"#)]);
+    let client = server.client().await;
     assert_eq!(client.live().await.unwrap().status, "live");
     client.live().await.unwrap();
-    let asked = rig.asked();
-    assert_ne!(asked[0].header("x-corr-id"), asked[1].header("x-corr-id"));
+    let requests = server.requests();
+    assert_ne!(requests[0].header("x-corr-id"), requests[1].header("x-corr-id"));
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_unix_socket_is_an_address_too() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("oncebox.sock");
-    let rig = Rig::of([Answer::ok(r#"{"status":"live"}"#)]);
-    let (listener, app) = (tokio::net::UnixListener::bind(&path).unwrap(), rig.app());
+async fn a_unix_socket_is_a_valid_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("oncebox.sock");
+    let server = ScriptedServer::of([Reply::ok(r#"{"status":"live"}"#)]);
+    let (listener, app) = (tokio::net::UnixListener::bind(&path).unwrap(), server.app());
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     let client = Client::new(&format!("unix:{}", path.display())).unwrap();
     assert_eq!(client.live().await.unwrap().status, "live");
-    assert_eq!(rig.asked()[0].header("host"), "localhost");
+    assert_eq!(server.requests()[0].header("host"), "localhost");
 }

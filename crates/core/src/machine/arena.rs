@@ -1,10 +1,10 @@
-//! Slots for rows. Grows in chunks, so that no growth ever moves the rows that are there.
+//! An arena of rows addressed by slots. It grows in chunks, so that growth never moves existing rows.
 
 use std::ops::{Index, IndexMut};
 
 const CHUNK_ROWS: usize = 1 << 10;
 
-/// The place of a row in an arena; reused once the row is gone.
+/// The position of a row in an arena; reused once the row is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Slot(u32);
 
@@ -16,17 +16,17 @@ impl Slot {
         (self != Self::NONE).then_some(self)
     }
 
-    fn place(self) -> (usize, usize) {
+    fn location(self) -> (usize, usize) {
         let index = self.0 as usize;
         (index / CHUNK_ROWS, index % CHUNK_ROWS)
     }
 }
 
 pub(super) struct Arena<T> {
-    /// Of fixed size, so that a slot's index within its chunk needs no check.
+    /// Chunks of fixed size, so that the index within a chunk needs no bounds check.
     chunks: Vec<Box<[Option<T>; CHUNK_ROWS]>>,
     free: Vec<Slot>,
-    /// Slots that have been used, ever: those from here on are new.
+    /// Slots that were ever used; those from here on are new.
     used: usize,
     rows: usize,
 }
@@ -44,7 +44,7 @@ impl<T> Arena<T> {
 
     pub(super) fn insert(&mut self, row: T) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
-        let (chunk, index) = slot.place();
+        let (chunk, index) = slot.location();
         self.chunks[chunk][index] = Some(row);
         self.rows += 1;
         slot
@@ -64,7 +64,7 @@ impl<T> Arena<T> {
     }
 
     pub(super) fn remove(&mut self, slot: Slot) {
-        let (chunk, index) = slot.place();
+        let (chunk, index) = slot.location();
         let row = &mut self.chunks[chunk][index];
         assert!(row.is_some(), "a slot is removed once");
         *row = None;
@@ -72,7 +72,7 @@ impl<T> Arena<T> {
         self.free.push(slot);
     }
 
-    /// All rows, in no order that means anything.
+    /// All rows, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         let rows = self.chunks.iter().flat_map(|chunk| chunk.iter());
         (0..).map(Slot).zip(rows).filter_map(|(slot, row)| Some((slot, row.as_ref()?)))
@@ -84,7 +84,7 @@ impl<T> Index<Slot> for Arena<T> {
 
     #[inline]
     fn index(&self, slot: Slot) -> &T {
-        let (chunk, index) = slot.place();
+        let (chunk, index) = slot.location();
         self.chunks[chunk][index].as_ref().expect("an index holds slots of rows that exist")
     }
 }
@@ -92,7 +92,7 @@ impl<T> Index<Slot> for Arena<T> {
 impl<T> IndexMut<Slot> for Arena<T> {
     #[inline]
     fn index_mut(&mut self, slot: Slot) -> &mut T {
-        let (chunk, index) = slot.place();
+        let (chunk, index) = slot.location();
         self.chunks[chunk][index].as_mut().expect("an index holds slots of rows that exist")
     }
 }

@@ -1,97 +1,109 @@
-//! Claims: who gets what next. Per lane by number, the lanes in turn.
+//! Claims: which messages are delivered next, in order of number within a lane and round-robin across lanes.
 
 use super::arena::Slot;
-use super::{Effect, Machine, Turn};
+use super::{CallContext, Effect, Machine};
 use crate::id::{Fence, Number, RequestId};
 use crate::message::Lease;
 use crate::payload::PayloadHandle;
 use crate::port::{Claim, Delivery};
 
-/// Lanes that one claim passes over, at most: what others hold back must not make it long.
-const PASSED_LANES_MAX: usize = 64;
+/// The maximum number of lanes that one claim skips, so that held-back lanes cannot make it long.
+const SKIPPED_LANES_MAX: usize = 64;
 
-/// Deliveries that room is made for at once; larger claims are rarely full.
+/// The maximum number of deliveries to allocate space for in advance; larger claims are rarely filled.
 const DELIVERIES_EXPECTED: u32 = 128;
 
-/// One claim under way.
-struct Round {
-    /// What a repeat of it is known by.
+/// The progress of one claim.
+struct ClaimProgress {
+    /// Identifies repeats of the claim.
     request: Option<RequestId>,
-    /// The topics that it names and that may still have something; none if it takes all.
+    /// The named topics that may still have claimable messages; none if the claim names no topics.
     topics: Option<Vec<Slot>>,
-    /// Which of them is next.
-    turn: usize,
-    taken: u32,
+    /// The index of the next topic to serve.
+    next_topic: usize,
+    delivered: u32,
     bytes: u64,
-    /// Lanes whose first message cannot be taken by this claim; they stay out of it, and are opened again after it.
-    passed: Vec<Slot>,
+    /// Lanes whose first message this claim cannot deliver. They leave the rotation for the rest of the claim.
+    skipped: Vec<Slot>,
 }
 
 impl<P: PayloadHandle> Machine<P> {
-    /// Takes claimable messages; see [`crate::Store::work`].
-    pub fn claim(&mut self, turn: &mut Turn<'_, P>, claim: &Claim) -> Vec<Delivery<P>> {
-        self.advance(turn);
+    /// Delivers claimable messages; see [`crate::Store::work`].
+    pub fn claim(&mut self, context: &mut CallContext<'_, P>, claim: &Claim) -> Vec<Delivery<P>> {
+        self.advance(context);
         let request = claim.request_identity();
-        if let Some(repeated) = self.deliver_again(claim, request) {
+        if let Some(repeated) = self.repeat_deliveries(claim, request) {
             return repeated;
         }
-        let mut round = self.start(claim, request);
-        let batch = claim.batch.get().min(self.room_in_flight(claim));
+        let mut progress = self.start_claim(claim, request);
+        let batch = claim.batch.get().min(self.in_flight_capacity(claim));
         let mut deliveries = Vec::with_capacity(batch.min(DELIVERIES_EXPECTED) as usize);
-        while round.taken < batch
-            && let Some((lane, number, slot)) = self.next_in(claim, &mut round)
+        while progress.delivered < batch
+            && let Some((lane, number, slot)) = self.next_candidate(claim, &mut progress)
         {
-            if !self.may_take(claim, &round, lane, number, slot) {
-                self.lanes.close(lane);
-                round.passed.push(lane);
-                if round.passed.len() == PASSED_LANES_MAX {
+            if !self.can_deliver(claim, &progress, lane, number, slot) {
+                self.lanes.leave_rotation(lane);
+                progress.skipped.push(lane);
+                if progress.skipped.len() == SKIPPED_LANES_MAX {
                     break;
                 }
                 continue;
             }
-            round.taken += 1;
-            round.bytes += self.messages[slot].payload_bytes();
-            deliveries.push(self.deliver(turn, claim, round.request, slot));
+            progress.delivered += 1;
+            progress.bytes += self.messages[slot].payload_bytes();
+            deliveries.push(self.deliver(context, claim, progress.request, slot));
         }
-        for lane in round.passed {
-            self.lanes.open(lane);
+        for lane in progress.skipped {
+            self.lanes.enter_rotation(lane);
         }
         deliveries
     }
 
-    fn start(&self, claim: &Claim, request: Option<RequestId>) -> Round {
-        let topics = claim.topics.named().map(|names| self.lanes.in_turn(claim.namespace, names));
-        Round { request, topics, turn: 0, taken: 0, bytes: 0, passed: Vec::new() }
+    fn start_claim(&self, claim: &Claim, request: Option<RequestId>) -> ClaimProgress {
+        let topics =
+            claim.topics.named().map(|names| self.lanes.least_recently_served(claim.namespace, names));
+        ClaimProgress { request, topics, next_topic: 0, delivered: 0, bytes: 0, skipped: Vec::new() }
     }
 
-    /// The lane whose turn it is, and its first message.
-    fn next_in(&mut self, claim: &Claim, round: &mut Round) -> Option<(Slot, Number, Slot)> {
-        let Some(topics) = &mut round.topics else {
+    /// The next lane in the rotation, and its first message.
+    fn next_candidate(
+        &mut self,
+        claim: &Claim,
+        progress: &mut ClaimProgress,
+    ) -> Option<(Slot, Number, Slot)> {
+        let Some(topics) = &mut progress.topics else {
             let topic = self.lanes.next_topic(claim.namespace)?;
             return self.lanes.next_lane(topic);
         };
         while !topics.is_empty() {
-            let index = round.turn % topics.len();
+            let index = progress.next_topic % topics.len();
             if let Some(found) = self.lanes.next_lane(topics[index]) {
-                self.lanes.note_served(topics[index]);
-                round.turn = index + 1;
+                self.lanes.mark_served(topics[index]);
+                progress.next_topic = index + 1;
                 return Some(found);
             }
             topics.remove(index);
-            round.turn = index;
+            progress.next_topic = index;
         }
         None
     }
 
-    fn may_take(&self, claim: &Claim, round: &Round, lane: Slot, number: Number, slot: Slot) -> bool {
-        let bytes = round.bytes + self.messages[slot].payload_bytes();
-        let fits = round.taken == 0 || claim.bytes_max.is_none_or(|max| bytes <= max);
-        fits && self.lanes.may_give(lane, number)
+    fn can_deliver(
+        &self,
+        claim: &Claim,
+        progress: &ClaimProgress,
+        lane: Slot,
+        number: Number,
+        slot: Slot,
+    ) -> bool {
+        let bytes = progress.bytes + self.messages[slot].payload_bytes();
+        let fits = progress.delivered == 0 || claim.bytes_max.is_none_or(|max| bytes <= max);
+        fits && self.lanes.may_deliver(lane, number)
     }
 
     fn deliver(
         &mut self,
-        turn: &mut Turn<'_, P>,
+        context: &mut CallContext<'_, P>,
         claim: &Claim,
         request: Option<RequestId>,
         slot: Slot,
@@ -101,25 +113,25 @@ impl<P: PayloadHandle> Machine<P> {
         let extendable_until = self.extendable_until(claim.namespace, claim.lease);
         let (attempts_max, worker) = (claim.attempts_max, claim.worker.as_ref());
         let effect = Effect::Granted { lease, extendable_until, request, attempts_max, worker };
-        self.commit(turn.journal, slot, effect);
+        self.commit(context.journal, slot, effect);
         self.delivery(slot, lease)
     }
 
-    /// How many more of the namespace may be in flight.
-    fn room_in_flight(&self, claim: &Claim) -> u32 {
-        let leased = self.tally.namespace(claim.namespace).leased;
-        let room = claim.in_flight_max.map_or(u64::MAX, |max| max.saturating_sub(leased));
-        u32::try_from(room).unwrap_or(u32::MAX)
+    /// How many more messages of the namespace may be in flight.
+    fn in_flight_capacity(&self, claim: &Claim) -> u32 {
+        let leased = self.totals.namespace(claim.namespace).leased;
+        let capacity = claim.in_flight_max.map_or(u64::MAX, |max| max.saturating_sub(leased));
+        u32::try_from(capacity).unwrap_or(u32::MAX)
     }
 
-    /// The deliveries that the same call got before and that are still out, as they were: not those whose content was replaced
-    /// since. None if it has nothing out.
-    fn deliver_again(&self, claim: &Claim, request: Option<RequestId>) -> Option<Vec<Delivery<P>>> {
+    /// The current deliveries of an earlier call with the same request id, except those whose content was replaced
+    /// since. None if there are no current ones.
+    fn repeat_deliveries(&self, claim: &Claim, request: Option<RequestId>) -> Option<Vec<Delivery<P>>> {
         let request = request?;
         let bound = |fence| (claim.namespace, claim.owner, request, Fence::new(fence).expect("not zero"));
         let mut leased = self.requests.range(bound(1)..=bound(u64::MAX)).peekable();
         leased.peek()?;
-        let grant = |slot| self.held(slot).expect("a request's leases are current");
+        let grant = |slot| self.grant(slot).expect("a request's leases are current");
         let same = leased.filter(|(_, slot)| !grant(**slot).superseded);
         Some(same.map(|(_, slot)| self.delivery(*slot, grant(*slot).lease)).collect())
     }
@@ -130,7 +142,7 @@ impl<P: PayloadHandle> Machine<P> {
             uid: message.uid,
             number: message.number,
             key: message.key.clone(),
-            content: self.content(slot).expect("what is claimed has content"),
+            content: self.content(slot).expect("a claimable message has content"),
             fingerprint: message.fingerprint.expect("content has a fingerprint"),
             hash: message.hash().cloned(),
             trace: message.trace.clone(),

@@ -1,4 +1,4 @@
-//! The content of a message: how it comes in, is exchanged, and goes.
+//! The content of a message: setting, replacing and removing it.
 
 use super::Machine;
 use super::arena::Slot;
@@ -11,7 +11,8 @@ use crate::message::{Content, GrantEnd, NewMessage};
 use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
 
-/// Gives a message its content. Lane and partition are joined; what it had before is the caller's to leave.
+/// Sets the content of a message and acquires its lane and partition. The caller releases those of the previous
+/// content.
 pub(super) fn fill<P: PayloadHandle>(
     lanes: &mut Lanes,
     partitions: &mut Partitions,
@@ -19,15 +20,15 @@ pub(super) fn fill<P: PayloadHandle>(
     content: &Content<P>,
 ) {
     let namespace = message.key.namespace;
-    message.lane = lanes.join(namespace, &content.topic, content.shard);
+    message.lane = lanes.acquire(namespace, &content.topic, content.shard);
     message.partition =
-        content.partition.as_ref().map_or(Slot::NONE, |partition| partitions.join(namespace, partition));
+        content.partition.as_ref().map_or(Slot::NONE, |partition| partitions.acquire(namespace, partition));
     message.payload = Some(content.payload.clone());
     message.expires = content.expires.unwrap_or(Timestamp::NEVER);
     message.seal = content.seal.map(Box::new);
     let rare = content.due.is_some() || !content.attributes.is_empty();
     if rare || message.rare.is_some() {
-        message.change_rare(|rare| {
+        message.update_rare(|rare| {
             rare.due = content.due;
             rare.attributes = content.attributes.clone();
         });
@@ -35,9 +36,9 @@ pub(super) fn fill<P: PayloadHandle>(
 }
 
 impl<P: PayloadHandle> Machine<P> {
-    /// Exchanges the content of a message that is out of its place.
-    pub(super) fn refill(&mut self, slot: Slot, new: &NewMessage<P>) {
-        self.count_out(slot);
+    /// Replaces the content of a message that is not indexed.
+    pub(super) fn replace_content(&mut self, slot: Slot, new: &NewMessage<P>) {
+        self.remove_from_counts(slot);
         let message = &mut self.messages[slot];
         let (lane, partition) = (message.lane, message.partition);
         fill(&mut self.lanes, &mut self.partitions, message, &new.content);
@@ -45,17 +46,17 @@ impl<P: PayloadHandle> Machine<P> {
         message.last_seen_at = self.now;
         if let Some(lane) = lane.some() {
             if lane != message.lane {
-                self.lanes.disinherit(lane, message.number);
+                self.lanes.end_inherited(lane, message.number);
             }
-            self.lanes.part(lane);
+            self.lanes.release(lane);
         }
         if let Some(partition) = partition.some() {
-            self.partitions.part(partition);
+            self.partitions.release(partition);
         }
-        self.count_in(slot);
+        self.add_to_counts(slot);
     }
 
-    /// Whoever holds a lease now works on old content.
+    /// Marks a current grant as superseded: its worker has the old content.
     pub(super) fn supersede(&mut self, slot: Slot) {
         if let Some(grant) = self.messages[slot].grant.some()
             && self.grants[grant].end.is_none()
@@ -64,31 +65,31 @@ impl<P: PayloadHandle> Machine<P> {
         }
     }
 
-    /// Takes the content away, and all that speaks of it but the hashes and the trace.
-    pub(super) fn empty(&mut self, slot: Slot) {
-        self.count_out(slot);
+    /// Removes the content and everything that describes it, except the hashes and the trace.
+    pub(super) fn clear_content(&mut self, slot: Slot) {
+        self.remove_from_counts(slot);
         let message = &mut self.messages[slot];
         message.payload = None;
         message.seal = None;
         message.expires = Timestamp::NEVER;
         if message.rare.is_some() {
-            message.change_rare(|rare| {
+            message.update_rare(|rare| {
                 (rare.due, rare.last_error) = (None, None);
                 rare.attributes = Attributes::default();
             });
         }
-        self.leave_lane(slot);
-        self.count_in(slot);
+        self.release_lane(slot);
+        self.add_to_counts(slot);
         self.charge(slot);
     }
 
-    fn leave_lane(&mut self, slot: Slot) {
+    fn release_lane(&mut self, slot: Slot) {
         let message = &mut self.messages[slot];
         if let Some(lane) = std::mem::replace(&mut message.lane, Slot::NONE).some() {
-            self.lanes.part(lane);
+            self.lanes.release(lane);
         }
         if let Some(partition) = std::mem::replace(&mut message.partition, Slot::NONE).some() {
-            self.partitions.part(partition);
+            self.partitions.release(partition);
         }
     }
 
@@ -100,14 +101,14 @@ impl<P: PayloadHandle> Machine<P> {
         self.number_next = self.number_next.max(number.0 + 1);
     }
 
-    /// Removes a message and every trace of it.
+    /// Removes a message from all indexes and from memory.
     pub(super) fn remove(&mut self, slot: Slot) {
-        self.unplace(slot);
+        self.unindex(slot);
         self.end_grant(slot, GrantEnd::Lost);
-        self.leave(slot);
-        self.count_out(slot);
+        self.remove_from_index(slot);
+        self.remove_from_counts(slot);
         self.discharge(slot);
-        self.leave_lane(slot);
+        self.release_lane(slot);
         self.offer_touched();
         let (number, grant) = (self.messages[slot].number, self.messages[slot].grant);
         self.messages.remove(slot);

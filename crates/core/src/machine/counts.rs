@@ -1,4 +1,4 @@
-//! Exact counters: how many messages stand where, and how many bytes they hold.
+//! Exact counters: the number of messages by class, and their bytes.
 
 use super::Machine;
 use super::arena::Slot;
@@ -8,7 +8,7 @@ use crate::message::NewMessage;
 use crate::payload::PayloadHandle;
 use crate::port::Counts;
 
-/// What a message is counted as.
+/// The class that a message is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Seen,
@@ -21,9 +21,9 @@ pub(super) enum Class {
 
 /// One counter per class.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Census([u64; 6]);
+pub(super) struct ClassCounts([u64; 6]);
 
-impl Census {
+impl ClassCounts {
     pub(super) fn add(&mut self, class: Class) {
         self.0[class as usize] += 1;
     }
@@ -42,17 +42,17 @@ impl Census {
     }
 }
 
-/// The fixed cost that the byte bound charges per record, beside payload and texts.
+/// The fixed cost that the byte bound charges per record, in addition to payload and texts.
 const RECORD_BYTES: u64 = 512;
 
 #[derive(Default)]
-pub(super) struct Tally {
-    namespaces: [Census; Namespace::ALL.len()],
+pub(super) struct Totals {
+    namespaces: [ClassCounts; Namespace::ALL.len()],
     unfinished: u64,
     bytes: u64,
 }
 
-impl Tally {
+impl Totals {
     pub(super) fn unfinished(&self) -> u64 {
         self.unfinished
     }
@@ -91,7 +91,7 @@ pub(super) fn cost_of<P: PayloadHandle>(new: &NewMessage<P>) -> u64 {
 }
 
 impl<P: PayloadHandle> Machine<P> {
-    /// What the byte bound charges for a message as it stands.
+    /// What the byte bound charges for a stored message.
     fn cost(&self, slot: Slot) -> u64 {
         let message = &self.messages[slot];
         let topic = message.lane.some().map_or(0, |lane| self.lanes.topic(lane).as_str().len());
@@ -101,34 +101,34 @@ impl<P: PayloadHandle> Machine<P> {
         cost_of_key(&message.key) + message.payload_bytes() + texts as u64
     }
 
-    /// Charges a message that has come in or changed; answers what it was charged before.
+    /// Updates the charge of a message that is new or has changed.
     pub(super) fn charge(&mut self, slot: Slot) {
         let cost = self.cost(slot);
         let charged = u32::try_from(cost).unwrap_or(u32::MAX);
         let before = std::mem::replace(&mut self.messages[slot].charged, charged);
-        self.tally.bytes = self.tally.bytes + u64::from(charged) - u64::from(before);
+        self.totals.bytes = self.totals.bytes + u64::from(charged) - u64::from(before);
     }
 
-    /// Charges nothing more for a message that goes.
+    /// Removes the charge of a message that is about to be removed.
     pub(super) fn discharge(&mut self, slot: Slot) {
-        self.tally.bytes -= u64::from(std::mem::take(&mut self.messages[slot].charged));
+        self.totals.bytes -= u64::from(std::mem::take(&mut self.messages[slot].charged));
     }
 
-    /// Counts a message that has come in, or that has just joined its lane.
-    pub(super) fn count_in(&mut self, slot: Slot) {
+    /// Counts a message that is new or has just acquired its lane.
+    pub(super) fn add_to_counts(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        self.tally.add(message.key.namespace, message.class);
+        self.totals.add(message.key.namespace, message.class);
         if let Some(lane) = message.lane.some() {
-            self.lanes.census(lane).add(message.class);
+            self.lanes.counts(lane).add(message.class);
         }
     }
 
-    /// Takes a message out of the counts before it goes, or before it leaves its lane.
-    pub(super) fn count_out(&mut self, slot: Slot) {
+    /// Uncounts a message that is about to be removed or to release its lane.
+    pub(super) fn remove_from_counts(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        self.tally.subtract(message.key.namespace, message.class);
+        self.totals.subtract(message.key.namespace, message.class);
         if let Some(lane) = message.lane.some() {
-            self.lanes.census(lane).subtract(message.class);
+            self.lanes.counts(lane).subtract(message.class);
         }
     }
 
@@ -139,12 +139,12 @@ impl<P: PayloadHandle> Machine<P> {
             return;
         }
         let (namespace, lane) = (message.key.namespace, message.lane);
-        self.tally.subtract(namespace, before);
-        self.tally.add(namespace, class);
+        self.totals.subtract(namespace, before);
+        self.totals.add(namespace, class);
         if let Some(lane) = lane.some() {
-            let census = self.lanes.census(lane);
-            census.subtract(before);
-            census.add(class);
+            let counts = self.lanes.counts(lane);
+            counts.subtract(before);
+            counts.add(class);
         }
     }
 }

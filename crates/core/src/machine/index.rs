@@ -1,12 +1,12 @@
-//! A hash index from something in a row to the row's slot. Holds eight bytes per row; what is hashed stays in the row.
+//! A hash index from a value in a row to the row's slot. Takes eight bytes per row; the hashed value stays in the row.
 
 use super::arena::Slot;
 
-/// Small tables instead of a large one: each grows on its own, so that growing never takes long.
+/// Many small tables instead of a large one: each grows on its own, so that no single growth takes long.
 const SHARDS: usize = 256;
 
-/// Bits of a hash that choose the place within a shard; those above choose the shard.
-const PLACE_BITS: u32 = 24;
+/// The bits of a hash that select the position within a shard; the bits above select the shard.
+const POSITION_BITS: u32 = 24;
 
 #[derive(Clone, Copy)]
 struct Cell {
@@ -16,7 +16,7 @@ struct Cell {
 
 const EMPTY: Cell = Cell { hash: 0, slot: Slot::NONE };
 
-/// A table with linear probing: a look touches one piece of memory, mostly a single cache line. At least one cell is empty.
+/// A table with linear probing: a lookup mostly touches a single cache line. At least one cell is empty.
 #[derive(Clone, Default)]
 struct Shard {
     cells: Vec<Cell>,
@@ -34,36 +34,37 @@ impl Default for Index {
 }
 
 fn shard_of(hash: u32) -> usize {
-    (hash >> PLACE_BITS) as usize
+    (hash >> POSITION_BITS) as usize
 }
 
 impl Shard {
-    /// Where a search for a hash begins. Places follow the order of the hashes, so any number of cells will do.
-    fn home(&self, hash: u32) -> usize {
-        let place = u64::from(hash & ((1 << PLACE_BITS) - 1));
-        ((place * self.cells.len() as u64) >> PLACE_BITS) as usize
+    /// The cell at which probing for a hash starts. Positions follow the order of the hashes, so any number of cells
+    /// works.
+    fn probe_start(&self, hash: u32) -> usize {
+        let position = u64::from(hash & ((1 << POSITION_BITS) - 1));
+        ((position * self.cells.len() as u64) >> POSITION_BITS) as usize
     }
 
     fn next(&self, at: usize) -> usize {
         if at + 1 == self.cells.len() { 0 } else { at + 1 }
     }
 
-    /// How far it is from one cell to another, going forward.
+    /// The distance from one cell to another, going forward with wrap-around.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from { to - from } else { to + self.cells.len() - from }
     }
 
-    fn find(&self, hash: u32, is_it: impl Fn(Slot) -> bool) -> Option<usize> {
+    fn find(&self, hash: u32, is_match: impl Fn(Slot) -> bool) -> Option<usize> {
         if self.cells.is_empty() {
             return None;
         }
-        let mut at = self.home(hash);
+        let mut at = self.probe_start(hash);
         loop {
             let cell = self.cells[at];
             if cell.slot == Slot::NONE {
                 return None;
             }
-            if cell.hash == hash && is_it(cell.slot) {
+            if cell.hash == hash && is_match(cell.slot) {
                 return Some(at);
             }
             at = self.next(at);
@@ -74,7 +75,7 @@ impl Shard {
         if (self.used + 1) * 4 > self.cells.len() * 3 {
             self.grow();
         }
-        let mut at = self.home(new.hash);
+        let mut at = self.probe_start(new.hash);
         while self.cells[at].slot != Slot::NONE {
             at = self.next(at);
         }
@@ -90,12 +91,12 @@ impl Shard {
         }
     }
 
-    /// Empties a cell, and moves up what would not be found behind it any more.
+    /// Empties a cell, and moves back the cells after it that probing would no longer reach.
     fn remove(&mut self, at: usize) {
         let (mut hole, mut next) = (at, self.next(at));
         while self.cells[next].slot != Slot::NONE {
-            let wanted = self.home(self.cells[next].hash);
-            if self.distance(wanted, next) >= self.distance(hole, next) {
+            let start = self.probe_start(self.cells[next].hash);
+            if self.distance(start, next) >= self.distance(hole, next) {
                 self.cells[hole] = self.cells[next];
                 hole = next;
             }
@@ -107,9 +108,9 @@ impl Shard {
 }
 
 impl Index {
-    pub(super) fn find(&self, hash: u32, is_it: impl Fn(Slot) -> bool) -> Option<Slot> {
+    pub(super) fn find(&self, hash: u32, is_match: impl Fn(Slot) -> bool) -> Option<Slot> {
         let shard = &self.shards[shard_of(hash)];
-        shard.find(hash, is_it).map(|at| shard.cells[at].slot)
+        shard.find(hash, is_match).map(|at| shard.cells[at].slot)
     }
 
     pub(super) fn insert(&mut self, hash: u32, slot: Slot) {
@@ -118,7 +119,7 @@ impl Index {
 
     pub(super) fn remove(&mut self, hash: u32, slot: Slot) {
         let shard = &mut self.shards[shard_of(hash)];
-        let at = shard.find(hash, |found| found == slot).expect("what is removed was inserted");
+        let at = shard.find(hash, |found| found == slot).expect("a removed slot was inserted before");
         shard.remove(at);
     }
 }
@@ -133,7 +134,7 @@ mod tests {
     use crate::machine::arena::Arena;
 
     proptest! {
-        /// Few hashes in few places, so that most collide and wrap around.
+        /// Few hashes and positions, so that most collide and wrap around.
         #[test]
         fn an_index_finds_what_was_inserted_and_not_removed(
             steps in prop::collection::vec((any::<bool>(), 0_u32..3, 0_u32..4, 0_usize..64), 1..400),
@@ -141,8 +142,8 @@ mod tests {
             let mut arena = Arena::default();
             let slots: Vec<_> = (0..64).map(|row| arena.insert(row)).collect();
             let (mut index, mut model) = (Index::default(), BTreeSet::new());
-            for (insert, place, low, slot) in steps {
-                let (hash, slot) = (place.wrapping_mul(0x007F_FFFE) | low, slots[slot]);
+            for (insert, position, low, slot) in steps {
+                let (hash, slot) = (position.wrapping_mul(0x007F_FFFE) | low, slots[slot]);
                 match (insert, model.contains(&(hash, slot))) {
                     (true, false) => {
                         index.insert(hash, slot);

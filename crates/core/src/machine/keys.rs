@@ -1,5 +1,5 @@
-//! Which message has which key, which messages had it before, and which has which uid. An entry may outlive its hold; then nobody
-//! holds the key.
+//! Lookup by key and by uid, including messages that held a key before. An entry may outlive its hold; then the key is
+//! free.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -8,20 +8,21 @@ use super::Machine;
 use super::arena::Slot;
 use super::index::Index;
 use crate::id::Uid;
-use crate::key::{Key, Ref};
+use crate::key::{Key, MessageRef};
 use crate::payload::PayloadHandle;
 use crate::text::Source;
 use crate::time::Timestamp;
 
-/// Keys come from outside, so the hashes are keyed: nobody can choose keys that collide.
+/// Keys come from untrusted senders, so the hashes are keyed: nobody can craft keys that collide.
 pub(super) struct Keys {
     by_key: Index,
     by_uid: Index,
-    /// Messages without their key's entry, by the hash of the key, oldest first. Few: a key must come again after its hold.
+    /// Messages that lost their key's entry, by the hash of the key, oldest first. There are few: a key has to be sent
+    /// again after its hold.
     former: BTreeMap<(u32, Timestamp, Uid), Slot>,
     hasher: RandomState,
     uid_secret: (u64, u64),
-    sources: Sources,
+    sources: SourceCache,
 }
 
 impl Default for Keys {
@@ -34,7 +35,7 @@ impl Default for Keys {
             former: BTreeMap::new(),
             hasher,
             uid_secret,
-            sources: Sources::default(),
+            sources: SourceCache::default(),
         }
     }
 }
@@ -48,30 +49,30 @@ impl Keys {
         ((product as u64) ^ (product >> 64) as u64) as u32
     }
 
-    /// The same key, with its source's text shared with that of other messages.
-    pub(super) fn share(&mut self, key: &Key) -> Key {
-        Key { namespace: key.namespace, source: self.sources.share(&key.source), id: key.id.clone() }
+    /// The same key, sharing the text of its source with other messages.
+    pub(super) fn intern(&mut self, key: &Key) -> Key {
+        Key { namespace: key.namespace, source: self.sources.intern(&key.source), id: key.id.clone() }
     }
 }
 
-/// The sources that came last. There are few of them, and every message that comes in brings its own copy of the text;
-/// keeping one for all saves memory. A source that is crowded out is just not shared for a while.
-struct Sources([Option<Source>; 64]);
+/// Recently used sources. There are few distinct ones, but every new message brings its own copy of the text; sharing
+/// one copy saves memory. A source that is displaced from the cache is simply not shared until it is used again.
+struct SourceCache([Option<Source>; 64]);
 
-impl Default for Sources {
+impl Default for SourceCache {
     fn default() -> Self {
         Self([const { None }; 64])
     }
 }
 
-impl Sources {
-    fn share(&mut self, source: &Source) -> Source {
+impl SourceCache {
+    fn intern(&mut self, source: &Source) -> Source {
         let bytes = source.as_str().as_bytes();
         let (first, last) = (bytes[0] as usize, bytes[bytes.len() - 1] as usize);
-        let seat = &mut self.0[(bytes.len() * 7 + first * 3 + last) % 64];
-        match seat {
+        let entry = &mut self.0[(bytes.len() * 7 + first * 3 + last) % 64];
+        match entry {
             Some(known) if known == source => known.clone(),
-            _ => seat.insert(source.clone()).clone(),
+            _ => entry.insert(source.clone()).clone(),
         }
     }
 }
@@ -81,7 +82,7 @@ impl<P: PayloadHandle> Machine<P> {
     pub(super) fn hash_key(&self, key: &Key) -> u32 {
         let (source, id) = (key.source.as_str().as_bytes(), key.id.as_str().as_bytes());
         let mut hasher = self.keys.hasher.build_hasher();
-        // The length keeps source and id from running into each other.
+        // The length separates source and id.
         hasher.write_u64(((key.namespace as u64) << 32) | source.len() as u64);
         hasher.write(source);
         hasher.write(id);
@@ -97,8 +98,8 @@ impl<P: PayloadHandle> Machine<P> {
         self.keys.by_key.find(hash, |slot| self.messages[slot].key == *key)
     }
 
-    /// The messages that came under the key, the newest first, so many at most.
-    pub(super) fn bearers(&self, key: &Key, limit: usize) -> Vec<Slot> {
+    /// The messages that were accepted under the key, newest first, at most `limit`.
+    pub(super) fn messages_with_key(&self, key: &Key, limit: usize) -> Vec<Slot> {
         let hash = self.hash_key(key);
         let oldest = (hash, Timestamp::EPOCH, Uid::from_u128(0));
         let newest = (hash, Timestamp::NEVER, Uid::from_u128(u128::MAX));
@@ -116,15 +117,15 @@ impl<P: PayloadHandle> Machine<P> {
         self.entry(hash, key).filter(|slot| self.messages[*slot].holds_key(self.now))
     }
 
-    pub(super) fn resolve(&self, target: &Ref) -> Option<Slot> {
+    pub(super) fn resolve(&self, target: &MessageRef) -> Option<Slot> {
         match target {
-            Ref::Uid(uid) => self.find_uid(*uid),
-            Ref::Key(key) => self.holder(self.hash_key(key), key),
+            MessageRef::Uid(uid) => self.find_uid(*uid),
+            MessageRef::Key(key) => self.holder(self.hash_key(key), key),
         }
     }
 
-    /// Enters a message under its uid and, if it is keyed, under its key; an older message loses the entry.
-    pub(super) fn enter(&mut self, slot: Slot) {
+    /// Indexes a message by its uid and, if it is keyed, by its key; an older message loses the key's entry.
+    pub(super) fn add_to_index(&mut self, slot: Slot) {
         let message = &self.messages[slot];
         let (uid_hash, key_hash) = (self.keys.hash_uid(message.uid), message.key_hash);
         self.keys.by_uid.insert(uid_hash, slot);
@@ -133,14 +134,14 @@ impl<P: PayloadHandle> Machine<P> {
             return;
         }
         if let Some(older) = self.entry(key_hash, &self.messages[slot].key) {
-            // Its place may depend on the key: a finished message is kept as long as it has one.
-            self.replace(older, Self::give_up_key);
+            // Its retention may depend on the key: a finished message is kept for as long as it holds one.
+            self.reindex(older, Self::release_key);
         }
         self.keys.by_key.insert(key_hash, slot);
     }
 
-    /// Takes the key's entry from a message that has it, and that is out of its place.
-    pub(super) fn give_up_key(&mut self, slot: Slot) {
+    /// Removes the key's entry from the message that has it. The message must not be indexed.
+    pub(super) fn release_key(&mut self, slot: Slot) {
         let message = &mut self.messages[slot];
         message.keyed = false;
         let former = (message.key_hash, message.accepted_at, message.uid);
@@ -148,7 +149,7 @@ impl<P: PayloadHandle> Machine<P> {
         self.keys.former.insert(former, slot);
     }
 
-    pub(super) fn leave(&mut self, slot: Slot) {
+    pub(super) fn remove_from_index(&mut self, slot: Slot) {
         let message = &self.messages[slot];
         let uid_hash = self.keys.hash_uid(message.uid);
         self.keys.by_uid.remove(uid_hash, slot);

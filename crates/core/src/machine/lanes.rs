@@ -1,4 +1,4 @@
-//! Lanes: the claimable messages of one (namespace, topic, shard), in order of number; and whose turn it is.
+//! Lanes: the claimable messages of one (namespace, topic, shard), in order of number, and the rotation between lanes.
 
 mod topics;
 
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::arena::{Arena, Slot};
-use super::counts::Census;
+use super::counts::ClassCounts;
 use super::inherited::Inherited;
 use super::ready::Ready;
 use super::sorted::Sorted;
@@ -20,24 +20,24 @@ struct TopicRow {
     namespace: Namespace,
     name: Topic,
     lanes: BTreeMap<Shard, Slot>,
-    /// The lanes that have something claimable, and the one that was served last.
+    /// The lanes that have claimable messages, and the one that was served last.
     ready: BTreeMap<Shard, Slot>,
     served: Shard,
-    /// When a claim that names it was served from it last, in claims.
+    /// The serve count when a claim that names this topic was last served from it.
     served_at: u64,
     woken: bool,
-    /// The workers with a name that hold leases, and how many each.
+    /// The number of leases of each named worker.
     workers: BTreeMap<WorkerName, u32>,
 }
 
 struct Lane {
     topic: Slot,
     shard: Shard,
-    census: Census,
+    counts: ClassCounts,
     ready: Sorted<Number>,
     messages: u32,
     /// Unfinished messages of this lane that are not in memory.
-    elsewhere: u64,
+    unloaded: u64,
     inherited: Option<Box<Inherited>>,
 }
 
@@ -46,32 +46,32 @@ pub(super) struct Lanes {
     topics: Arena<TopicRow>,
     rows: Arena<Lane>,
     by_name: [HashMap<Topic, Slot>; Namespace::ALL.len()],
-    /// The same names in order, for those who list them.
+    /// The same names in byte order, for listings.
     pub(super) names: [BTreeSet<Topic>; Namespace::ALL.len()],
-    /// The topics that have something claimable.
+    /// The topics that have claimable messages.
     pub(super) ready: [Ready; Namespace::ALL.len()],
-    /// Topics that became claimable since the store last asked.
+    /// Topics that became claimable since the last [`Self::take_wakeups`].
     woken: Vec<(Namespace, Topic)>,
-    /// The lane that was joined last: the next message mostly joins it too.
+    /// The lane that was acquired last: the next message is likely to use it too.
     recent: Option<Slot>,
-    /// Nobody is to be woken: what happens now has happened before.
+    /// During a replay nobody is woken.
     pub(super) replaying: bool,
-    /// By shard, the most that was given out past the oldest inherited delivery of a lane.
+    /// By shard, the maximum number of messages that a lane delivered past its oldest inherited delivery.
     pub(super) reorder_depths: BTreeMap<Shard, u64>,
-    turns: u64,
+    serves: u64,
 }
 
 impl Lanes {
-    /// The lane for one more message with content.
-    pub(super) fn join(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
+    /// Acquires the lane for one more message with content, creating it if necessary.
+    pub(super) fn acquire(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
         let known = self.find(namespace, name, shard);
-        let lane = known.unwrap_or_else(|| self.begin(namespace, name, shard));
+        let lane = known.unwrap_or_else(|| self.create(namespace, name, shard));
         self.rows[lane].messages += 1;
         self.recent = Some(lane);
         lane
     }
 
-    fn begin(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
+    fn create(&mut self, namespace: Namespace, name: &Topic, shard: Shard) -> Slot {
         let topic = self.find_topic(namespace, name).unwrap_or_else(|| {
             let topic = self.topics.insert(TopicRow {
                 namespace,
@@ -87,9 +87,9 @@ impl Lanes {
             self.names[namespace as usize].insert(name.clone());
             topic
         });
-        let (census, ready) = (Census::default(), Sorted::default());
-        let (messages, elsewhere, inherited) = (0, 0, None);
-        let lane = self.rows.insert(Lane { topic, shard, census, ready, messages, elsewhere, inherited });
+        let (counts, ready) = (ClassCounts::default(), Sorted::default());
+        let (messages, unloaded, inherited) = (0, 0, None);
+        let lane = self.rows.insert(Lane { topic, shard, counts, ready, messages, unloaded, inherited });
         self.topics[topic].lanes.insert(shard, lane);
         lane
     }
@@ -106,8 +106,8 @@ impl Lanes {
         row.shard == shard && topic.namespace == namespace && topic.name == *name
     }
 
-    /// One message less. What nobody needs any more goes.
-    pub(super) fn part(&mut self, lane: Slot) {
+    /// Releases the lane of a message. The last message removes the lane, and the topic if it has no other lanes.
+    pub(super) fn release(&mut self, lane: Slot) {
         self.rows[lane].messages -= 1;
         if self.rows[lane].messages > 0 {
             return;
@@ -128,7 +128,7 @@ impl Lanes {
         &self.topics[self.rows[lane].topic].name
     }
 
-    /// The topic of a lane; none of none.
+    /// The topic of a lane; `Slot::NONE` for no lane.
     pub(super) fn topic_of(&self, lane: Slot) -> Slot {
         lane.some().map_or(Slot::NONE, |lane| self.rows[lane].topic)
     }
@@ -141,19 +141,19 @@ impl Lanes {
         self.by_name[namespace as usize].get(name).copied()
     }
 
-    pub(super) fn census(&mut self, lane: Slot) -> &mut Census {
-        &mut self.rows[lane].census
+    pub(super) fn counts(&mut self, lane: Slot) -> &mut ClassCounts {
+        &mut self.rows[lane].counts
     }
 
     /// Makes a message claimable.
     pub(super) fn offer(&mut self, lane: Slot, number: Number, message: Slot) {
         self.rows[lane].ready.insert(number, message);
         let Lane { ready, inherited, .. } = &self.rows[lane];
-        let (first, held_back) = (ready.len() == 1, inherited.is_some());
+        let (first, restricted) = (ready.len() == 1, inherited.is_some());
         if first {
-            self.open(lane);
+            self.enter_rotation(lane);
         }
-        if first || held_back {
+        if first || restricted {
             self.wake(lane);
         }
     }
@@ -162,12 +162,12 @@ impl Lanes {
     pub(super) fn withdraw(&mut self, lane: Slot, number: Number) {
         self.rows[lane].ready.remove(number);
         if self.rows[lane].ready.is_empty() {
-            self.close(lane);
+            self.leave_rotation(lane);
         }
     }
 
-    /// Lets a lane take part in turns.
-    pub(super) fn open(&mut self, lane: Slot) {
+    /// Adds a lane to the rotation.
+    pub(super) fn enter_rotation(&mut self, lane: Slot) {
         let Lane { topic, shard, .. } = self.rows[lane];
         let row = &mut self.topics[topic];
         row.ready.insert(shard, lane);
@@ -176,7 +176,7 @@ impl Lanes {
         }
     }
 
-    /// Has those woken who wait for the lane's topic.
+    /// Wakes the workers that wait for the lane's topic.
     fn wake(&mut self, lane: Slot) {
         let row = &mut self.topics[self.rows[lane].topic];
         if !self.replaying && !row.woken {
@@ -185,8 +185,8 @@ impl Lanes {
         }
     }
 
-    /// Keeps a lane out of turns.
-    pub(super) fn close(&mut self, lane: Slot) {
+    /// Removes a lane from the rotation.
+    pub(super) fn leave_rotation(&mut self, lane: Slot) {
         let Lane { topic, shard, .. } = self.rows[lane];
         let row = &mut self.topics[topic];
         row.ready.remove(&shard);
@@ -195,20 +195,20 @@ impl Lanes {
         }
     }
 
-    /// Those of the named topics that have messages, the one that was served longest ago first.
-    pub(super) fn in_turn(&self, namespace: Namespace, names: &[Topic]) -> Vec<Slot> {
+    /// The named topics that have messages, the least recently served first.
+    pub(super) fn least_recently_served(&self, namespace: Namespace, names: &[Topic]) -> Vec<Slot> {
         let mut topics: Vec<_> = names.iter().filter_map(|name| self.find_topic(namespace, name)).collect();
         topics.sort_by_key(|topic| self.topics[*topic].served_at);
         topics
     }
 
     /// Notes that a claim which names the topic was served from it.
-    pub(super) fn note_served(&mut self, topic: Slot) {
-        self.turns += 1;
-        self.topics[topic].served_at = self.turns;
+    pub(super) fn mark_served(&mut self, topic: Slot) {
+        self.serves += 1;
+        self.topics[topic].served_at = self.serves;
     }
 
-    /// The ready topic whose turn it is, among all of a namespace.
+    /// The next ready topic in the rotation of a namespace.
     pub(super) fn next_topic(&mut self, namespace: Namespace) -> Option<Slot> {
         let Ready { slots: ready, served, .. } = &mut self.ready[namespace as usize];
         let others = served.filter(|_| ready.len() > 1);
@@ -217,7 +217,7 @@ impl Lanes {
         *served
     }
 
-    /// The ready lane of a topic whose turn it is, and its first message.
+    /// The next ready lane in the rotation of a topic, and its first message.
     pub(super) fn next_lane(&mut self, topic: Slot) -> Option<(Slot, Number, Slot)> {
         let row = &mut self.topics[topic];
         // Most topics have one lane: then there is nothing to choose.
@@ -230,28 +230,28 @@ impl Lanes {
         Some((lane, number, message))
     }
 
-    /// Whether the restart rule lets this message out.
-    pub(super) fn may_give(&self, lane: Slot, number: Number) -> bool {
-        self.rows[lane].inherited.as_ref().is_none_or(|inherited| inherited.may_give(number))
+    /// Whether the restart rule allows delivering this message.
+    pub(super) fn may_deliver(&self, lane: Slot, number: Number) -> bool {
+        self.rows[lane].inherited.as_ref().is_none_or(|inherited| inherited.may_deliver(number))
     }
 
-    /// Notes for the restart rule that a message was given out.
-    pub(super) fn given(&mut self, lane: Slot, number: Number) {
+    /// Notes a delivery for the restart rule.
+    pub(super) fn note_delivered(&mut self, lane: Slot, number: Number) {
         let Lane { shard, inherited, .. } = &mut self.rows[lane];
-        let depth = inherited.as_mut().map_or(0, |inherited| inherited.given(number) as u64);
+        let depth = inherited.as_mut().map_or(0, |inherited| inherited.note_delivered(number) as u64);
         if depth > 0 {
             let most = self.reorder_depths.entry(*shard).or_default();
             *most = depth.max(*most);
         }
     }
 
-    /// A delivery from before the restart is still out.
+    /// Adds a delivery from before the restart that is still outstanding.
     pub(super) fn inherit(&mut self, lane: Slot, number: Number) {
         self.rows[lane].inherited.get_or_insert_default().add(number);
     }
 
-    /// A lease of this message has ended.
-    pub(super) fn disinherit(&mut self, lane: Slot, number: Number) {
+    /// Notes that a lease of this message has ended.
+    pub(super) fn end_inherited(&mut self, lane: Slot, number: Number) {
         let inherited = &mut self.rows[lane].inherited;
         if inherited.is_none() {
             return;
@@ -262,13 +262,13 @@ impl Lanes {
         }
     }
 
-    /// The topics that became claimable since the last call.
-    pub(super) fn take_woken(&mut self, mut tell: impl FnMut(Namespace, &Topic)) {
+    /// Reports the topics that became claimable since the last call.
+    pub(super) fn take_wakeups(&mut self, mut notify: impl FnMut(Namespace, &Topic)) {
         for (namespace, name) in self.woken.drain(..) {
             if let Some(topic) = self.by_name[namespace as usize].get(&name) {
                 self.topics[*topic].woken = false;
             }
-            tell(namespace, &name);
+            notify(namespace, &name);
         }
     }
 }
@@ -281,7 +281,11 @@ impl Lanes {
             let topic = &self.topics[lane.topic];
             let open = topic.ready.contains_key(&lane.shard)
                 && self.ready[topic.namespace as usize].contains(lane.topic, &topic.name);
-            assert_eq!(open, !lane.ready.is_empty(), "a lane takes part in turns iff it has something");
+            assert_eq!(
+                open,
+                !lane.ready.is_empty(),
+                "a lane is in the rotation iff it has a claimable message"
+            );
             let numbers = lane.ready.keys();
             let workers = &topic.workers;
             let Lane { shard, messages, .. } = lane;

@@ -1,4 +1,4 @@
-//! A message as it lies in memory: small, because there may be millions.
+//! The in-memory form of a message: compact, because there may be millions.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -9,23 +9,23 @@ use crate::annotation::{Attributes, LastError, Trace};
 use crate::hash::{CallerHash, Fingerprint};
 use crate::id::{Number, Uid};
 use crate::key::Key;
-use crate::message::{DeadReason, Divergence, Hold, Keep, Policy, Seal, State};
+use crate::message::{DeadReason, Divergence, Hold, Keep, MessageState, Policy, Seal};
 use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
 
-/// Where a message is kept besides the arena; see `place.rs`.
+/// The index that a message is in, besides the timers; see `membership.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Nowhere but, perhaps, in the timers or on a shelf.
-    Aside,
+pub(super) enum Membership {
+    /// In a retention queue where it is required, or in no index.
+    Retained,
     /// In its lane, claimable.
     Lane,
-    /// In its partition's queue, which puts its first message into the lane.
+    /// In its partition's queue, which offers its first message to the lane.
     Queue,
-    /// Leased to a worker with a name, who is among the workers of its topic.
-    Named,
-    /// On a shelf that need not keep it any longer; see `retention.rs`.
-    Free,
+    /// Leased, and counted among the named workers of its topic.
+    WorkerList,
+    /// In a retention queue, and no longer required; see `retention.rs`.
+    Discardable,
 }
 
 pub(super) struct Message<P> {
@@ -41,11 +41,12 @@ pub(super) struct Message<P> {
     pub(super) seal: Option<Box<Seal>>,
     pub(super) accepted_at: Timestamp,
     pub(super) last_seen_at: Timestamp,
-    /// When it was finished or, while it is not, when it may be given out again; see `finished_at` and `retry_at`.
-    pub(super) moment: Timestamp,
+    /// When it was finished or, while it is unfinished, when it may be delivered again; see `finished_at` and
+    /// `retry_at`.
+    pub(super) finished_or_retry_at: Timestamp,
     /// `NEVER` if it does not expire.
     pub(super) expires: Timestamp,
-    /// When it is in the timers; `NEVER` if it is not.
+    /// Its entry in the timers; `NEVER` if it has none.
     pub(super) timer: Timestamp,
     window_ms: u64,
     /// See `keep_to_millis`.
@@ -61,16 +62,16 @@ pub(super) struct Message<P> {
     pub(super) partition: Slot,
     pub(super) grant: Slot,
     pub(super) fingerprint: Option<Fingerprint>,
-    pub(super) state: State,
+    pub(super) state: MessageState,
     pub(super) dead: Option<DeadReason>,
     divergence: Divergence,
     pub(super) keep_finished: bool,
     pub(super) keyed: bool,
-    pub(super) place: Place,
+    pub(super) membership: Membership,
     pub(super) class: Class,
 }
 
-/// What most messages do not have.
+/// Fields that most messages do not use.
 #[derive(Default)]
 pub(super) struct Rare {
     pub(super) due: Option<Timestamp>,
@@ -81,7 +82,7 @@ pub(super) struct Rare {
 }
 
 impl Rare {
-    /// Bytes of all texts.
+    /// The total size of its texts.
     pub(super) fn bytes(&self) -> usize {
         let hash = self.hash.as_ref().map_or(0, CallerHash::bytes);
         let error = self.last_error.as_ref().map_or(0, |error| error.as_str().len());
@@ -94,7 +95,8 @@ impl Rare {
     }
 }
 
-/// None is the window alone, the greatest "until finished"; else one more than the duration, so that zero fits beside them.
+/// `None` is the window alone, the maximum is "until finished"; otherwise the duration plus one, so that zero can be
+/// stored.
 fn keep_to_millis(keep: Keep) -> Option<NonZeroU64> {
     match keep {
         Keep::Window => None,
@@ -137,7 +139,7 @@ impl<P> Message<P> {
             seal: None,
             accepted_at: now,
             last_seen_at: now,
-            moment: Timestamp::EPOCH,
+            finished_or_retry_at: Timestamp::EPOCH,
             expires: Timestamp::NEVER,
             timer: Timestamp::NEVER,
             window_ms: 0,
@@ -150,12 +152,12 @@ impl<P> Message<P> {
             partition: Slot::NONE,
             grant: Slot::NONE,
             fingerprint: None,
-            state: State::Seen,
+            state: MessageState::Seen,
             dead: None,
             divergence: policy.divergence,
             keep_finished: false,
             keyed: true,
-            place: Place::Aside,
+            membership: Membership::Retained,
             class: Class::Seen,
         };
         message.set_policy(policy);
@@ -170,8 +172,8 @@ impl<P> Message<P> {
         self.keep_finished = policy.keep_finished;
     }
 
-    /// Takes the policy of the first content over. What was promised before is kept.
-    pub(super) fn take_policy(&mut self, policy: &Policy) {
+    /// Adopts the policy of its first content. A longer dedup window that was promised before is kept.
+    pub(super) fn adopt_policy(&mut self, policy: &Policy) {
         let promised_ms = self.dedup_until().as_millis().saturating_sub(self.accepted_at.as_millis());
         self.set_policy(policy);
         self.window_ms = self.window_ms.max(promised_ms);
@@ -196,7 +198,7 @@ impl<P> Message<P> {
 
     /// Until when its key is held, at least.
     pub(super) fn dedup_until(&self) -> Timestamp {
-        let done_at = (self.state == State::Done).then_some(self.moment);
+        let done_at = (self.state == MessageState::Done).then_some(self.finished_or_retry_at);
         self.hold().until(self.accepted_at, done_at)
     }
 
@@ -205,20 +207,20 @@ impl<P> Message<P> {
         let by_message = match keep_of_millis(self.keep_ms) {
             Keep::Window => false,
             Keep::UntilFinished => !self.is_finished(),
-            Keep::After(_) => self.state != State::Done,
+            Keep::After(_) => self.state != MessageState::Done,
         };
         by_message || now < self.dedup_until()
     }
 
     pub(super) fn is_processing(&self) -> bool {
-        self.state == State::Processing
+        self.state == MessageState::Processing
     }
 
     pub(super) fn has_content(&self) -> bool {
         self.payload.is_some()
     }
 
-    /// Whether one more bad end makes it Dead, if its claimer brought this limit.
+    /// Whether one more failed delivery makes it Dead, given the claimer's limit.
     pub(super) fn last_attempt(&self, claimer: Option<NonZeroU32>) -> bool {
         let limit = self.policy().attempts_limit(self.key.namespace, claimer);
         limit.is_some_and(|max| self.attempts.saturating_add(1) >= max.get())
@@ -229,25 +231,26 @@ impl<P> Message<P> {
         self.rare.as_ref().and_then(|rare| rare.due).unwrap_or(Timestamp::EPOCH)
     }
 
-    /// It may be given out again then. What is finished stays so: a salvage may have lost what would have revived it.
+    /// Sets when it may be delivered again. A finished message is not changed: a salvage may have lost the record that
+    /// would have revived it.
     pub(super) fn retry(&mut self, at: Timestamp) {
         if !self.is_finished() {
-            self.moment = at;
+            self.finished_or_retry_at = at;
         }
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        matches!(self.state, State::Done | State::Dead)
+        matches!(self.state, MessageState::Done | MessageState::Dead)
     }
 
     /// `NEVER` while it is not finished.
     pub(super) fn finished_at(&self) -> Timestamp {
-        if self.is_finished() { self.moment } else { Timestamp::NEVER }
+        if self.is_finished() { self.finished_or_retry_at } else { Timestamp::NEVER }
     }
 
-    /// `EPOCH` if it is not retried.
+    /// `EPOCH` if it has no retry time.
     pub(super) fn retry_at(&self) -> Timestamp {
-        if self.is_finished() { Timestamp::EPOCH } else { self.moment }
+        if self.is_finished() { Timestamp::EPOCH } else { self.finished_or_retry_at }
     }
 
     /// How often it was redriven.
@@ -266,8 +269,8 @@ impl<P> Message<P> {
         self.payload.as_ref().map_or(0, |payload| payload.bytes().into())
     }
 
-    /// Changes what is rare, and keeps it only if something is left.
-    pub(super) fn change_rare(&mut self, change: impl FnOnce(&mut Rare)) {
+    /// Changes the rare fields, and keeps them only if one is still in use.
+    pub(super) fn update_rare(&mut self, change: impl FnOnce(&mut Rare)) {
         let mut rare = self.rare.take().unwrap_or_default();
         change(&mut rare);
         self.rare = (!rare.is_empty()).then_some(rare);

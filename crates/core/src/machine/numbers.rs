@@ -1,4 +1,4 @@
-//! Messages by number, for listings. Numbers are given out in sequence, so they lie in small dense pages.
+//! Messages by number, for listings. Numbers are assigned in sequence, so they are stored in small dense pages.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -24,7 +24,7 @@ fn locate(number: Number) -> (u64, usize) {
     (number.0 / size, (number.0 % size) as usize)
 }
 
-/// What a page holds, oldest first.
+/// The entries of a page, oldest first.
 fn contents(page: u64, row: &Page) -> impl DoubleEndedIterator<Item = (Number, Slot)> {
     let first = page * PAGE_NUMBERS as u64;
     let slots = row.slots.iter().enumerate().filter(|(_, slot)| **slot != Slot::NONE);
@@ -50,7 +50,7 @@ impl Numbers {
 
     pub(super) fn remove(&mut self, number: Number) {
         let (key, index) = locate(number);
-        let page = self.0.get_mut(&key).expect("a number that is removed was inserted");
+        let page = self.0.get_mut(&key).expect("a removed number was inserted before");
         page.used -= 1;
         page.slots[index] = Slot::NONE;
         if page.used == 0 {

@@ -13,10 +13,10 @@ use crate::text::Partition;
 struct Row {
     namespace: Namespace,
     name: Partition,
-    /// What is due and not leased, whether or not its retry time has passed.
+    /// Messages that are due and not leased, whether or not their retry time has passed.
     queue: BTreeMap<Number, Slot>,
     in_flight: Slot,
-    /// The message that is in its lane on behalf of this partition.
+    /// The message that the partition currently offers in its lane.
     offered: Slot,
     users: u32,
 }
@@ -25,13 +25,13 @@ struct Row {
 pub(super) struct Partitions {
     rows: Arena<Row>,
     by_name: [HashMap<Partition, Slot>; Namespace::ALL.len()],
-    /// Partitions to look at again once a change is complete; each counts as a user.
+    /// Partitions to re-evaluate once a change is complete; each counts as a user.
     touched: Vec<Slot>,
 }
 
 impl Partitions {
-    /// The partition for one more user.
-    pub(super) fn join(&mut self, namespace: Namespace, name: &Partition) -> Slot {
+    /// Acquires the partition for one more user, creating it if necessary.
+    pub(super) fn acquire(&mut self, namespace: Namespace, name: &Partition) -> Slot {
         let by_name = &mut self.by_name[namespace as usize];
         let partition = match by_name.get(name) {
             Some(partition) => *partition,
@@ -53,8 +53,8 @@ impl Partitions {
         partition
     }
 
-    /// One user less. What nobody uses any more goes.
-    pub(super) fn part(&mut self, partition: Slot) {
+    /// Releases the partition of a user. The last user removes it.
+    pub(super) fn release(&mut self, partition: Slot) {
         let row = &mut self.rows[partition];
         row.users -= 1;
         if row.users == 0 {
@@ -68,18 +68,18 @@ impl Partitions {
         &self.rows[partition].name
     }
 
-    /// Has the partition looked at again at the end of the change that is under way.
+    /// Schedules the partition for re-evaluation at the end of the current change.
     pub(super) fn touch(&mut self, partition: Slot) {
         self.rows[partition].users += 1;
         self.touched.push(partition);
     }
 
-    pub(super) fn queue(&mut self, partition: Slot, number: Number, message: Slot) {
+    pub(super) fn enqueue(&mut self, partition: Slot, number: Number, message: Slot) {
         self.rows[partition].queue.insert(number, message);
     }
 
-    /// Takes a message out of the queue; answers whether it was in its lane.
-    pub(super) fn unqueue(&mut self, partition: Slot, number: Number) -> bool {
+    /// Removes a message from the queue; returns whether it was in its lane.
+    pub(super) fn dequeue(&mut self, partition: Slot, number: Number) -> bool {
         let row = &mut self.rows[partition];
         let message = row.queue.remove(&number).expect("a queued message is in the queue");
         let was_offered = row.offered == message;
@@ -89,7 +89,7 @@ impl Partitions {
         was_offered
     }
 
-    /// Whether nothing of the partition is in flight; what has no partition is always free.
+    /// Whether no message of the partition is in flight; no partition is always free.
     pub(super) fn is_free(&self, partition: Slot) -> bool {
         partition.some().is_none_or(|partition| self.rows[partition].in_flight == Slot::NONE)
     }
@@ -100,30 +100,30 @@ impl Partitions {
         self.rows[*partition].in_flight.some()
     }
 
-    /// Keeps a partition busy with a message.
-    pub(super) fn fly(&mut self, namespace: Namespace, name: &Partition, message: Slot) {
-        let partition = self.join(namespace, name);
+    /// Marks a partition as busy with a message.
+    pub(super) fn mark_in_flight(&mut self, namespace: Namespace, name: &Partition, message: Slot) {
+        let partition = self.acquire(namespace, name);
         let row = &mut self.rows[partition];
         assert!(row.in_flight == Slot::NONE, "one message of a partition is in flight at a time");
         row.in_flight = message;
         self.touch(partition);
     }
 
-    /// The message in flight has landed; the partition is to be looked at again.
-    pub(super) fn land(&mut self, namespace: Namespace, name: &Partition) {
+    /// Marks a partition as free, and schedules its re-evaluation.
+    pub(super) fn clear_in_flight(&mut self, namespace: Namespace, name: &Partition) {
         let partition = self.by_name[namespace as usize][name];
         self.rows[partition].in_flight = Slot::NONE;
-        // The flight's use becomes the touch's.
+        // The user count of the message in flight passes to the scheduled re-evaluation.
         self.touched.push(partition);
     }
 }
 
 impl<P: PayloadHandle> Machine<P> {
-    /// Lets each touched partition offer the message that is now first, if any may go.
+    /// Lets each touched partition offer the message that is now first, if it may be delivered.
     pub(super) fn offer_touched(&mut self) {
         while let Some(partition) = self.partitions.touched.pop() {
             self.offer_first(partition);
-            self.partitions.part(partition);
+            self.partitions.release(partition);
         }
     }
 
@@ -154,11 +154,11 @@ impl<P: PayloadHandle> Machine<P> {
 impl Partitions {
     /// Every partition with its queue, for comparison; `name_of` names a message.
     pub(super) fn dump(&self, name_of: impl Fn(Slot) -> String) -> Vec<String> {
-        assert!(self.touched.is_empty(), "every touched partition is looked at before an operation ends");
+        assert!(self.touched.is_empty(), "every touched partition is re-evaluated before an operation ends");
         let line = |row: &Row| {
-            let [flying, offered] = [row.in_flight, row.offered].map(|slot| slot.some().map(&name_of));
+            let [in_flight, offered] = [row.in_flight, row.offered].map(|slot| slot.some().map(&name_of));
             let queue: Vec<_> = row.queue.keys().collect();
-            format!("{} {} {queue:?} {flying:?} {offered:?} {}", row.namespace, row.name, row.users)
+            format!("{} {} {queue:?} {in_flight:?} {offered:?} {}", row.namespace, row.name, row.users)
         };
         let mut lines: Vec<_> = self.rows.iter().map(|(_, row)| line(row)).collect();
         lines.sort();

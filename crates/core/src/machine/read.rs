@@ -1,40 +1,46 @@
-//! Reading: snapshots, listings, counts, ready topics, usage.
+//! Reads: snapshots, listings, counts, ready topics, usage.
 
 use super::arena::Slot;
 use super::numbers::entries_after;
-use super::{Machine, Turn};
+use super::{CallContext, Machine};
 use crate::annotation::Attributes;
 use crate::id::Number;
-use crate::key::{Key, Namespace, Ref};
-use crate::message::{Content, Grant, Snapshot, State};
+use crate::key::{Key, MessageRef, Namespace};
+use crate::message::{Content, Grant, MessageState, Snapshot};
 use crate::payload::{Omitted, PayloadHandle};
-use crate::port::{Counts, Cursor, Page, PageSize, Query, ReadyTopics, Scope, Usage};
+use crate::port::{Counts, Cursor, MessagePage, MessageQuery, PageSize, ReadyTopics, Scope, Usage};
 use crate::text::Topic;
 use crate::time::Timestamp;
 
-/// Messages that one page looks at, at most: a listing with a rare filter must not hold everybody up.
-const PAGE_LOOKS_MAX: usize = 10_000;
+/// The maximum number of messages that one page scans: a listing with a selective filter must not block other calls.
+const PAGE_SCAN_MAX: usize = 10_000;
 
 impl<P: PayloadHandle> Machine<P> {
     /// Reads one message; see [`crate::Store::get`].
-    pub fn get(&mut self, turn: &mut Turn<'_, P>, target: &Ref) -> Option<Snapshot<P>> {
-        self.advance(turn);
+    pub fn get(&mut self, context: &mut CallContext<'_, P>, target: &MessageRef) -> Option<Snapshot<P>> {
+        self.advance(context);
         self.resolve(target).map(|slot| self.snapshot(slot))
     }
 
-    /// Reads the messages that came under a key; see [`crate::Store::with_key`]. Messages that were evicted are not here to be found.
-    pub fn with_key(&mut self, turn: &mut Turn<'_, P>, key: &Key, limit: PageSize) -> Vec<Snapshot<Omitted>> {
-        self.advance(turn);
-        let slots = self.bearers(key, limit.get() as usize);
+    /// Reads the messages that were accepted under a key; see [`crate::Store::with_key`]. Does not find evicted
+    /// messages.
+    pub fn with_key(
+        &mut self,
+        context: &mut CallContext<'_, P>,
+        key: &Key,
+        limit: PageSize,
+    ) -> Vec<Snapshot<Omitted>> {
+        self.advance(context);
+        let slots = self.messages_with_key(key, limit.get() as usize);
         slots.into_iter().map(|slot| self.snapshot(slot).without_payload()).collect()
     }
 
     /// Reads one page; see [`crate::Store::page`].
-    pub fn page(&mut self, turn: &mut Turn<'_, P>, query: &Query) -> Page {
-        self.advance(turn);
-        let mut page = Page::default();
-        for (looks, (number, slot)) in self.numbers_after(query).enumerate() {
-            if looks == PAGE_LOOKS_MAX || page.messages.len() == query.size.get() as usize {
+    pub fn page(&mut self, context: &mut CallContext<'_, P>, query: &MessageQuery) -> MessagePage {
+        self.advance(context);
+        let mut page = MessagePage::default();
+        for (scanned, (number, slot)) in self.numbers_after(query).enumerate() {
+            if scanned == PAGE_SCAN_MAX || page.messages.len() == query.size.get() as usize {
                 return page;
             }
             if self.matches(slot, query) {
@@ -46,16 +52,16 @@ impl<P: PayloadHandle> Machine<P> {
         page
     }
 
-    /// What a listing looks at from its cursor on. What is Dead has an index of its own.
-    fn numbers_after<'a>(&'a self, query: &Query) -> Box<dyn Iterator<Item = (Number, Slot)> + 'a> {
-        if query.state == Some(State::Dead) || query.dead.is_some() {
-            entries_after(&self.shelves.dead_numbers, query.after, query.direction)
+    /// The messages that a listing scans from its cursor on. Dead messages have an index of their own.
+    fn numbers_after<'a>(&'a self, query: &MessageQuery) -> Box<dyn Iterator<Item = (Number, Slot)> + 'a> {
+        if query.state == Some(MessageState::Dead) || query.dead.is_some() {
+            entries_after(&self.retention_queues.dead_numbers, query.after, query.direction)
         } else {
             self.numbers.after(query.after, query.direction)
         }
     }
 
-    fn matches(&self, slot: Slot, query: &Query) -> bool {
+    fn matches(&self, slot: Slot, query: &MessageQuery) -> bool {
         let message = &self.messages[slot];
         let has_topic =
             |topic: &Topic| message.lane.some().is_some_and(|lane| self.lanes.topic(lane) == topic);
@@ -66,11 +72,11 @@ impl<P: PayloadHandle> Machine<P> {
             && query.topic.as_ref().is_none_or(has_topic)
     }
 
-    /// Counts messages; always exact. Messages that were evicted are not here to be counted.
-    pub fn counts(&mut self, turn: &mut Turn<'_, P>, scope: &Scope) -> Counts {
-        self.advance(turn);
+    /// Counts messages; always exact. Does not count evicted messages.
+    pub fn counts(&mut self, context: &mut CallContext<'_, P>, scope: &Scope) -> Counts {
+        self.advance(context);
         match &scope.topic {
-            None => self.tally.namespace(scope.namespace),
+            None => self.totals.namespace(scope.namespace),
             Some(topic) => {
                 let found = self.lanes.find_topic(scope.namespace, topic);
                 found.map_or_else(Counts::default, |topic| self.lanes.topic_counts(topic, scope.shard))
@@ -78,33 +84,33 @@ impl<P: PayloadHandle> Machine<P> {
         }
     }
 
-    /// Names the topics that have something claimable; see [`crate::Store::ready_topics`]. Never lags.
-    pub fn ready_topics(&mut self, turn: &mut Turn<'_, P>, query: &ReadyTopics) -> Vec<Topic> {
-        self.advance(turn);
+    /// Lists the topics that have claimable messages; see [`crate::Store::ready_topics`]. Never lags.
+    pub fn ready_topics(&mut self, context: &mut CallContext<'_, P>, query: &ReadyTopics) -> Vec<Topic> {
+        self.advance(context);
         self.lanes.ready[query.namespace as usize].names_after(query.after.as_ref(), query.limit)
     }
 
-    /// Tells how much of each bound is used; see [`crate::Store::usage`]. Never lags. Messages that were evicted use nothing.
-    pub fn usage(&mut self, turn: &mut Turn<'_, P>) -> Usage {
-        self.advance(turn);
+    /// Reports the usage of each bound; see [`crate::Store::usage`]. Never lags. Evicted messages use nothing.
+    pub fn usage(&mut self, context: &mut CallContext<'_, P>) -> Usage {
+        self.advance(context);
         let mut usage = Usage::new(self.bounds().to_vec());
         usage.reorder_depths.clone_from(&self.lanes.reorder_depths);
         usage
     }
 
-    /// What the byte bound counts: payloads, attributes and the fixed cost of each record.
+    /// The usage of the byte bound: payloads, attributes and the fixed cost of each record.
     pub fn live_bytes(&self) -> u64 {
-        self.tally.bytes()
+        self.totals.bytes()
     }
 
-    /// Messages that are leased.
+    /// The number of leased messages.
     pub fn leased(&self) -> u64 {
-        Namespace::ALL.iter().map(|namespace| self.tally.namespace(*namespace).leased).sum()
+        Namespace::ALL.iter().map(|namespace| self.totals.namespace(*namespace).leased).sum()
     }
 
-    /// Tells which topics became claimable since the last call: whom to wake.
-    pub fn take_woken(&mut self, tell: impl FnMut(Namespace, &Topic)) {
-        self.lanes.take_woken(tell);
+    /// Reports the topics that became claimable since the last call, so that their workers can be woken.
+    pub fn take_wakeups(&mut self, notify: impl FnMut(Namespace, &Topic)) {
+        self.lanes.take_wakeups(notify);
     }
 
     pub(super) fn content(&self, slot: Slot) -> Option<Content<P>> {
@@ -146,7 +152,7 @@ impl<P: PayloadHandle> Machine<P> {
             deliveries: message.deliveries,
             redrives: message.redrives(),
             last_error: message.rare.as_ref().and_then(|rare| rare.last_error.clone()),
-            grant: self.held(slot).map(Grant::from),
+            grant: self.grant(slot).map(Grant::from),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The topics of a namespace that have something claimable: by slot for turns, by name for those who ask which they are.
+//! The topics of a namespace that have claimable messages: by slot for the rotation, by name for listings.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -10,7 +10,7 @@ use crate::text::Topic;
 #[derive(Default)]
 pub(super) struct Ready {
     pub(super) slots: BTreeSet<Slot>,
-    /// So that a page of names costs no more than its size, however many topics there are.
+    /// Ordered, so that the cost of a page of names depends on its size only.
     names: BTreeSet<Topic>,
     /// The topic that was served last.
     pub(super) served: Option<Slot>,
@@ -27,7 +27,7 @@ impl Ready {
         self.names.remove(name);
     }
 
-    /// The names after this one, byte by byte.
+    /// The names after this one, in byte order.
     pub(super) fn names_after(&self, after: Option<&Topic>, limit: PageSize) -> Vec<Topic> {
         let rest = self.names.range::<Topic, _>((after.map_or(Unbounded, Excluded), Unbounded));
         rest.take(limit.get() as usize).cloned().collect()
@@ -36,7 +36,7 @@ impl Ready {
 
 #[cfg(test)]
 impl Ready {
-    /// Whether a topic takes part; it does so by slot and by name, or not at all.
+    /// Whether a topic is ready; it is in both indexes or in none.
     pub(super) fn contains(&self, topic: Slot, name: &Topic) -> bool {
         let by_slot = self.slots.contains(&topic);
         assert_eq!(by_slot, self.names.contains(name), "a ready topic is found by slot and by name");

@@ -1,4 +1,4 @@
-//! Effects: what an operation did, told to the journal, and enough to do it again without deciding anything.
+//! Effects: what an operation changed, with enough detail to apply it again without making decisions.
 
 use std::num::NonZeroU32;
 
@@ -6,7 +6,7 @@ use crate::annotation::LastError;
 use crate::hash::CallerHash;
 use crate::id::{Number, RequestId, Uid};
 use crate::key::Key;
-use crate::message::{DeadReason, Hold, Lease, NewMessage, Snapshot, State};
+use crate::message::{DeadReason, Hold, Lease, MessageState, NewMessage, Snapshot};
 use crate::payload::Payload;
 use crate::port::{AttemptCount, Settled, VerdictKind};
 use crate::time::Timestamp;
@@ -17,106 +17,106 @@ use crate::worker::WorkerName;
 pub enum Effect<'a, P = Payload> {
     /// A new message, Processing.
     Accepted {
-        /// Its place.
+        /// Its number.
         number: Number,
-        /// What came.
+        /// The accepted message.
         message: &'a NewMessage<P>,
     },
     /// A new message without content.
     Recorded {
-        /// Its place.
+        /// Its number.
         number: Number,
-        /// What it is known by.
+        /// Its key.
         key: &'a Key,
         /// How long its key is held.
         hold: Hold,
         /// The caller's hash.
         hash: Option<&'a CallerHash>,
         /// Seen or Done.
-        state: State,
+        state: MessageState,
     },
-    /// The whole message as it stands: it comes back from elsewhere.
+    /// The whole message in its current state, restored from a snapshot.
     Restored(&'a Snapshot<P>),
-    /// Its key came again.
-    Sighted {
+    /// Its key was observed again.
+    Observed {
         /// The caller's hash, if it is to be stored.
         hash: Option<&'a CallerHash>,
     },
-    /// Its first content.
+    /// The message got its first content.
     Filled {
-        /// Its new place.
+        /// Its new number.
         number: Number,
-        /// What came.
+        /// The accepted message.
         message: &'a NewMessage<P>,
     },
-    /// Newer content.
+    /// Newer content replaced the older.
     Replaced {
-        /// What came.
+        /// The accepted message.
         message: &'a NewMessage<P>,
         /// The content differs.
         diverged: bool,
     },
-    /// A lease.
+    /// A lease was granted.
     Granted {
         /// The lease.
         lease: Lease,
-        /// Extensions end here.
+        /// Extensions cannot go beyond this moment.
         extendable_until: Timestamp,
-        /// The claim call that got it.
+        /// The claim call that it was granted to.
         request: Option<RequestId>,
         /// The claimer's limit of attempts.
         attempts_max: Option<NonZeroU32>,
-        /// What the claimer called itself.
+        /// The name of the claiming worker.
         worker: Option<&'a WorkerName>,
     },
-    /// A longer lease.
+    /// A lease was extended.
     Extended {
         /// Its new end.
         until: Timestamp,
     },
-    /// A settlement that counted.
+    /// A settlement took effect.
     Settled {
         /// Its kind.
         kind: VerdictKind,
-        /// Its answer.
+        /// Its outcome.
         outcome: Settled,
-        /// The error to keep.
+        /// The error to record.
         error: Option<&'a LastError>,
     },
-    /// A lease that ended by itself. Need not be kept: a replay finds out by itself, see [`Effect::is_of_time`].
+    /// A lease lapsed. Need not be stored: a replay derives it, see [`Effect::is_time_driven`].
     Lapsed {
-        /// That was the last attempt.
+        /// It was the last attempt.
         exhausted: bool,
     },
-    /// Its expiry passed. Need not be kept, as above.
+    /// The message expired. Need not be stored, like `Lapsed`.
     Expired,
     /// An operator made it Processing or Done.
     Marked {
         /// Which of the two.
-        state: State,
+        state: MessageState,
     },
     /// An operator made it Dead.
     Killed {
         /// Why.
         reason: DeadReason,
-        /// The error to keep.
+        /// The error to record.
         error: Option<&'a LastError>,
     },
-    /// An operator sent it round again.
+    /// An operator redrove it.
     Redriven {
-        /// Its new place.
+        /// Its new number.
         number: Number,
-        /// Whether its attempts count anew.
+        /// Whether its attempts were reset.
         attempts: AttemptCount,
     },
-    /// It is gone: forgotten or erased.
+    /// The message was removed: forgotten or erased.
     Dropped,
 }
 
 impl<P> Effect<'_, P> {
-    /// Whether time alone has brought it. It follows from what was recorded before and from the time of what is recorded
-    /// next, so a journal need not keep it, and [`crate::machine::Machine::replay`] passes over it.
-    pub fn is_of_time(&self) -> bool {
+    /// Whether the effect follows from the passing of time alone. It can be derived from the earlier records and the
+    /// time of the next one, so a journal need not store it, and [`crate::machine::Machine::replay`] skips it.
+    pub fn is_time_driven(&self) -> bool {
         matches!(self, Self::Lapsed { .. } | Self::Expired)
     }
 }
@@ -129,14 +129,14 @@ impl<P> Clone for Effect<'_, P> {
 
 impl<P> Copy for Effect<'_, P> {}
 
-/// An effect, on which message, and when.
+/// An effect, with its message and time.
 #[derive(Debug)]
 pub struct Record<'a, P = Payload> {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// On which message.
+    /// The message that it changed.
     pub uid: Uid,
-    /// What.
+    /// The change.
     pub effect: Effect<'a, P>,
 }
 
@@ -148,13 +148,13 @@ impl<P> Clone for Record<'_, P> {
 
 impl<P> Copy for Record<'_, P> {}
 
-/// Is told every effect, in order, before it is enacted.
+/// Receives every effect, in order, before it is applied.
 pub trait Journal<P = Payload> {
-    /// Takes note.
+    /// Records one effect.
     fn record(&mut self, record: Record<'_, P>);
 }
 
-/// Takes note of nothing: for stores that keep everything in memory.
+/// Discards all effects: for stores that keep everything in memory.
 impl<P> Journal<P> for () {
     fn record(&mut self, _: Record<'_, P>) {}
 }

@@ -1,4 +1,4 @@
-//! Replay: recorded effects enacted again, by the code that enacted them the first time.
+//! Replay: applying recorded effects again, with the code that applied them the first time.
 
 use super::arena::Slot;
 use super::{Effect, Machine, Record};
@@ -7,24 +7,25 @@ use crate::port::Settled;
 use crate::time::Timestamp;
 
 impl<P: PayloadHandle> Machine<P> {
-    /// Enacts a recorded effect again, after what time had brought by then: every operation lets that happen first, each
-    /// event at its own instant, so it follows from the records alone. Reads neither clock nor disk.
+    /// Applies a recorded effect again, after the timer events that were due by then. Every operation processes those
+    /// first, each at its own instant, so they follow from the records alone. Reads neither clock nor disk.
     ///
-    /// Answers whether the effect fits. In a whole journal every one does. In one that was reclaimed, the message may have
-    /// been written again later, or be gone: then nothing happens. Nothing happens either if the effect makes no sense.
+    /// Returns whether the effect applies. In a complete journal every effect does. In a compacted journal the message
+    /// may have been written again later, or be gone; then nothing happens, and neither does it if the effect is
+    /// impossible.
     pub fn replay(&mut self, record: Record<'_, P>) -> bool {
-        self.pass_time_again(record.at);
-        if record.effect.is_of_time() {
+        self.replay_timers(record.at);
+        if record.effect.is_time_driven() {
             return true;
         }
         self.lanes.replaying = true;
-        let fits = self.replay_quietly(record);
+        let fits = self.replay_record(record);
         self.lanes.replaying = false;
         fits
     }
 
-    /// Lets everything happen again that time had brought by `until`, each event at its own instant.
-    pub fn pass_time_again(&mut self, until: Timestamp) {
+    /// Processes the timer events up to `until` again, each at its own instant.
+    pub fn replay_timers(&mut self, until: Timestamp) {
         self.lanes.replaying = true;
         while let Some((at, slot)) = self.timers.due(until) {
             self.now = self.now.max(at);
@@ -34,7 +35,7 @@ impl<P: PayloadHandle> Machine<P> {
         self.lanes.replaying = false;
     }
 
-    pub(super) fn replay_quietly(&mut self, record: Record<'_, P>) -> bool {
+    pub(super) fn replay_record(&mut self, record: Record<'_, P>) -> bool {
         let found = self.find_uid(record.uid);
         let key = match record.effect {
             Effect::Accepted { message, .. } => &message.key,
@@ -42,18 +43,18 @@ impl<P: PayloadHandle> Machine<P> {
             Effect::Restored(snapshot) => &snapshot.key,
             effect => {
                 let fitting = found.filter(|slot| self.fits(*slot, effect));
-                fitting.inspect(|slot| self.enact(*slot, effect));
+                fitting.inspect(|slot| self.apply(*slot, effect));
                 return fitting.is_some();
             }
         };
         if let Some(slot) = found {
             self.remove(slot);
         }
-        self.enact_new(record.uid, self.hash_key(key), record.effect);
+        self.apply_new(record.uid, self.hash_key(key), record.effect);
         true
     }
 
-    /// Whether an effect can happen to a message as it stands.
+    /// Whether an effect is possible in the current state of a message.
     fn fits(&self, slot: Slot, effect: Effect<'_, P>) -> bool {
         let message = &self.messages[slot];
         let leased = self.is_leased(message);

@@ -1,225 +1,252 @@
-//! Shelves for what is no longer worked on, and the upkeep that clears them.
+//! Retention queues for messages that are no longer processed, and the maintenance that clears them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::arena::Slot;
 use super::counts::Class;
-use super::letters::{self, Letters};
-use super::message::{Message, Place};
+use super::dead_letters::{self, DeadLetterIndex};
+use super::message::{Membership, Message};
 use super::sorted::Sorted;
-use super::{Effect, Machine, Turn};
+use super::{CallContext, Effect, Machine};
 use crate::id::Number;
 use crate::key::Namespace;
 use crate::limits::REPEAT_WINDOW;
-use crate::message::State;
+use crate::message::MessageState;
 use crate::payload::PayloadHandle;
-use crate::port::{Budget, DeadLetters, Retention, Upkept};
+use crate::port::{Budget, DeadLetters, MaintenanceReport, Retention};
 use crate::time::Timestamp;
 
-/// Messages in one state. What must be kept for a while lies by the end of that while; what need not, by age.
+/// The messages of one state: those that must be kept, by the end of that requirement, and those that need not, by age.
 #[derive(Default)]
-struct Shelf {
-    bound: Sorted<(Timestamp, Number)>,
-    free: Sorted<(Timestamp, Number)>,
+struct RetentionQueue {
+    required: Sorted<(Timestamp, Number)>,
+    discardable: Sorted<(Timestamp, Number)>,
 }
 
-/// Which shelf.
+/// Identifies a retention queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Name {
+enum QueueName {
     Done,
     /// Seen and not leased.
     Seen,
     Dead,
-    /// Dead, and of the mailbox. What need not be kept is in `letters`.
+    /// Dead, in the mailbox. Those that are no longer required are in the `DeadLetterIndex`.
     DeadLetter,
 }
 
 #[derive(Default)]
-pub(super) struct Shelves {
-    by_name: [Shelf; 4],
-    letters: Letters,
-    /// Dead, by number: operators list it often, and it is rare among millions.
+pub(super) struct RetentionQueues {
+    by_name: [RetentionQueue; 4],
+    dead_letters: DeadLetterIndex,
+    /// Dead messages by number: operators list them often, and they are few among millions.
     pub(super) dead_numbers: BTreeMap<Number, Slot>,
 }
 
-impl Shelves {
-    fn get(&mut self, name: Name) -> &mut Shelf {
+impl RetentionQueues {
+    fn get(&mut self, name: QueueName) -> &mut RetentionQueue {
         &mut self.by_name[name as usize]
     }
 
     /// When the next Done message may be forgotten.
     pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
-        self.by_name[Name::Done as usize].bound.first().map(|((at, _), _)| at)
+        self.by_name[QueueName::Done as usize].required.first().map(|((at, _), _)| at)
     }
 }
 
-/// The shelf that a message belongs on, unless it is worked on.
-fn shelf_of<P>(message: &Message<P>) -> Option<Name> {
+/// The retention queue of a message; none while it is processed.
+fn queue_of<P>(message: &Message<P>) -> Option<QueueName> {
     match message.state {
-        State::Done => Some(Name::Done),
-        State::Dead if message.key.namespace == Namespace::Mailbox => Some(Name::DeadLetter),
-        State::Dead => Some(Name::Dead),
-        State::Seen => Some(Name::Seen),
-        State::Processing => None,
+        MessageState::Done => Some(QueueName::Done),
+        MessageState::Dead if message.key.namespace == Namespace::Mailbox => Some(QueueName::DeadLetter),
+        MessageState::Dead => Some(QueueName::Dead),
+        MessageState::Seen => Some(QueueName::Seen),
+        MessageState::Processing => None,
     }
 }
 
-/// Until when a message must be kept, whatever the retention: its receipt promises to know duplicates, and repeats of its
-/// last settlement want their answer.
-fn bound_until<P>(message: &Message<P>) -> Timestamp {
+/// Until when a message must be kept, whatever the retention: its dedup window was promised to the sender, and repeats
+/// of its last settlement need an answer.
+fn required_until<P>(message: &Message<P>) -> Timestamp {
     let promised = if message.keyed { message.dedup_until() } else { Timestamp::EPOCH };
     match message.state {
-        State::Done | State::Dead => promised.max(message.moment.after(REPEAT_WINDOW)),
-        State::Seen | State::Processing => promised,
+        MessageState::Done | MessageState::Dead => {
+            promised.max(message.finished_or_retry_at.after(REPEAT_WINDOW))
+        }
+        MessageState::Seen | MessageState::Processing => promised,
     }
 }
 
-/// From when the retention of its state counts.
-fn since<P>(message: &Message<P>) -> Timestamp {
-    if message.state == State::Seen { message.accepted_at } else { message.finished_at() }
+/// The moment at which the retention of its state starts.
+fn retention_start<P>(message: &Message<P>) -> Timestamp {
+    if message.state == MessageState::Seen { message.accepted_at } else { message.finished_at() }
 }
 
 impl<P: PayloadHandle> Machine<P> {
-    pub(super) fn shelve(&mut self, slot: Slot) {
+    pub(super) fn retain(&mut self, slot: Slot) {
         let message = &self.messages[slot];
-        let name = shelf_of(message).expect("what is worked on is not shelved");
+        let name = queue_of(message).expect("a retained message is not Processing");
         let class = match name {
-            Name::Done => Class::Done,
-            Name::Dead | Name::DeadLetter => Class::Dead,
-            Name::Seen => Class::Seen,
+            QueueName::Done => Class::Done,
+            QueueName::Dead | QueueName::DeadLetter => Class::Dead,
+            QueueName::Seen => Class::Seen,
         };
         if class == Class::Dead {
-            self.shelves.dead_numbers.insert(message.number, slot);
+            self.retention_queues.dead_numbers.insert(message.number, slot);
         }
-        self.shelves.get(name).bound.insert((bound_until(message), message.number), slot);
+        self.retention_queues.get(name).required.insert((required_until(message), message.number), slot);
         self.classify(slot, class);
     }
 
-    pub(super) fn unshelve(&mut self, slot: Slot, place: Place) {
+    pub(super) fn unretain(&mut self, slot: Slot, membership: Membership) {
         let message = &self.messages[slot];
-        if message.state == State::Dead {
-            self.shelves.dead_numbers.remove(&message.number);
+        if message.state == MessageState::Dead {
+            self.retention_queues.dead_numbers.remove(&message.number);
         }
-        let Some(name) = shelf_of(message) else { return };
-        let (bound, free) = ((bound_until(message), message.number), (since(message), message.number));
-        match (place, name) {
-            (Place::Free, Name::DeadLetter) => {
+        let Some(name) = queue_of(message) else { return };
+        let (required, discardable) =
+            ((required_until(message), message.number), (retention_start(message), message.number));
+        match (membership, name) {
+            (Membership::Discardable, QueueName::DeadLetter) => {
                 let topic = self.lanes.topic_of(message.lane);
-                self.shelves.letters.remove(topic, free);
+                self.retention_queues.dead_letters.remove(topic, discardable);
             }
-            (Place::Free, _) => self.shelves.get(name).free.remove(free),
-            _ => self.shelves.get(name).bound.remove(bound),
+            (Membership::Discardable, _) => self.retention_queues.get(name).discardable.remove(discardable),
+            _ => self.retention_queues.get(name).required.remove(required),
         }
     }
 
-    /// Does a bounded piece of what time has made necessary.
-    pub fn upkeep(&mut self, turn: &mut Turn<'_, P>, budget: Budget) -> Upkept {
+    /// Performs a bounded amount of maintenance; see [`crate::Store::maintain`].
+    pub fn maintain(&mut self, context: &mut CallContext<'_, P>, budget: Budget) -> MaintenanceReport {
         let (mut forgotten, mut dead_letters_forgotten) = (0, 0);
-        if self.catch_up(turn, budget.items_max) {
+        if self.catch_up(context, budget.items_max) {
             for (name, keep) in retentions(&budget) {
-                // What is Done goes as soon as it need not be kept; the others wait for their retention.
-                if name != Name::Done {
-                    self.unbind(name, budget.items_max);
+                // A Done message is forgotten as soon as it is no longer required; the others wait for their retention.
+                if name != QueueName::Done {
+                    self.make_discardable(name, budget.items_max);
                 }
                 while forgotten < u64::from(budget.items_max)
                     && let Some(slot) = self.over(name, keep)
                 {
-                    self.commit(turn.journal, slot, Effect::Dropped);
+                    self.commit(context.journal, slot, Effect::Dropped);
                     forgotten += 1;
                 }
             }
-            self.unbind(Name::DeadLetter, budget.items_max);
+            self.make_discardable(QueueName::DeadLetter, budget.items_max);
             if let Some(retention) = &budget.dead_letters {
                 let left = u64::from(budget.items_max) - forgotten;
-                dead_letters_forgotten = self.forget_letters(turn, retention, left);
+                dead_letters_forgotten = self.forget_dead_letters(context, retention, left);
             }
         }
-        let ended = std::mem::take(&mut self.ended);
-        let (lapsed, expired, next_due) = (ended.lapsed, ended.expired, self.next_due(budget));
+        let events = std::mem::take(&mut self.timer_events);
+        let (lapsed, expired, next_due) = (events.lapsed, events.expired, self.next_due(budget));
         forgotten += dead_letters_forgotten;
-        Upkept { lapsed, expired, died: ended.deaths(), forgotten, dead_letters_forgotten, next_due }
+        MaintenanceReport {
+            lapsed,
+            expired,
+            died: events.deaths(),
+            forgotten,
+            dead_letters_forgotten,
+            next_due,
+        }
     }
 
-    /// Moves messages that need no longer be kept to where the retention finds them.
-    fn unbind(&mut self, name: Name, items_max: u32) {
+    /// Moves messages that are no longer required to `discardable`.
+    fn make_discardable(&mut self, name: QueueName, items_max: u32) {
         for _ in 0..items_max {
-            let Shelves { by_name: shelves, letters, .. } = &mut self.shelves;
-            let kept = &mut shelves[name as usize];
-            let first = kept.bound.first().filter(|((until, _), _)| *until <= self.now);
+            let RetentionQueues { by_name: queues, dead_letters, .. } = &mut self.retention_queues;
+            let queue = &mut queues[name as usize];
+            let first = queue.required.first().filter(|((until, _), _)| *until <= self.now);
             let Some((key, slot)) = first else { return };
-            kept.bound.remove(key);
+            queue.required.remove(key);
             let message = &mut self.messages[slot];
-            message.place = Place::Free;
-            let key = (since(message), message.number);
+            message.membership = Membership::Discardable;
+            let key = (retention_start(message), message.number);
             match name {
-                Name::DeadLetter => letters.insert(self.lanes.topic_of(message.lane), key, slot),
-                Name::Done | Name::Seen | Name::Dead => kept.free.insert(key, slot),
+                QueueName::DeadLetter => dead_letters.insert(self.lanes.topic_of(message.lane), key, slot),
+                QueueName::Done | QueueName::Seen | QueueName::Dead => queue.discardable.insert(key, slot),
             }
         }
     }
 
-    /// A message that the retention lets go.
-    fn over(&mut self, name: Name, keep: Option<Duration>) -> Option<Slot> {
-        let kept = self.shelves.get(name);
-        let first = if name == Name::Done { kept.bound.first() } else { kept.free.first() };
+    /// A message that exceeds its retention.
+    fn over(&mut self, name: QueueName, keep: Option<Duration>) -> Option<Slot> {
+        let queue = self.retention_queues.get(name);
+        let first = if name == QueueName::Done { queue.required.first() } else { queue.discardable.first() };
         let ((since, _), slot) = first?;
         (since.after(keep?) <= self.now).then_some(slot)
     }
 
-    /// Forgets dead letters, topic after topic; answers how many.
-    fn forget_letters(&mut self, turn: &mut Turn<'_, P>, retention: &DeadLetters, items_max: u64) -> u64 {
+    /// Forgets dead letters, topic by topic; returns how many.
+    fn forget_dead_letters(
+        &mut self,
+        context: &mut CallContext<'_, P>,
+        retention: &DeadLetters,
+        items_max: u64,
+    ) -> u64 {
         let mut forgotten = 0;
-        let own = letters::own(&self.lanes, retention);
+        let own = dead_letters::topic_retentions(&self.lanes, retention);
         for (topic, own) in &own {
-            forgotten += self.forget_of(turn, *topic, *own, items_max - forgotten);
+            forgotten += self.forget_topic_dead_letters(context, *topic, *own, items_max - forgotten);
         }
         while forgotten < items_max
-            && let Some(topic) = self.shelves.letters.next_over(retention.default, &own, self.now)
+            && let Some(topic) =
+                self.retention_queues.dead_letters.next_topic_over(retention.default, &own, self.now)
         {
-            forgotten += self.forget_of(turn, topic, retention.default, items_max - forgotten);
+            forgotten +=
+                self.forget_topic_dead_letters(context, topic, retention.default, items_max - forgotten);
         }
         forgotten
     }
 
-    fn forget_of(
+    fn forget_topic_dead_letters(
         &mut self,
-        turn: &mut Turn<'_, P>,
+        context: &mut CallContext<'_, P>,
         topic: Slot,
         retention: Retention,
         items_max: u64,
     ) -> u64 {
         let mut forgotten = 0;
         while forgotten < items_max
-            && let Some(slot) = self.shelves.letters.over(topic, retention, self.now)
+            && let Some(slot) = self.retention_queues.dead_letters.over(topic, retention, self.now)
         {
-            self.commit(turn.journal, slot, Effect::Dropped);
+            self.commit(context.journal, slot, Effect::Dropped);
             forgotten += 1;
         }
         forgotten
     }
 
-    /// When time brings something next: what a timer should wait for. A call in between may bring something earlier.
+    /// When the next timer event or retention is due. A call in between may bring an earlier moment.
     pub fn next_due(&mut self, budget: Budget) -> Option<Timestamp> {
         let timer = self.timers.next();
-        let shelves = retentions(&budget).into_iter().filter_map(|(name, keep)| {
-            let kept = self.shelves.get(name);
-            let bound = kept.bound.first().map(|((until, _), _)| until);
-            let free = kept.free.first().map(|((since, _), _)| since.after(keep.unwrap_or_default()));
-            keep.and(bound.into_iter().chain(free).min())
+        let queues = retentions(&budget).into_iter().filter_map(|(name, keep)| {
+            let queue = self.retention_queues.get(name);
+            let required = queue.required.first().map(|((until, _), _)| until);
+            let discardable =
+                queue.discardable.first().map(|((since, _), _)| since.after(keep.unwrap_or_default()));
+            keep.and(required.into_iter().chain(discardable).min())
         });
-        let shelves = shelves.min();
-        let letters = budget.dead_letters.and_then(|retention| {
-            let bound = self.shelves.get(Name::DeadLetter).bound.first().map(|((until, _), _)| until);
-            let own = letters::own(&self.lanes, &retention);
-            bound.into_iter().chain(self.shelves.letters.next_due(retention.default, &own, self.now)).min()
+        let queues = queues.min();
+        let dead_letters = budget.dead_letters.and_then(|retention| {
+            let required = self
+                .retention_queues
+                .get(QueueName::DeadLetter)
+                .required
+                .first()
+                .map(|((until, _), _)| until);
+            let own = dead_letters::topic_retentions(&self.lanes, &retention);
+            required
+                .into_iter()
+                .chain(self.retention_queues.dead_letters.next_due(retention.default, &own, self.now))
+                .min()
         });
-        timer.into_iter().chain(shelves).chain(letters).min().filter(|at| *at != Timestamp::NEVER)
+        timer.into_iter().chain(queues).chain(dead_letters).min().filter(|at| *at != Timestamp::NEVER)
     }
 }
 
-/// What the messages on each shelf are kept for beyond what was promised; dead letters apart, which go by topic.
-fn retentions(budget: &Budget) -> [(Name, Option<Duration>); 3] {
-    let done = (Name::Done, Some(Duration::ZERO));
-    [done, (Name::Dead, budget.dead_keep), (Name::Seen, budget.seen_keep)]
+/// How long the messages of each queue are kept in addition to what is required, except dead letters, which have a
+/// retention per topic.
+fn retentions(budget: &Budget) -> [(QueueName, Option<Duration>); 3] {
+    let done = (QueueName::Done, Some(Duration::ZERO));
+    [done, (QueueName::Dead, budget.dead_keep), (QueueName::Seen, budget.seen_keep)]
 }

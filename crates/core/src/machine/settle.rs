@@ -1,18 +1,18 @@
-//! Settlements: what a worker's verdict does, and that only the holder of the lease can give it.
+//! Settlements: the effect of a worker's verdict, which only the holder of the lease can give.
 
 use super::arena::Slot;
-use super::held::Held;
-use super::{Effect, Machine, Turn};
+use super::grant::StoredGrant;
+use super::{CallContext, Effect, Machine};
 use crate::message::{DeadReason, GrantEnd};
 use crate::payload::PayloadHandle;
 use crate::port::{Settled, Settlement, Verdict};
 
 impl<P: PayloadHandle> Machine<P> {
     /// Settles one delivery; see [`crate::Store::work`].
-    pub fn settle(&mut self, turn: &mut Turn<'_, P>, settlement: &Settlement) -> Settled {
-        self.advance(turn);
+    pub fn settle(&mut self, context: &mut CallContext<'_, P>, settlement: &Settlement) -> Settled {
+        self.advance(context);
         let Some(slot) = self.find_uid(settlement.uid) else { return Settled::LeaseLost };
-        let Some(grant) = self.held(slot) else { return Settled::LeaseLost };
+        let Some(grant) = self.grant(slot) else { return Settled::LeaseLost };
         if grant.lease.owner != settlement.owner || grant.lease.fence != settlement.fence {
             return Settled::LeaseLost;
         }
@@ -27,12 +27,12 @@ impl<P: PayloadHandle> Machine<P> {
             Verdict::Abandon { error, .. } | Verdict::Fail { error, .. } => error.as_ref(),
             Verdict::Ack | Verdict::Release => None,
         };
-        self.commit(turn.journal, slot, Effect::Settled { kind, outcome, error });
+        self.commit(context.journal, slot, Effect::Settled { kind, outcome, error });
         outcome
     }
 
-    /// What a verdict under a current lease comes to.
-    fn judge(&self, slot: Slot, grant: &Held, verdict: &Verdict) -> Settled {
+    /// The outcome of a verdict under a current lease.
+    fn judge(&self, slot: Slot, grant: &StoredGrant, verdict: &Verdict) -> Settled {
         let message = &self.messages[slot];
         let (superseded, claimer) = (grant.superseded, grant.attempts_max);
         let expired = message.is_processing() && message.expires <= self.now;

@@ -1,5 +1,5 @@
-//! Messages by number or by time. They come in and go out mostly in order, so they lie in sorted runs: both ends are at
-//! hand, and anything between is found through a map of the runs.
+//! A sorted map for messages by number or by time. Insertions and removals are mostly in order, so entries are kept in
+//! sorted runs: both ends are directly accessible, and everything between is found through a map of the runs.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, OccupiedEntry};
@@ -11,7 +11,7 @@ const RUN_MAX: usize = 128;
 type Run<K> = VecDeque<(K, Slot)>;
 
 pub(super) struct Sorted<K> {
-    /// Each run under a key that none of its own is below and all of the next run's are above. None is empty.
+    /// Runs by a key that is not above any of their own entries and below all entries of the next run. No run is empty.
     runs: BTreeMap<K, Run<K>>,
     len: usize,
 }
@@ -66,7 +66,7 @@ impl<K: Copy + Ord> Sorted<K> {
         run.insert(at, (key, slot));
     }
 
-    /// Takes a key out, if it is there.
+    /// Removes a key, if present.
     pub(super) fn remove(&mut self, key: K) {
         if let Some(mut first) = self.runs.first_entry() {
             let run = first.get_mut();
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_make_a_sorted_map(
+        fn runs_behave_like_a_sorted_map(
             steps in prop::collection::vec((any::<bool>(), 0_u64..600), 1..2_000),
             appended in 0_u64..(3 * RUN_MAX as u64),
         ) {

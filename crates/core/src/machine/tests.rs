@@ -1,4 +1,4 @@
-//! Properties of the machine as a whole: replay, eviction, restart, bounds.
+//! Properties of the machine as a whole: replay, eviction, restart, salvage.
 
 mod evict;
 mod replay;

@@ -1,4 +1,4 @@
-//! Messages by the moment at which time brings them something; each at most once, at its earliest.
+//! Messages by the time of their next timer event; each message has at most one entry.
 
 use super::arena::Slot;
 use super::sorted::Sorted;
@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 #[derive(Default)]
 pub(super) struct Timers {
     timers: Sorted<(Timestamp, Number)>,
-    /// No timer is before this: most calls need not look at more.
+    /// No timer is due before this: most calls need no further check.
     none_before: Timestamp,
 }
 
@@ -26,7 +26,7 @@ impl Timers {
         }
     }
 
-    /// The earliest that is due at `now`; it stays until its message is placed anew.
+    /// The earliest timer that is due at `now`; it stays until its message is reindexed.
     pub(super) fn due(&mut self, now: Timestamp) -> Option<(Timestamp, Slot)> {
         if now < self.none_before {
             return None;

@@ -1,8 +1,8 @@
-//! How the topics of a namespace stand, a page at a time.
+//! Counts of the topics of a namespace, one page at a time.
 
 use std::ops::Bound::{Included, Unbounded};
 
-use super::{Machine, Turn};
+use super::{CallContext, Machine};
 use crate::id::Shard;
 use crate::key::Namespace;
 use crate::limits::TOPIC_WORKERS_MAX;
@@ -10,13 +10,13 @@ use crate::payload::PayloadHandle;
 use crate::port::{TopicCounts, TopicPage, TopicQuery, TopicRange};
 use crate::text::Topic;
 
-/// Topics that one page looks at, at most: many may have nothing but Done messages.
-const PAGE_LOOKS_MAX: usize = 10_000;
+/// The maximum number of topics that one page scans: many may have only Done messages.
+const PAGE_SCAN_MAX: usize = 10_000;
 
 impl<P: PayloadHandle> Machine<P> {
     /// Counts the messages of topics; see [`crate::Store::topic_counts`]. Always exact, never lags.
-    pub fn topic_counts(&mut self, turn: &mut Turn<'_, P>, query: &TopicQuery) -> TopicPage {
-        self.advance(turn);
+    pub fn topic_counts(&mut self, context: &mut CallContext<'_, P>, query: &TopicQuery) -> TopicPage {
+        self.advance(context);
         let names = &self.lanes.names[query.namespace as usize];
         let range = match &query.range {
             TopicRange::All => (Unbounded, Unbounded),
@@ -24,8 +24,8 @@ impl<P: PayloadHandle> Machine<P> {
             TopicRange::Only(only) => (Included(only), Included(only)),
         };
         let mut page = TopicPage::default();
-        for (looks, name) in names.range::<Topic, _>(range).enumerate() {
-            if looks == PAGE_LOOKS_MAX || page.topics.len() == query.limit.get() as usize {
+        for (scanned, name) in names.range::<Topic, _>(range).enumerate() {
+            if scanned == PAGE_SCAN_MAX || page.topics.len() == query.limit.get() as usize {
                 page.next = Some(name.clone());
                 break;
             }
@@ -34,14 +34,14 @@ impl<P: PayloadHandle> Machine<P> {
         page
     }
 
-    /// Says how many unfinished messages a lane has that are not in memory: they count against a sender's or a redrive's `lane_max`.
-    /// Only of lanes that have a message in memory.
-    pub fn lane_elsewhere(&mut self, namespace: Namespace, topic: &Topic, shard: Shard, unfinished: u64) {
+    /// Sets the number of unfinished messages of a lane that are not in memory: they count against the `lane_max` of a
+    /// sender or a redrive. Only for lanes that have a message in memory.
+    pub fn set_lane_unloaded(&mut self, namespace: Namespace, topic: &Topic, shard: Shard, unfinished: u64) {
         let lane = self.lanes.find(namespace, topic, shard);
-        self.lanes.set_elsewhere(lane, unfinished);
+        self.lanes.set_unloaded(lane, unfinished);
     }
 
-    /// How a topic stands; none if all of its messages are Done.
+    /// The counts of a topic; none if all of its messages are Done.
     fn topic(&self, namespace: Namespace, name: &Topic) -> Option<TopicCounts> {
         let topic = self.lanes.find_topic(namespace, name)?;
         let counts = self.lanes.topic_counts(topic, None);

@@ -1,4 +1,4 @@
-//! The rules that a message is accepted under.
+//! The policy that a message is accepted under.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use crate::time::Timestamp;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a key is held: how long its duplicates are known as such.
+/// How long a key is held, that is, how long duplicates of its message are recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
-    /// At least this long from acceptance.
+    /// The dedup window: held for at least this long from acceptance.
     pub window: Duration,
-    /// What holds it beyond the window.
+    /// What holds the key beyond the window.
     pub keep: Keep,
 }
 
-/// What holds a key beyond the window from its acceptance.
+/// What holds a key beyond the window that starts at its acceptance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing, even while the message is unfinished.
     Window,
-    /// The message, while it is unfinished. Once it is Done or Dead, the window alone decides; a key that is given up so does not come
-    /// back with a redrive.
+    /// The message, while it is unfinished. Once it is Done or Dead, only the window counts; a key that was released
+    /// this way does not come back with a redrive.
     UntilFinished,
-    /// The message, while it is unfinished or Dead, and this long after it was Done.
+    /// The message, while it is unfinished or Dead, and for this long after it was Done.
     After(Duration),
 }
 
 impl Hold {
-    /// When a key stops being held, as far as it is certain now.
+    /// Until when a key is held, as far as is known now.
     ///
-    /// Exact for a Done message and for [`Keep::Window`]; otherwise a moment until which it is held at least.
+    /// Exact for a Done message and for [`Keep::Window`]; otherwise the earliest moment at which the hold can end.
     pub fn until(self, accepted_at: Timestamp, done_at: Option<Timestamp>) -> Timestamp {
         let window = accepted_at.after(self.window);
         match self.keep {
@@ -42,22 +42,22 @@ impl Hold {
     }
 }
 
-/// What happens when a key comes again with other content.
+/// What happens when a known key arrives with other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Divergence {
-    /// The newer content is written unless the message is Done.
+    /// The newer content replaces the older, unless the message is Done.
     Replace,
-    /// The first content stays.
+    /// The first content is kept.
     KeepFirst,
-    /// The first content stays and the sender is told.
+    /// The first content is kept, and the sender gets a conflict.
     Conflict,
 }
 
-/// The rules of one message, stored with it at acceptance.
+/// The rules that apply to one message, stored with it at acceptance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// The sender's limit of deliveries that end badly, if it named one; see [`Policy::attempts_limit`].
+    /// The sender's limit of failed deliveries, if it set one; see [`Policy::attempts_limit`].
     pub attempts_max: Option<NonZeroU32>,
     /// How long its key is held.
     pub hold: Hold,
@@ -84,7 +84,7 @@ impl Policy {
         divergence: Divergence::KeepFirst,
         keep_finished: false,
     };
-    /// Held for 300 s from acceptance, other content is refused.
+    /// Held for 300 s from acceptance; other content is refused.
     pub const MAILBOX: Self = Self {
         attempts_max: None,
         hold: Hold { window: Duration::from_secs(300), keep: Keep::Window },
@@ -92,18 +92,18 @@ impl Policy {
         keep_finished: false,
     };
 
-    /// After how many deliveries that ended badly a message is Dead: the sender's limit, else the one that its claimer
-    /// brought, else the default of its namespace. None: never.
+    /// The number of failed deliveries after which a message is Dead: the sender's limit, else the claimer's, else the
+    /// default of the namespace. None means never.
     pub fn attempts_limit(&self, namespace: Namespace, claimer: Option<NonZeroU32>) -> Option<NonZeroU32> {
         self.attempts_max.or(claimer).or(namespace.attempts_default())
     }
 
-    /// The policy of a key that was only sighted, begun or marked, until content comes.
+    /// The policy of a key that was only observed, begun or marked, until it gets content.
     pub const fn bare(hold: Hold) -> Self {
         Self { attempts_max: None, hold, divergence: Divergence::KeepFirst, keep_finished: false }
     }
 
-    /// The usual policy of a namespace.
+    /// The default policy of a namespace.
     pub const fn of(namespace: Namespace) -> Self {
         match namespace {
             Namespace::Inbox => Self::INBOX,

@@ -1,12 +1,12 @@
-//! What a sender froze about a message, so that a receiver can tell whether it is still what was sent.
+//! The seal with which a receiver verifies that a message is unchanged since it was sent.
 
 use crate::hash::Fingerprint;
 use crate::time::Timestamp;
 
-/// A hash over a message as it was sent, and the moment that went into the hash.
+/// A hash over a message as it was sent, and the time that went into the hash.
 ///
-/// It is computed once, before the message is stored. Whoever delivers the message computes the hash again from what the
-/// store returned and compares: a difference means that something was changed in between.
+/// It is computed once, before the message is stored. On delivery the hash is computed again from what the store
+/// returned: a difference means that something changed in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
     /// When the message was sent, by the sender's clock.

@@ -9,22 +9,22 @@ use crate::id::{Fence, Number, Owner, RequestId, Uid};
 use crate::key::Key;
 use crate::message::{Content, Policy};
 use crate::payload::{Omitted, Payload, PayloadHandle};
-use crate::port::{Receipt, Settled, VerdictKind};
+use crate::port::{MessageSummary, Settled, VerdictKind};
 use crate::text::Partition;
 use crate::time::Timestamp;
 use crate::worker::WorkerName;
 
-/// Where a message stands. A lease stands beside it.
+/// The state of a message. Whether it is leased is independent of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum State {
-    /// Its key was sighted; nothing is to be done yet.
+pub enum MessageState {
+    /// Its key was observed; there is nothing to process yet.
     Seen,
-    /// To be handled, or being handled.
+    /// To be processed, or being processed.
     Processing,
-    /// Handled.
+    /// Processed.
     Done,
-    /// Given up, for an operator to look at.
+    /// Given up; an operator has to decide.
     Dead,
 }
 
@@ -32,9 +32,9 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DeadReason {
-    /// A worker or an operator said so.
+    /// A worker or an operator declared it failed.
     Failed,
-    /// Its deliveries ended badly as often as its policy allows.
+    /// It has used up its attempts.
     Exhausted,
     /// Its expiry passed.
     Expired,
@@ -42,14 +42,14 @@ pub enum DeadReason {
     Cancelled,
     /// Its payload does not match its hash.
     Integrity,
-    /// No handler takes its topic.
+    /// No handler is registered for its topic.
     Unhandled,
     /// Its payload cannot be decoded.
     Undecodable,
 }
 
-impl State {
-    /// The name in stored data, labels and answers.
+impl MessageState {
+    /// The name in stored data, labels and responses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Seen => "seen",
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for MessageState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -78,7 +78,7 @@ impl DeadReason {
         Self::Undecodable,
     ];
 
-    /// The name in stored data, labels and answers.
+    /// The name in stored data, labels and responses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -101,9 +101,9 @@ impl fmt::Display for DeadReason {
 /// The right to settle one message, until a moment of store time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
+    /// The worker that holds it.
     pub owner: Owner,
-    /// Which of the message's leases it is.
+    /// Distinguishes the leases of the message.
     pub fence: Fence,
     /// It is current before this moment, not at it.
     pub until: Timestamp,
@@ -112,28 +112,28 @@ pub struct Lease {
 /// How a grant ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrantEnd {
-    /// By a settlement: its kind and what it was answered.
+    /// By a settlement: its kind and its outcome.
     Settled(VerdictKind, Settled),
-    /// By time, or by an operator.
+    /// By lapsing, or by an operator's order.
     Lost,
 }
 
-/// The newest lease of a message and what became of it.
+/// The newest lease of a message, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The lease.
     pub lease: Lease,
-    /// Extensions end here.
+    /// Extensions cannot go beyond this moment.
     pub extendable_until: Timestamp,
-    /// The claim call that got it; see [`crate::Claim::request_identity`].
+    /// The claim call that it was granted to; see [`crate::Claim::request_identity`].
     pub request: Option<RequestId>,
     /// The claimer's limit of attempts, while the lease is current.
     pub attempts_max: Option<NonZeroU32>,
-    /// What the claimer called itself; stays when the lease has ended.
+    /// The name of the claiming worker; kept after the lease has ended.
     pub worker: Option<WorkerName>,
-    /// The partition that it keeps busy while it is current: the one that the message had when it was granted.
+    /// The partition that it occupies while it is current: the partition of the message when the lease was granted.
     pub partition: Option<Partition>,
-    /// The content was replaced since; its settlement answers [`Settled::Superseded`].
+    /// The content was replaced since the grant; settling it returns [`Settled::Superseded`].
     pub superseded: bool,
     /// How it ended, if it has.
     pub end: Option<GrantEnd>,
@@ -144,61 +144,62 @@ pub struct Grant {
 pub struct Snapshot<P = Payload> {
     /// Its identity.
     pub uid: Uid,
-    /// Its place in its lane.
+    /// Its position in its lane.
     pub number: Number,
-    /// What it is or was known by.
+    /// The key that it was accepted under.
     pub key: Key,
     /// Whether it holds its key; false once the hold has lapsed.
     pub keyed: bool,
-    /// Where it stands.
-    pub state: State,
+    /// Its state.
+    pub state: MessageState,
     /// Why it is Dead, if it is.
     pub dead: Option<DeadReason>,
-    /// What its handler gets: none if it was only sighted, begun or marked, or is Done without `keep_finished`.
+    /// The content that its handler receives: none if the key was only observed, begun or marked, or if the message is
+    /// Done without `keep_finished`.
     pub content: Option<Content<P>>,
-    /// Our hash of the content; stays when the content goes.
+    /// Oncebox's own hash of the content; kept when the content is removed.
     pub fingerprint: Option<Fingerprint>,
-    /// The caller's hash; stays when the content goes.
+    /// The caller's hash; kept when the content is removed.
     pub hash: Option<CallerHash>,
-    /// What caused it; stays when the content goes.
+    /// The ids of what caused it; kept when the content is removed.
     pub trace: Trace,
-    /// The rules it lives under.
+    /// The rules that apply to it.
     pub policy: Policy,
-    /// When its key was first accepted, sighted, begun or marked.
+    /// When its key was first accepted, observed, begun or marked.
     pub accepted_at: Timestamp,
-    /// When its key came last, while it was not Done.
+    /// When its key was last accepted or observed, while it was not Done.
     pub last_seen_at: Timestamp,
     /// When it became Done or Dead.
     pub finished_at: Option<Timestamp>,
     /// Not claimable before this moment, because a delivery was abandoned.
     pub retry_at: Option<Timestamp>,
-    /// Deliveries that ended badly.
+    /// Failed deliveries.
     pub attempts: u32,
     /// Leases granted.
     pub deliveries: u32,
     /// How often an operator redrove it; see [`crate::Action::Redrive`].
     pub redrives: u32,
-    /// Why the last one failed.
+    /// The error of the last failed delivery.
     pub last_error: Option<LastError>,
-    /// The newest lease and what became of it.
+    /// The newest lease, and how it ended.
     pub grant: Option<Grant>,
 }
 
 impl<P> Snapshot<P> {
-    /// The lease that is current.
+    /// The current lease.
     pub fn lease(&self) -> Option<&Lease> {
         self.grant.as_ref().filter(|grant| grant.end.is_none()).map(|grant| &grant.lease)
     }
 
     /// When its key stops being held; see [`crate::Hold::until`].
     pub fn dedup_until(&self) -> Timestamp {
-        let done_at = self.finished_at.filter(|_| self.state == State::Done);
+        let done_at = self.finished_at.filter(|_| self.state == MessageState::Done);
         self.policy.hold.until(self.accepted_at, done_at)
     }
 
-    /// The receipt that a sender gets for it.
-    pub fn receipt(&self) -> Receipt {
-        Receipt {
+    /// The summary that a sender gets.
+    pub fn summary(&self) -> MessageSummary {
+        MessageSummary {
             uid: self.uid,
             accepted_at: self.accepted_at,
             dedup_until: self.dedup_until(),

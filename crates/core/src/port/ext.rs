@@ -1,13 +1,13 @@
-//! Comforts for callers of the port.
+//! Convenience methods for callers of [`Store`].
 
 use async_trait::async_trait;
 
 use crate::error::Error;
-use crate::key::Ref;
+use crate::key::MessageRef;
 use crate::message::{NewMessage, Snapshot};
 use crate::port::{Accepted, Claim, Delivery, Operated, Order, Settled, Settlement, Store};
 
-/// Single-item and single-purpose forms of the calls of [`Store`].
+/// Single-item and single-purpose forms of the [`Store`] methods.
 #[async_trait]
 pub trait StoreExt: Store {
     /// [`Store::work`] without claims.
@@ -31,7 +31,7 @@ pub trait StoreExt: Store {
     }
 
     /// [`Store::get`] of one message.
-    async fn get_one(&self, target: &Ref) -> Result<Option<Snapshot>, Error> {
+    async fn get_one(&self, target: &MessageRef) -> Result<Option<Snapshot>, Error> {
         Ok(one(self.get(std::slice::from_ref(target)).await?))
     }
 }
@@ -40,7 +40,7 @@ impl<S: Store + ?Sized> StoreExt for S {}
 
 fn one<T>(outcomes: Vec<T>) -> T {
     let mut outcomes = outcomes.into_iter();
-    let first = outcomes.next().expect("a store gives one outcome per item");
-    assert!(outcomes.next().is_none(), "a store gives one outcome per item");
+    let first = outcomes.next().expect("a store returns one outcome per item");
+    assert!(outcomes.next().is_none(), "a store returns one outcome per item");
     first
 }

@@ -1,4 +1,4 @@
-//! Operating: orders that need no lease, listings, counts.
+//! Operator calls: orders that need no lease, listings, counts.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -8,76 +8,76 @@ use std::time::Duration;
 use crate::annotation::LastError;
 use crate::error::Invalid;
 use crate::id::{Number, Shard};
-use crate::key::{Namespace, Ref};
+use crate::key::{MessageRef, Namespace};
 use crate::limits::PAGE_ITEMS_MAX;
-use crate::message::{DeadReason, Hold, Snapshot, State};
+use crate::message::{DeadReason, Hold, MessageState, Snapshot};
 use crate::payload::Omitted;
-use crate::port::{Bound, Receipt};
+use crate::port::{Bound, MessageSummary};
 use crate::text::{Source, Topic};
 
-/// Whether a redriven message starts counting anew.
+/// Whether redriving a message resets its attempt count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptCount {
-    /// From zero.
+    /// Counts from zero.
     Reset,
-    /// Goes on.
+    /// Continues counting.
     Keep,
 }
 
-/// What an operator orders. A Done message stays as it is, whatever the order, but for an erase.
+/// An operator's order. No order changes a Done message, except `Erase`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Seen or Dead becomes Processing, with its number and attempts; claimable if it has content. A leased Processing
-    /// one is ready again; one that is not leased stays as it is.
+    /// Seen or Dead becomes Processing, keeping its number and attempts; it is claimable if it has content. A leased
+    /// Processing message becomes ready again; one that is not leased is unchanged.
     MarkProcessing,
-    /// It becomes Done. An unknown key is recorded as Done; an unknown uid is not.
+    /// The message becomes Done. An unknown key is recorded as Done; an unknown uid is not.
     MarkProcessed {
-        /// How long the key is held, if it is new.
+        /// How long the key is held if it is new.
         hold: Hold,
     },
     /// Seen or Processing becomes Dead with reason `failed`.
     MarkDead {
-        /// Why; the earlier error stays if none is given.
+        /// The error to record; none keeps the earlier one.
         error: Option<LastError>,
     },
-    /// Dead becomes Processing with a new number, without due, retry time and expiry. Asks no key.
+    /// Dead becomes Processing with a new number, without due time, retry time and expiry. Does not depend on the key.
     Redrive {
-        /// Whether its attempts count anew.
+        /// Whether to reset its attempts.
         attempts: AttemptCount,
-        /// Only if it was redriven less often than this; it stays as it is otherwise.
+        /// The order applies only to a message that was redriven fewer times than this; otherwise it is `Unchanged`.
         times_max: Option<u32>,
-        /// Only if its lane has fewer unfinished messages than this; `Saturated` otherwise.
+        /// The order applies only while the lane has fewer unfinished messages than this; otherwise it is `Saturated`.
         lane_max: Option<NonZeroU32>,
     },
     /// Seen or Processing becomes Dead with reason `cancelled`.
     Cancel,
-    /// Nothing remains of it: not the payload, not the key, not the record that it was there.
+    /// Removes the message without a trace: payload, key and the record that it existed.
     Erase,
 }
 
 /// An order about one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Which.
-    pub target: Ref,
-    /// What to do.
+    /// The message.
+    pub target: MessageRef,
+    /// What to do with it.
     pub action: Action,
 }
 
-/// What an order did.
+/// The outcome of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operated {
-    /// It was carried out; the receipt tells how the message stands now (erased: how it stood).
-    Changed(Receipt),
-    /// It does not apply to the state that the message is in; nothing changed.
-    Unchanged(Receipt),
+    /// The order was executed; the summary shows the message after it (after an erase: before it).
+    Changed(MessageSummary),
+    /// The order does not apply to the current state of the message; nothing changed.
+    Unchanged(MessageSummary),
     /// There is no such message.
     Unknown,
-    /// The store is full, or the lane that a message would be redriven to; nothing was changed.
+    /// The store is full, or the lane of the redriven message is; nothing changed.
     Saturated {
-        /// When to try again.
+        /// When to retry.
         retry_after: Duration,
         /// The bound that is reached.
         bound: Bound,
@@ -85,12 +85,12 @@ pub enum Operated {
 }
 
 impl Action {
-    /// Dead becomes Processing, with its attempts counted from zero, however often it was redriven and however full its lane is.
+    /// Redrives without limits on redrives and lane size, counting attempts from zero.
     pub const REDRIVE: Self =
         Self::Redrive { attempts: AttemptCount::Reset, times_max: None, lane_max: None };
 }
 
-/// How many messages or names a page has at most: 1 to [`PAGE_ITEMS_MAX`].
+/// The maximum number of messages or topics on a page: 1 to [`PAGE_ITEMS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageSize(NonZeroU32);
 
@@ -98,7 +98,7 @@ impl PageSize {
     /// The largest page.
     pub const MAX: Self = Self(NonZeroU32::new(PAGE_ITEMS_MAX).unwrap());
 
-    /// Takes a count.
+    /// Accepts 1 to [`PAGE_ITEMS_MAX`].
     pub fn new(messages: u32) -> Result<Self, Invalid> {
         let messages =
             NonZeroU32::new(messages).ok_or(Invalid::new("page size", "must be greater than zero"))?;
@@ -108,13 +108,13 @@ impl PageSize {
         Ok(Self(messages))
     }
 
-    /// The count.
+    /// The number.
     pub fn get(self) -> u32 {
         self.0.get()
     }
 }
 
-/// Where a listing goes on. Opaque to its user.
+/// Where the next page of a listing starts. Opaque to callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub Number);
 
@@ -128,14 +128,15 @@ impl FromStr for Cursor {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        // The parser of numbers takes a sign, too, and any count of leading zeros.
+        // `from_str_radix` also accepts a sign and any number of leading zeros.
         let digits = text.len() <= 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
-        number.map(|number| Self(Number(number))).ok_or(Invalid::new("cursor", "is not one of ours"))
+        let invalid = Invalid::new("cursor", "is invalid: use the `next` of the previous page");
+        number.map(|number| Self(Number(number))).ok_or(invalid)
     }
 }
 
-/// Which end a listing begins at.
+/// The order of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     /// The lowest number first.
@@ -145,28 +146,28 @@ pub enum Direction {
     NewestFirst,
 }
 
-/// A listing: what is in it, and which page of it.
+/// A listing: its filters, its order, and the requested page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query {
-    /// Of this namespace.
+pub struct MessageQuery {
+    /// The namespace.
     pub namespace: Namespace,
-    /// In this state.
-    pub state: Option<State>,
-    /// Dead for this reason.
+    /// Only messages in this state.
+    pub state: Option<MessageState>,
+    /// Only messages that are Dead for this reason.
     pub dead: Option<DeadReason>,
-    /// With content of this topic.
+    /// Only messages with content of this topic.
     pub topic: Option<Topic>,
-    /// From this source.
+    /// Only messages from this source.
     pub source: Option<Source>,
-    /// In this order.
+    /// The order.
     pub direction: Direction,
-    /// After this one.
+    /// Continues after this cursor.
     pub after: Option<Cursor>,
-    /// So many at most.
+    /// The maximum number of messages on the page.
     pub size: PageSize,
 }
 
-impl Query {
+impl MessageQuery {
     /// The first page of everything in a namespace, oldest first.
     pub fn all(namespace: Namespace) -> Self {
         Self {
@@ -181,7 +182,7 @@ impl Query {
         }
     }
 
-    /// Whether a message belongs in the listing.
+    /// Whether a message matches the filters.
     pub fn matches<P>(&self, message: &Snapshot<P>) -> bool {
         let topic = message.content.as_ref().map(|content| &content.topic);
         message.key.namespace == self.namespace
@@ -194,41 +195,41 @@ impl Query {
 
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Page {
+pub struct MessagePage {
     /// The messages, without their payloads.
     pub messages: Vec<Snapshot<Omitted>>,
-    /// Where the next page begins; none at the end.
+    /// The cursor of the next page; none at the end.
     pub next: Option<Cursor>,
 }
 
-/// What is counted.
+/// Which messages to count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// Of this namespace.
+    /// The namespace.
     pub namespace: Namespace,
-    /// With content of this topic.
+    /// Only messages with content of this topic.
     pub topic: Option<Topic>,
-    /// In this slice of the topic; counts only together with a topic.
+    /// Only messages in this shard of the topic; ignored without a topic.
     pub shard: Option<Shard>,
 }
 
 impl Scope {
-    /// Everything in a namespace.
+    /// All messages of a namespace.
     pub const fn all(namespace: Namespace) -> Self {
         Self { namespace, topic: None, shard: None }
     }
 
-    /// With content of one topic.
+    /// The messages of one topic.
     pub const fn topic(namespace: Namespace, topic: Topic) -> Self {
         Self { namespace, topic: Some(topic), shard: None }
     }
 }
 
-/// How many messages stand where. Every message is counted once.
+/// The number of messages by state. Every message is counted once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Seen, leased or not.
+    /// Seen, whether leased or not.
     pub seen: u64,
     /// Processing, claimable now.
     pub ready: u64,
@@ -257,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_survives_its_text_and_nonsense_is_refused() {
+    fn a_cursor_round_trips_as_text_and_nonsense_is_refused() {
         let cursor = Cursor(Number(u64::MAX));
         assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
         for nonsense in ["x", "", "+1", "-1", "00000000000000001", "1ffffffffffffffff"] {
             let error = nonsense.parse::<Cursor>().unwrap_err().to_string();
-            assert_eq!(error, "cursor is not one of ours", "{nonsense}");
+            assert_eq!(error, "cursor is invalid: use the `next` of the previous page", "{nonsense}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Transactions of the caller's: what a store does there happens with what the caller does, or not at all.
+//! Calls inside a transaction of the caller: they commit or roll back together with the caller's own changes.
 
 use std::fmt;
 use std::ops::DerefMut;
@@ -8,20 +8,20 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::key::Key;
 use crate::message::{Hold, NewMessage};
-use crate::port::{Accepted, Receipt, Settled, Settlement, Store};
+use crate::port::{Accepted, MessageSummary, Settled, Settlement, Store};
 
-/// Wakes those who wait for what a transaction brought: to be fired after its commit. Dropping it is harmless: then they find it
-/// when they look next.
+/// Wakes the workers that wait for the messages of a transaction; to be fired after its commit. Dropping it is
+/// harmless: the workers find the messages with their next claim.
 #[derive(Default)]
 pub struct Wake(Option<Box<dyn FnOnce() + Send>>);
 
 impl Wake {
-    /// Does this when it is fired.
+    /// Runs this function when fired.
     pub fn new(fire: impl FnOnce() + Send + 'static) -> Self {
         Self(Some(Box::new(fire)))
     }
 
-    /// Tells them; call it after the commit.
+    /// Wakes the workers. Call it after the commit.
     pub fn fire(self) {
         if let Some(fire) = self.0 {
             fire();
@@ -38,54 +38,54 @@ impl fmt::Debug for Wake {
 /// Whether a key was recorded for the first time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
-    /// It was not processed before: do your work, and commit.
-    First(Receipt),
-    /// It was: there is nothing to do.
-    Duplicate(Receipt),
+    /// The key was not processed before: do the work, and commit.
+    First(MessageSummary),
+    /// The key was processed before: there is nothing to do.
+    Duplicate(MessageSummary),
 }
 
-/// A store that works inside a transaction of the caller's.
+/// A store that can work inside a transaction of the caller.
 ///
-/// Nothing of it shows before the commit, and nothing is left of it after a rollback. Messages and keys that it touched stay
-/// locked until then: keep such transactions short. After an error roll the transaction back.
+/// Changes become visible with the commit, and a rollback undoes them. Messages and keys that the transaction touched
+/// stay locked until then, so keep such transactions short. After an error, roll the transaction back.
 #[async_trait]
 pub trait TransactionalStore: Store {
-    /// The connection that a transaction is open on: calls inside the transaction are made on it. Without an open transaction they
-    /// are [`Invalid`](crate::Kind::Invalid).
+    /// The connection of an open transaction, on which calls inside the transaction are made. Without an open
+    /// transaction they fail with [`Invalid`](crate::ErrorKind::Invalid).
     type Connection: Send;
 
-    /// A transaction that the store began. It is rolled back when it is dropped.
+    /// A transaction that the store has begun. Dropping it rolls it back.
     type Transaction: DerefMut<Target = Self::Connection> + Send + 'static;
 
-    /// A transaction that the application began by itself, in the same database.
+    /// A transaction that the application has begun itself, in the same database.
     type CallerTransaction: DerefMut<Target = Self::Connection> + Send + 'static;
 
-    /// How many transactions may be open at once so that the store's own calls still find a connection. A worker runs no more
-    /// handlers in transactions than this.
+    /// The maximum number of transactions that may be open at the same time, so that a connection is left for the
+    /// store's own calls. A worker runs at most this number of handlers in transactions.
     fn transactions_max(&self) -> usize;
 
-    /// Begins a transaction on a connection of the store's.
+    /// Begins a transaction on one of the store's connections.
     async fn begin_transaction(&self) -> Result<Self::Transaction, Error>;
 
-    /// Commits it.
+    /// Commits a transaction.
     async fn commit(&self, transaction: Self::Transaction) -> Result<(), Error>;
 
-    /// As [`Store::accept`].
+    /// Like [`Store::accept`], inside the transaction.
     async fn accept_in(
         &self,
         transaction: &mut Self::Connection,
         messages: &[NewMessage],
     ) -> Result<(Vec<Accepted>, Wake), Error>;
 
-    /// As the settlements of [`Store::work`].
+    /// Like the settlements of [`Store::work`], inside the transaction.
     async fn settle_in(
         &self,
         transaction: &mut Self::Connection,
         settlements: &[Settlement],
     ) -> Result<(Vec<Settled>, Wake), Error>;
 
-    /// Records that a key is processed, or answers that it was before. Two transactions that record the same key at once wait for
-    /// each other; if the first commits, the second gets `Duplicate`.
+    /// Records that a key is processed, or returns that it was processed before. If two transactions record the same
+    /// key concurrently, the second waits for the first; if the first commits, the second gets `Duplicate`.
     async fn record_in(
         &self,
         transaction: &mut Self::Connection,

@@ -1,4 +1,4 @@
-//! Working: claims, deliveries, settlements, extensions.
+//! Workers' calls: claims, deliveries, settlements, extensions.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::text::Topic;
 use crate::time::{Span, Timestamp};
 use crate::worker::WorkerName;
 
-/// The topics that a worker takes: all, or 1 to [`CLAIM_TOPICS_MAX`] of them.
+/// The topics that a worker claims: all, or 1 to [`CLAIM_TOPICS_MAX`] named ones.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Topics(Option<Arc<[Topic]>>);
 
@@ -23,13 +23,13 @@ impl Topics {
     /// Every topic.
     pub const ALL: Self = Self(None);
 
-    /// These topics; naming one twice is harmless.
+    /// These topics; duplicates are ignored.
     pub fn only(topics: impl IntoIterator<Item = Topic>) -> Result<Self, Invalid> {
         let mut topics: Vec<_> = topics.into_iter().collect();
         topics.sort();
         topics.dedup();
         if topics.is_empty() {
-            return Err(Invalid::new("topics", "are none: name at least one, or take all"));
+            return Err(Invalid::new("topics", "is empty: name at least one, or use Topics::ALL"));
         }
         if topics.len() > CLAIM_TOPICS_MAX {
             return Err(Invalid::too_many("topics", CLAIM_TOPICS_MAX, topics.len()));
@@ -37,7 +37,7 @@ impl Topics {
         Ok(Self(Some(topics.into())))
     }
 
-    /// The named topics, sorted; none if every topic is meant.
+    /// The named topics, sorted; none if all topics are claimed.
     pub fn named(&self) -> Option<&[Topic]> {
         self.0.as_deref()
     }
@@ -48,7 +48,7 @@ impl Topics {
     }
 }
 
-/// How many messages one claim takes at most: 1 to [`CLAIM_MESSAGES_MAX`].
+/// The maximum number of messages of one claim: 1 to [`CLAIM_MESSAGES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch(NonZeroU32);
 
@@ -56,7 +56,7 @@ impl Batch {
     /// One message.
     pub const ONE: Self = Self(NonZeroU32::MIN);
 
-    /// Takes a count (IBX-041).
+    /// Accepts 1 to [`CLAIM_MESSAGES_MAX`] (IBX-041).
     pub fn new(messages: u32) -> Result<Self, Invalid> {
         let messages =
             NonZeroU32::new(messages).ok_or(Invalid::new("batch size", "must be greater than zero"))?;
@@ -67,41 +67,43 @@ impl Batch {
         Ok(Self(messages))
     }
 
-    /// The count.
+    /// The number.
     pub fn get(self) -> u32 {
         self.0.get()
     }
 }
 
-/// A wish for work.
+/// A request to lease messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Where from.
+    /// The namespace to claim from.
     pub namespace: Namespace,
-    /// Of which topics.
+    /// The topics to claim from.
     pub topics: Topics,
-    /// For whom.
+    /// The worker that will hold the leases.
     pub owner: Owner,
-    /// Leased for how long.
+    /// The duration of the leases.
     pub lease: Span,
-    /// How many messages at most.
+    /// The maximum number of messages.
     pub batch: Batch,
-    /// How many payload bytes at most; the first message is given whatever its size.
+    /// The maximum number of payload bytes; the first message is delivered whatever its size.
     pub bytes_max: Option<u64>,
-    /// Takes no more than leaves so many messages of the namespace in flight, whoever holds them.
+    /// The maximum number of leased messages in the namespace, for all owners together: the claim delivers no more than
+    /// this limit leaves.
     pub in_flight_max: Option<u64>,
-    /// How often the messages may be tried in all, for those whose senders named no limit: kept with the lease, so that a
-    /// lease that ends by itself is judged by it too. None leaves it to the namespace.
+    /// The maximum number of attempts of the delivered messages whose senders set no limit. It is stored with the
+    /// lease, so that it also applies if the lease lapses. None applies the limit of the namespace.
     pub attempts_max: Option<NonZeroU32>,
-    /// What the claimer calls itself, for people: kept with the lease, and with the newest lease after its end. A repeat of the
-    /// claim does not change it.
+    /// The name of the claiming worker, for display. It is stored with the lease and stays with the newest lease after
+    /// its end. A repeat of the claim does not change it.
     pub worker: Option<WorkerName>,
-    /// Makes a repeat of this claim safe: the same request for the same work gets the same deliveries while their leases last.
+    /// Makes a repeat of this claim safe: the same request for the same work returns the same deliveries while their
+    /// leases last.
     pub request: Option<RequestId>,
 }
 
 impl Claim {
-    /// A claim of any topic, without limits, a worker's name and a request id.
+    /// A claim of any topic, without limits, worker name and request id.
     pub fn new(namespace: Namespace, owner: Owner, lease: Span, batch: Batch) -> Self {
         Self {
             namespace,
@@ -117,9 +119,10 @@ impl Claim {
         }
     }
 
-    /// What a repeat of this claim is known by: a hash over its request and what it asks for (namespace, topics, batch, bytes
-    /// and lease), so that a request id that is used again for other work is another request. Stores keep this in place of the
-    /// request, which therefore never leaves the claim in clear. None if the claim has no request.
+    /// Identifies repeats of this claim: a hash over its request id and what it asks for (namespace, topics, batch,
+    /// bytes and lease), so that reusing a request id for other work makes a different request. Stores keep this hash
+    /// in place of the request id, which therefore never leaves the claim in clear. None if the claim has no request
+    /// id.
     pub fn request_identity(&self) -> Option<RequestId> {
         let request = self.request?;
         let mut hasher = blake3::Hasher::new();
@@ -139,90 +142,92 @@ impl Claim {
     }
 }
 
-/// A message in the hands of a worker.
+/// A message that is leased to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery<P = Payload> {
     /// The identity of the message.
     pub uid: Uid,
-    /// Its place in its lane.
+    /// Its position in its lane.
     pub number: Number,
-    /// What it is known by.
+    /// Its key.
     pub key: Key,
-    /// What is to be handled.
+    /// The content to process.
     pub content: Content<P>,
-    /// Our hash of the content.
+    /// Oncebox's own hash of the content.
     pub fingerprint: Fingerprint,
     /// The caller's hash.
     pub hash: Option<CallerHash>,
-    /// What caused it.
+    /// The ids of what caused it.
     pub trace: Trace,
-    /// When its key came first.
+    /// When its key was first accepted or observed.
     pub accepted_at: Timestamp,
-    /// When its key came last.
+    /// When its key was last accepted or observed.
     pub last_seen_at: Timestamp,
-    /// Deliveries before this one that ended badly.
+    /// Failed deliveries before this one.
     pub attempts: u32,
-    /// Which delivery this is, from 1.
+    /// The number of this delivery, from 1.
     pub deliveries: u32,
-    /// Why the last one failed.
+    /// The error of the last failed delivery.
     pub last_error: Option<LastError>,
-    /// The right to settle it.
+    /// The lease to settle it with.
     pub lease: Lease,
 }
 
 impl<P> Delivery<P> {
-    /// The settlement of this delivery.
+    /// A settlement of this delivery.
     pub fn settle(&self, verdict: Verdict) -> Settlement {
         Settlement { uid: self.uid, owner: self.lease.owner, fence: self.lease.fence, verdict }
     }
 
-    /// Handled: the message becomes Done.
+    /// Processed: the message becomes Done.
     pub fn ack(&self) -> Settlement {
         self.settle(Verdict::Ack)
     }
 
-    /// Failed for now: an attempt is spent, and it comes again after `delay`.
+    /// Failed temporarily: spends an attempt, and the message is redelivered after `delay`.
     pub fn abandon(&self, delay: Span, error: Option<LastError>) -> Settlement {
         self.settle(Verdict::Abandon { delay, error })
     }
 
-    /// Failed for good: the message becomes Dead.
+    /// Failed permanently: the message becomes Dead.
     pub fn fail(&self, error: Option<LastError>) -> Settlement {
         self.settle(Verdict::Fail { reason: DeadReason::Failed, error })
     }
 
-    /// Not tried: it comes again at once, and no attempt is spent.
+    /// Not attempted: the message is ready again at once, and no attempt is spent.
     pub fn release(&self) -> Settlement {
         self.settle(Verdict::Release)
     }
 
-    /// Asks for more time.
+    /// An extension of the lease.
     pub fn extend(&self, lease: Span) -> Extension {
         Extension { uid: self.uid, owner: self.lease.owner, fence: self.lease.fence, lease }
     }
 }
 
-/// How a delivery went.
+/// The result of processing a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Handled: the message becomes Done.
+    /// Processed: the message becomes Done.
     Ack,
-    /// Failed for now: spends an attempt; Dead if that was the last one, or if it has expired (then none is spent).
+    /// Failed temporarily: spends an attempt; Dead if that was the last one, or if the message has expired (then no
+    /// attempt is spent).
     Abandon {
-        /// Not claimable for so long.
+        /// How long the message is not claimable.
         delay: Span,
-        /// Why; the earlier error stays if none is given.
+        /// The error to record; none keeps the earlier one.
         error: Option<LastError>,
     },
-    /// Failed for good: the message becomes Dead. Spends no attempt.
+    /// Failed permanently: the message becomes Dead. Spends no attempt.
     Fail {
         /// The reason to record.
         reason: DeadReason,
-        /// Why; the earlier error stays if none is given.
+        /// The error to record; none keeps the earlier one.
         error: Option<LastError>,
     },
-    /// Not tried: ready at once, no attempt spent; Dead if it has expired. A key without content is just unleased.
+    /// Not attempted: ready again at once, no attempt spent; Dead if the message has expired. A key without content
+    /// only loses its lease.
     Release,
 }
 
@@ -252,72 +257,73 @@ pub enum VerdictKind {
     Release,
 }
 
-/// A verdict under a lease. Owner and fence are mandatory: a late worker must not overwrite the work of the next one.
+/// A verdict on a leased message. Owner and fence are mandatory: a late worker must not overwrite the work of the next
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
     /// The message.
     pub uid: Uid,
-    /// Who settles.
+    /// The owner of the lease.
     pub owner: Owner,
-    /// Under which lease.
+    /// The fence of the lease.
     pub fence: Fence,
-    /// How it went.
+    /// The result.
     pub verdict: Verdict,
 }
 
-/// What a settlement did.
+/// The outcome of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
     /// The message is Done.
     Done,
-    /// The content was replaced under the lease: whatever the verdict (but for a release), the lease has ended, no
+    /// The content was replaced during the lease. Whatever the verdict (except a release), the lease has ended, no
     /// attempt was spent, and the newer content is ready at once.
     Superseded,
-    /// It comes again.
+    /// The message will be redelivered.
     Retrying {
-        /// From this moment on.
+        /// Not before this moment.
         at: Timestamp,
     },
-    /// It is ready, or an unleased key.
+    /// The message is ready again, or the key is no longer leased.
     Released,
     /// The message is Dead.
     Dead {
         /// Why.
         reason: DeadReason,
     },
-    /// The lease is not current, or never was; nothing changed.
+    /// The lease is not current, or never existed; nothing changed.
     LeaseLost,
 }
 
-/// What one call of `work` did: an outcome per settlement, a list of deliveries per claim.
+/// The outcome of one `work` call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Worked {
-    /// One per settlement, in order.
+    /// One outcome per settlement, in order.
     pub settled: Vec<Settled>,
-    /// One list per claim, in order.
+    /// One list of deliveries per claim, in order.
     pub deliveries: Vec<Vec<Delivery>>,
 }
 
-/// A wish for a longer lease.
+/// A request to extend a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extension {
     /// The message.
     pub uid: Uid,
-    /// Who holds it.
+    /// The owner of the lease.
     pub owner: Owner,
-    /// Under which lease.
+    /// The fence of the lease.
     pub fence: Fence,
-    /// From now on for how long.
+    /// The new duration, from now.
     pub lease: Span,
 }
 
-/// What became of the lease.
+/// The outcome of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extended {
-    /// It is current before this moment.
+    /// The lease is current before this moment.
     Until(Timestamp),
-    /// It is not current, or never was; nothing changed.
+    /// The lease is not current, or never existed; nothing changed.
     LeaseLost,
 }
 

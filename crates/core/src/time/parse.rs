@@ -1,21 +1,21 @@
-//! Reading a moment that people or programs wrote.
+//! Parsing timestamps.
 
 use std::str::FromStr;
 
 use super::{DAY_MS, Timestamp};
 use crate::error::Invalid;
 
-/// Longer texts are no moments.
+/// Longer texts are rejected.
 const TEXT_BYTES_MAX: usize = 40;
 
 impl FromStr for Timestamp {
     type Err = Invalid;
 
-    /// Reads what RFC 3339 allows, from 1970 to 9999: `2026-01-01T00:00:00Z`, with a fraction of a second, or with an offset such as
-    /// `+02:00` in place of the `Z`. What is finer than a millisecond is cut.
+    /// Parses RFC 3339 timestamps from 1970 to 9999: `2026-01-01T00:00:00Z`, with a fraction of a second, or with an
+    /// offset such as `+02:00` in place of the `Z`. Digits beyond milliseconds are dropped.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let moment = Some(text.as_bytes()).filter(|text| text.len() <= TEXT_BYTES_MAX).and_then(read);
-        moment.ok_or(Invalid::new("moment", "is not written as 2026-01-01T00:00:00Z"))
+        let timestamp = Some(text.as_bytes()).filter(|text| text.len() <= TEXT_BYTES_MAX).and_then(read);
+        timestamp.ok_or(Invalid::new("timestamp", "must be in RFC 3339 format, such as 2026-01-01T00:00:00Z"))
     }
 }
 
@@ -26,7 +26,7 @@ fn read(text: &[u8]) -> Option<Timestamp> {
     let [b'T' | b't' | b' ', h1, h2, b':', n1, n2, b':', s1, s2] = *time else { return None };
     let (year, month, day) = (number(&[y1, y2, y3, y4])?, number(&[m1, m2])?, number(&[d1, d2])?);
     let (hour, minute, second) = (number(&[h1, h2])?, number(&[n1, n2])?, number(&[s1, s2])?);
-    // A leap second is the last of its minute.
+    // A leap second counts as the last second of its minute.
     if hour > 23 || minute > 59 || second > 60 || !(1..=12).contains(&month) {
         return None;
     }
@@ -47,7 +47,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Milliseconds, and what follows them.
+/// Milliseconds, and the text after them.
 fn fraction(text: &[u8]) -> Option<(u64, &[u8])> {
     let Some(rest) = text.strip_prefix(b".") else { return Some((0, text)) };
     let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -56,7 +56,7 @@ fn fraction(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number(padded.get(..3)?)?, zone))
 }
 
-/// Whether the zone is ahead of UTC, and by how many minutes it differs.
+/// Whether the zone is ahead of UTC, and the difference in minutes.
 fn offset(text: &[u8]) -> Option<(bool, u64)> {
     match *text {
         [b'Z' | b'z'] => Some((true, 0)),
@@ -78,7 +78,7 @@ fn days_of(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Days since 1970-01-01. Years begin in March here, so that the odd day comes last.
+/// Days since 1970-01-01. Years start in March here, so that the leap day is last.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
@@ -120,19 +120,19 @@ mod tests {
             "never",
         ] {
             let error = text.parse::<Timestamp>().unwrap_err().to_string();
-            assert_eq!(error, "moment is not written as 2026-01-01T00:00:00Z", "{text}");
+            assert_eq!(error, "timestamp must be in RFC 3339 format, such as 2026-01-01T00:00:00Z", "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(millis in 0u64..253_402_300_800_000) {
-            let moment = Timestamp::from_millis(millis);
-            prop_assert_eq!(moment.to_string().parse(), Ok(moment));
+        fn printed_timestamps_parse_back(millis in 0u64..253_402_300_800_000) {
+            let timestamp = Timestamp::from_millis(millis);
+            prop_assert_eq!(timestamp.to_string().parse(), Ok(timestamp));
         }
 
         #[test]
-        fn no_text_is_too_much(text in any::<String>()) {
+        fn no_text_makes_the_parser_panic(text in any::<String>()) {
             drop(text.parse::<Timestamp>());
         }
     }

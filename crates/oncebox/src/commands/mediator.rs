@@ -1,4 +1,4 @@
-//! The mediator: runs a command through its handlers, now, in this process.
+//! The mediator: runs a command through its handlers in this process.
 
 mod builder;
 mod pipeline;
@@ -8,17 +8,18 @@ use std::any::type_name;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use oncebox_core::{Error, Kind};
+use oncebox_core::{Error, ErrorKind};
 
 use super::Command;
 use super::contracts::AnyCommand;
-use super::execution::Scene;
+use super::execution::Origin;
 use crate::worker::Failure;
 
 pub use builder::MediatorBuilder;
 use pipeline::{AnyOutput, Pipeline};
 
-/// Runs commands through their handlers: those before, the one, those after, and those for errors. Cheap to clone.
+/// Runs commands through their handlers: `before` handlers, the main handler, `after` handlers, and error handlers on
+/// failure. Cheap to clone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,27 +48,27 @@ use pipeline::{AnyOutput, Pipeline};
 pub struct Mediator(Arc<HashMap<TypeId, Pipeline>>);
 
 impl Mediator {
-    /// A mediator without handlers, to add some.
+    /// Starts building a mediator, without handlers.
     pub fn builder() -> MediatorBuilder {
         MediatorBuilder::new()
     }
 
-    /// Runs the command here and now, and gives back what its handler gave, or what an error handler made of its failure.
-    /// A command without a handler is an error that names it.
+    /// Runs the command at once, and returns the output of its handler, or the output that an error handler returned in
+    /// its place. Fails if the command has no handler; the error names the command.
     pub async fn send<C: Command>(&self, command: C) -> Result<C::Output, Failure> {
         let output = self.run((TypeId::of::<C>(), type_name::<C>()), Arc::new(command), None).await?;
-        Ok(*output.downcast().expect("a handler gives what its command says"))
+        Ok(*output.downcast().expect("a handler returns its command's output type"))
     }
 
     pub(super) async fn run(
         &self,
         (id, name): (TypeId, &'static str),
         command: AnyCommand,
-        scene: Scene,
+        origin: Origin,
     ) -> Result<AnyOutput, Failure> {
         let pipeline = self.0.get(&id).filter(|pipeline| pipeline.has_handler());
         let pipeline = pipeline.ok_or_else(|| Failure::retry(unhandled(name)))?;
-        pipeline.run(command, scene).await
+        pipeline.run(command, origin).await
     }
 
     pub(super) fn handles(&self, id: TypeId) -> bool {
@@ -75,10 +76,10 @@ impl Mediator {
     }
 }
 
-/// What is said of a command that nobody handles.
+/// The error for a command without a handler.
 pub(super) fn unhandled(name: &str) -> Error {
     Error::new(
-        Kind::Invalid,
+        ErrorKind::Invalid,
         format!("command `{name}` has no handler: add one with `MediatorBuilder::handle`"),
     )
 }

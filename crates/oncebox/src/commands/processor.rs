@@ -1,4 +1,4 @@
-//! Processing: running stored commands through the mediator, on the library's worker.
+//! The processor: runs stored commands through the mediator, on a [`Worker`].
 
 mod options;
 
@@ -10,51 +10,52 @@ use oncebox_core::{Error, Invalid, Namespace};
 use tracing::info;
 
 use super::contract::Contract;
-use super::contracts::{Contracts, Registered};
-use super::execution::Replay;
+use super::contracts::{CommandType, Contracts};
+use super::execution::InboxExecution;
 use super::mediator::{Mediator, unhandled};
-use crate::health::Pulse;
+use crate::health::LoopMonitor;
 use crate::shared::Oncebox;
-use crate::transaction::none;
-use crate::worker::{BoxError, Context, Failure, Route, Stopped, Worker};
+use crate::transaction::unsupported;
+use crate::worker::{BoxError, Context, Failure, Route, Worker, WorkerSummary};
 
 pub use options::{ProcessorOptions, Retry};
 
-/// Its name in health.
-const PULSE: &str = "commands";
+/// The name of the processor loop in health reports.
+const LOOP_NAME: &str = "commands";
 
 type StartHook =
     Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync>;
-type StopHook = Box<dyn FnOnce(Stopped) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type StopHook = Box<dyn FnOnce(WorkerSummary) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Runs stored commands: leases them, reads them by their contracts, runs them through the mediator, and tells the store how it
-/// went. Any number of processors may work on one store; none has a command that another holds.
+/// Runs stored commands: leases them, deserializes them by their contracts, runs them through the mediator, and settles
+/// them. Any number of processors can work on one store; only one of them holds a command at a time.
 ///
-/// Leases, heartbeats, retries, metrics and the graceful stop are those of a [`Worker`].
+/// Leases, heartbeats, retries, metrics and graceful shutdown work as in a [`Worker`].
 pub struct Processor {
     oncebox: Oncebox,
     contracts: Arc<Contracts>,
     mediator: Mediator,
     options: ProcessorOptions,
-    /// The topics to be handled, and the types that their commands are read as.
-    routes: Vec<(Contract, Registered)>,
+    /// The contracts to handle, and the command type that each is read as.
+    routes: Vec<(Contract, CommandType)>,
     transaction: Option<TypeId>,
-    pulse: Arc<Pulse>,
+    monitor: Arc<LoopMonitor>,
     on_start: Option<StartHook>,
     on_stop: Option<StopHook>,
 }
 
-/// Tells health that nobody turns the loop, however a pass ends.
-struct Rest<'p>(&'p Pulse);
+/// Marks the loop as idle in health reports when a pass ends, also by an error or a dropped future.
+struct IdleOnDrop<'p>(&'p LoopMonitor);
 
-impl Drop for Rest<'_> {
+impl Drop for IdleOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.rests();
+        self.0.idle();
     }
 }
 
 impl Processor {
-    /// A processor. Refuses options that are out of bounds, contracts without a handler, and upcasters that lead nowhere.
+    /// Creates a processor. Fails if an option is out of bounds, a contract has no handler, or the version after an
+    /// upcaster is not registered.
     pub fn new(
         oncebox: &Oncebox,
         contracts: &Contracts,
@@ -63,14 +64,15 @@ impl Processor {
     ) -> Result<Self, Error> {
         let routes = contracts.readable()?;
         if routes.is_empty() {
-            return Err(Invalid::new("contracts", "are none: register at least one").into());
+            return Err(Invalid::new("contracts", "must not be empty: register at least one").into());
         }
-        if let Some((_, registered)) = routes.iter().find(|(_, registered)| !mediator.handles(registered.id))
+        if let Some((_, command_type)) =
+            routes.iter().find(|(_, command_type)| !mediator.handles(command_type.id))
         {
-            return Err(unhandled(registered.name));
+            return Err(unhandled(command_type.name));
         }
-        let pulse = oncebox.shared().pulses.start(PULSE);
-        pulse.rests();
+        let monitor = oncebox.shared().monitors.start(LOOP_NAME);
+        monitor.idle();
         let processor = Self {
             oncebox: oncebox.clone(),
             contracts: Arc::new(contracts.clone()),
@@ -78,7 +80,7 @@ impl Processor {
             options,
             routes,
             transaction: None,
-            pulse,
+            monitor,
             on_start: None,
             on_stop: None,
         };
@@ -86,22 +88,25 @@ impl Processor {
         Ok(processor)
     }
 
-    /// Runs every command in a transaction of type `T` that its handlers can ask for
-    /// ([`Execution::transaction`](super::Execution::transaction)): what they write there and the command's completion commit
-    /// together. For PostgreSQL `T` is `oncebox::postgres::PgTransaction`; refused where the store has none of this type, or fewer
-    /// connections than commands would run at once.
+    /// Runs every command in a transaction of type `T`, which its handlers get from
+    /// [`Execution::transaction`](super::Execution::transaction): their writes in it and the command's completion
+    /// commit together.
+    ///
+    /// For PostgreSQL `T` is `oncebox::postgres::PgTransaction`. Fails if the store has no transactions of this type,
+    /// or has fewer connections than the processor's concurrency.
     pub fn in_transactions<T: 'static>(mut self) -> Result<Self, Error> {
         let kind = TypeId::of::<T>();
         let known = self.oncebox.shared().transactions.as_ref().map(|store| store.kind());
         if known != Some(kind) {
-            return Err(none());
+            return Err(unsupported());
         }
         self.transaction = Some(kind);
         self.worker().check()?;
         Ok(self)
     }
 
-    /// Runs before the first pass of [`Self::run`], after the start-up delay; if it fails, nothing is run.
+    /// Sets a hook that runs before the first pass of [`Self::run`], after the start-up delay. If it fails, no command
+    /// runs.
     #[must_use]
     pub fn on_start<F, Fut>(mut self, hook: F) -> Self
     where
@@ -112,39 +117,41 @@ impl Processor {
         self
     }
 
-    /// Runs after the last command of [`Self::run`] was settled; not if that ends by an error.
+    /// Sets a hook that runs after the last command of [`Self::run`] is settled. It does not run if `run` fails.
     #[must_use]
     pub fn on_stop<F, Fut>(mut self, hook: F) -> Self
     where
-        F: FnOnce(Stopped) -> Fut + Send + Sync + 'static,
+        F: FnOnce(WorkerSummary) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.on_stop = Some(Box::new(|stopped| Box::pin(hook(stopped))));
+        self.on_stop = Some(Box::new(|summary| Box::pin(hook(summary))));
         self
     }
 
-    /// One pass: leases up to a batch of commands that are due, runs them, and tells what became of them.
+    /// Runs one pass: leases at most one batch of due commands, runs them, and returns counts of their outcomes.
     ///
-    /// A command that fails is no error of the pass; a store that does not answer is. Dropping this gives nothing back: what was
-    /// leased comes again when its leases end.
-    pub async fn process_pending(&self) -> Result<Stopped, Error> {
-        let _rest = Rest(&self.pulse);
+    /// A failing command does not fail the pass; an unreachable store does. Dropping the future does not release leased
+    /// commands: they are delivered again when their leases end.
+    pub async fn process_pending(&self) -> Result<WorkerSummary, Error> {
+        let _idle = IdleOnDrop(&self.monitor);
         self.worker().run_pass().await
     }
 
-    /// Runs commands as they become due, until `shutdown` is ready; then stops gracefully and tells what was done.
+    /// Runs commands as they become due until `shutdown` completes, then stops gracefully and returns counts of their
+    /// outcomes.
     ///
-    /// Fails only if the store is closed or broken: what can heal is tried again, and shows in health meanwhile.
-    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Stopped, Error> {
+    /// Fails only if the store is closed or corrupt. Transient errors are retried, and health reports show them in the
+    /// meantime.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<WorkerSummary, Error> {
         let mut shutdown = pin!(shutdown);
         if !self.options.enabled {
-            info!(store = self.oncebox.name(), "the processor is disabled");
+            info!(store = self.oncebox.name(), "processor disabled");
             shutdown.await;
-            return Ok(Stopped::default());
+            return Ok(WorkerSummary::default());
         }
         tokio::select! {
             biased;
-            () = &mut shutdown => return Ok(Stopped::default()),
+            () = &mut shutdown => return Ok(WorkerSummary::default()),
             () = tokio::time::sleep(self.options.startup_delay) => {}
         }
         let mut worker = self.worker();
@@ -160,7 +167,7 @@ impl Processor {
     fn worker(&self) -> Worker {
         let ProcessorOptions { retry, poll_interval, .. } = self.options;
         let mut worker = Worker::new(&self.oncebox)
-            .of(Namespace::Commands, self.pulse.clone())
+            .in_namespace(Namespace::Commands, self.monitor.clone())
             .batch(self.options.batch)
             .lease(self.options.lease)
             .attempts_max(retry.attempts_max)
@@ -177,12 +184,12 @@ impl Processor {
         if let Some(timeout) = self.options.timeout {
             worker = worker.timeout(timeout);
         }
-        self.routes.iter().fold(worker, |worker, (contract, registered)| {
-            worker.route(self.route(contract.clone(), *registered))
+        self.routes.iter().fold(worker, |worker, (contract, command_type)| {
+            worker.route(self.route(contract.clone(), *command_type))
         })
     }
 
-    fn route(&self, contract: Contract, registered: Registered) -> Route {
+    fn route(&self, contract: Contract, command_type: CommandType) -> Route {
         let (contracts, mediator, transaction) =
             (self.contracts.clone(), self.mediator.clone(), self.transaction);
         let topic = contract.to_string();
@@ -190,8 +197,8 @@ impl Processor {
             let (contracts, mediator, contract) = (contracts.clone(), mediator.clone(), contract.clone());
             async move {
                 let command = contracts.read(&contract, &context.payload())?;
-                let scene = Some(Arc::new(Replay { context, transaction }));
-                mediator.run((registered.id, registered.name), command, scene).await?;
+                let origin = Some(Arc::new(InboxExecution { context, transaction }));
+                mediator.run((command_type.id, command_type.name), command, origin).await?;
                 Ok::<(), Failure>(())
             }
         };

@@ -1,55 +1,56 @@
-//! What whoever schedules a command is told.
+//! The receipt of a scheduled command.
 
-use oncebox_core::{Accepted, Error, Kind, Timestamp, Trace, Uid};
+use oncebox_core::{Accepted, Error, ErrorKind, Timestamp, Trace, Uid};
 
 use super::contract::Contract;
 
-/// What became of a submission.
+/// The outcome of scheduling a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Outcome {
-    /// It is stored.
+pub enum ScheduleOutcome {
+    /// The command is new and stored.
     Accepted,
-    /// It came before; the first one stays as it is.
+    /// A duplicate: the command was scheduled before. The first one is unchanged.
     AlreadyAccepted,
-    /// Its key came before with another contract or payload, and the call was strict; the first one stays as it is.
+    /// The key was used before with another contract or payload, and the call was strict. The first command is
+    /// unchanged.
     Conflict,
 }
 
-/// What is known of the stored command: of the first one, if it came before.
+/// The receipt for a scheduled command. For a duplicate or a conflict it describes the first command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Receipt {
-    /// What became of the submission.
-    pub outcome: Outcome,
-    /// The identity of the stored command.
+pub struct ScheduleReceipt {
+    /// The outcome of the call.
+    pub outcome: ScheduleOutcome,
+    /// The id of the stored command.
     pub command_id: Uid,
-    /// What it is stored under.
+    /// The contract of the stored command.
     pub contract: Contract,
-    /// When it was accepted.
+    /// When the command was accepted.
     pub accepted_at: Timestamp,
-    /// Until when its key is known, at least.
+    /// The earliest end of the deduplication window of its key.
     pub dedup_until: Timestamp,
-    /// Its correlation, causation and tenant ids.
+    /// The correlation, causation and tenant ids.
     pub trace: Trace,
 }
 
-impl Receipt {
-    /// `contract` is the stored command's.
+impl ScheduleReceipt {
+    /// `contract` is the contract of the stored command.
     pub(super) fn of(accepted: Accepted, contract: Contract) -> Result<Self, Error> {
-        let (outcome, receipt) = match accepted {
-            Accepted::New { receipt, .. } => (Outcome::Accepted, receipt),
-            Accepted::Duplicate { receipt, .. } | Accepted::Replaced(receipt) => {
-                (Outcome::AlreadyAccepted, receipt)
+        let (outcome, summary) = match accepted {
+            Accepted::New { summary, .. } => (ScheduleOutcome::Accepted, summary),
+            Accepted::Duplicate { summary, .. } | Accepted::Replaced(summary) => {
+                (ScheduleOutcome::AlreadyAccepted, summary)
             }
-            Accepted::Conflict(receipt) => (Outcome::Conflict, receipt),
+            Accepted::Conflict(summary) => (ScheduleOutcome::Conflict, summary),
             Accepted::Saturated { retry_after, bound } => return Err(Error::saturated(retry_after, bound)),
             _ => {
-                let text = "the command id belongs to another command: give each its own, or none";
-                return Err(Error::new(Kind::Invalid, text));
+                let text = "the command id belongs to another command: use a new id, or none";
+                return Err(Error::new(ErrorKind::Invalid, text));
             }
         };
-        let oncebox_core::Receipt { uid, accepted_at, dedup_until, trace, .. } = receipt;
+        let oncebox_core::MessageSummary { uid, accepted_at, dedup_until, trace, .. } = summary;
         Ok(Self { outcome, command_id: uid, contract, accepted_at, dedup_until, trace })
     }
 }

@@ -1,46 +1,46 @@
-//! A stored command, and where it stands.
+//! The record and status of a stored command.
 
 use std::fmt;
 
 use bytes::Bytes;
-use oncebox_core::{DeadReason, LastError, Lease, Namespace, Snapshot, State, Timestamp, Trace, Uid};
+use oncebox_core::{DeadReason, LastError, Lease, MessageState, Namespace, Snapshot, Timestamp, Trace, Uid};
 
 use super::contract::Contract;
 use super::schedule;
 
-/// Where a stored command stands.
+/// The status of a stored command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Status {
-    /// It waits to be run.
+pub enum CommandStatus {
+    /// Waiting to be run.
     Pending,
-    /// A processor runs it.
+    /// Leased by a processor.
     Running,
-    /// Its handlers have succeeded.
+    /// The handlers have succeeded.
     Completed,
-    /// It has failed, and is run again.
+    /// The last attempt failed, and the command will be retried.
     Failed {
-        /// Which run that was, from 1.
+        /// The number of the failed attempt, starting at 1.
         attempt: u32,
-        /// When it is run again; none means at once.
+        /// When the command is retried; `None` means at once.
         next: Option<Timestamp>,
     },
-    /// It was given up, for an operator to look at.
+    /// The command is a dead letter and waits for an operator.
     DeadLettered {
-        /// Why.
+        /// Why the command was dead-lettered.
         reason: DeadReason,
     },
 }
 
-impl Status {
-    /// The status of a command; none if this is none.
+impl CommandStatus {
+    /// The status of a command; `None` if the message is not a command.
     pub(super) fn of(found: &Snapshot) -> Option<Self> {
         if found.key.namespace != Namespace::Commands {
             return None;
         }
         Some(match found.state {
-            State::Done => Self::Completed,
-            State::Dead => Self::DeadLettered { reason: found.dead.unwrap_or(DeadReason::Failed) },
+            MessageState::Done => Self::Completed,
+            MessageState::Dead => Self::DeadLettered { reason: found.dead.unwrap_or(DeadReason::Failed) },
             _ if found.lease().is_some() => Self::Running,
             _ if found.attempts > 0 => Self::Failed { attempt: found.deliveries, next: found.retry_at },
             _ => Self::Pending,
@@ -48,43 +48,44 @@ impl Status {
     }
 }
 
-/// Everything that is stored of a command. The payload and the idempotency key stay out of `Debug` output.
+/// A stored command. `Debug` output leaves out the payload and the idempotency key.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Record {
-    /// Its identity.
+pub struct CommandRecord {
+    /// The id of the command.
     pub command_id: Uid,
-    /// Its contract's name and version.
+    /// The name and version of its contract.
     pub contract: Contract,
-    /// The command as it was written, byte by byte.
+    /// The serialized command, exactly as stored.
     pub payload: Bytes,
-    /// When it was accepted.
+    /// When the command was accepted.
     pub created_at: Timestamp,
-    /// Not run before this moment: the one that it was scheduled for or, once it has failed, that of its next run.
+    /// The command does not run before this time: the time it was scheduled for or, after a failure, the time of the
+    /// next attempt.
     pub visible_after: Option<Timestamp>,
-    /// How often it was run, the present run included.
+    /// The number of attempts, including the current one.
     pub attempts: u32,
-    /// Where it stands.
-    pub status: Status,
-    /// What makes another submission the same.
+    /// The status of the command.
+    pub status: CommandStatus,
+    /// The idempotency key, if the command was scheduled with one.
     pub idempotency_key: Option<String>,
-    /// Who runs it, and until when unless that is extended.
+    /// The current lease: its owner, and its end unless extended.
     pub lease: Option<Lease>,
-    /// Why its last run failed.
+    /// The error of the last failed attempt.
     pub last_error: Option<LastError>,
-    /// Its correlation, causation and tenant ids.
+    /// The correlation, causation and tenant ids.
     pub trace: Trace,
 }
 
-impl Record {
-    /// The record of a command; none if this is none.
+impl CommandRecord {
+    /// The record of a command; `None` if the message is not a command.
     pub(super) fn of(found: Snapshot) -> Option<Self> {
-        let status = Status::of(&found)?;
+        let status = CommandStatus::of(&found)?;
         let lease = found.lease().copied();
         let content = found.content?;
         Some(Self {
             command_id: found.uid,
-            contract: Contract::of_topic(content.topic.as_str())?,
+            contract: Contract::from_topic(content.topic.as_str())?,
             payload: content.payload.into_bytes(),
             created_at: found.accepted_at,
             visible_after: found.retry_at.or(content.due),
@@ -98,9 +99,9 @@ impl Record {
     }
 }
 
-impl fmt::Debug for Record {
+impl fmt::Debug for CommandRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record")
+        f.debug_struct("CommandRecord")
             .field("command_id", &self.command_id)
             .field("contract", &self.contract)
             .field("payload_bytes", &self.payload.len())

@@ -1,16 +1,17 @@
-//! How a command is scheduled.
+//! Options for scheduling a command, and the keys that identify duplicates.
 
 use std::fmt;
 use std::time::Duration;
 
-use oncebox_core::{Error, Id, Invalid, Kind, Source, Trace, Uid};
+use oncebox_core::{Error, ErrorKind, Id, Invalid, Source, Trace, Uid};
 
 use crate::message::Moment;
 
-/// The longest idempotency key and tenant id.
+/// Maximum length of an idempotency key and of a tenant id.
 const KEY_BYTES_MAX: usize = 1_000;
 
-/// How a command is scheduled. Values that are out of bounds are told when it is; the idempotency key stays out of `Debug` output.
+/// Options for scheduling a command. Scheduling fails if a value is out of bounds. `Debug` output leaves out the
+/// idempotency key.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -29,59 +30,61 @@ pub struct ScheduleOptions {
     pub(super) visible_after: Option<Moment>,
     pub(super) trace: Trace,
     pub(super) strict: bool,
-    problem: Option<Invalid>,
+    invalid: Option<Invalid>,
 }
 
 impl ScheduleOptions {
-    /// The id that the command shall have; a new one if not set. Without an idempotency key it is what makes two submissions the
-    /// same; with one it is only recorded. An id belongs to one command, whatever the tenant.
+    /// Sets the id of the command. Default: a new id. Without an idempotency key, the id identifies duplicates; with
+    /// one, it is only recorded. Ids are unique across all tenants.
     #[must_use]
     pub fn command_id(mut self, id: Uid) -> Self {
         self.command_id = Some(id);
         self
     }
 
-    /// What makes two submissions of a tenant the same: the second is answered with the receipt of the first. Up to 1,000 bytes; a
-    /// blank one is none, and the command's own is used ([`Command::idempotency_key`](super::Command::idempotency_key)).
+    /// Sets the key that identifies duplicates within a tenant: scheduling it again returns the receipt of the first
+    /// command. At most 1,000 bytes. A blank key counts as none; then
+    /// [`Command::idempotency_key`](super::Command::idempotency_key) is used.
     #[must_use]
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
     }
 
-    /// Not run before this moment.
+    /// The command does not run before this time.
     #[must_use]
     pub fn visible_at(mut self, moment: impl Into<Moment>) -> Self {
         self.visible_after = Some(moment.into());
         self
     }
 
-    /// Not run before so much time has passed.
+    /// The command does not run before this delay has passed.
     #[must_use]
     pub fn visible_in(mut self, delay: Duration) -> Self {
         self.visible_after = Some(Moment::after(delay));
         self
     }
 
-    /// The id of the whole story that the command belongs to.
+    /// Sets the correlation id: the id of the business process that the command belongs to.
     #[must_use]
     pub fn correlation(self, id: &str) -> Self {
         self.traced(|trace| trace.with_correlation(id))
     }
 
-    /// The id of what directly causes the command.
+    /// Sets the causation id: the id of the message or command that directly causes this one.
     #[must_use]
     pub fn causation(self, id: &str) -> Self {
         self.traced(|trace| trace.with_causation(id))
     }
 
-    /// The id of the tenant on whose behalf it is scheduled: idempotency keys of two tenants never meet.
+    /// Sets the tenant id. Idempotency keys of different tenants are independent.
     #[must_use]
     pub fn tenant(self, id: &str) -> Self {
         self.traced(|trace| trace.with_tenant(id))
     }
 
-    /// A key that came before with another contract or another payload is a conflict, and the receipt says so.
+    /// Makes it a conflict if the key was used before with another contract or payload; the receipt reports
+    /// [`ScheduleOutcome::Conflict`](super::ScheduleOutcome::Conflict).
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.strict = true;
@@ -91,14 +94,14 @@ impl ScheduleOptions {
     fn traced(mut self, with: impl FnOnce(Trace) -> Result<Trace, Invalid>) -> Self {
         match with(self.trace.clone()) {
             Ok(trace) => self.trace = trace,
-            Err(invalid) => drop(self.problem.get_or_insert(invalid)),
+            Err(invalid) => drop(self.invalid.get_or_insert(invalid)),
         }
         self
     }
 
-    /// The first value that is out of bounds.
+    /// Returns the first value that is out of bounds as an error.
     pub(super) fn check(&self) -> Result<(), Error> {
-        self.problem.clone().map_or(Ok(()), |invalid| Err(invalid.into()))
+        self.invalid.clone().map_or(Ok(()), |invalid| Err(invalid.into()))
     }
 }
 
@@ -113,7 +116,7 @@ impl fmt::Debug for ScheduleOptions {
     }
 }
 
-/// The source of a tenant's keys; commands without a tenant have their own.
+/// The source under which a tenant's keys are stored; commands without a tenant have a separate one.
 pub(super) fn source(trace: &Trace) -> Result<Source, Error> {
     match trace.tenant() {
         Some(tenant) => Ok(Source::new(bounded("tenant id", "tenant/", tenant)?)?),
@@ -121,17 +124,17 @@ pub(super) fn source(trace: &Trace) -> Result<Source, Error> {
     }
 }
 
-/// The id of a command's key: what makes two submissions the same. Keys and command ids never meet.
+/// The stored id of an idempotency key. The prefix keeps it distinct from command ids.
 pub(super) fn key_of(idempotency_key: &str) -> Result<Id, Error> {
     Ok(Id::new(bounded("idempotency key", "key/", idempotency_key)?)?)
 }
 
-/// The same for a command without an idempotency key.
+/// The stored id of a command without an idempotency key.
 pub(super) fn key_of_id(command_id: Uid) -> Result<Id, Error> {
     Ok(Id::new(format!("id/{command_id}"))?)
 }
 
-/// The idempotency key that a stored id was made of.
+/// The idempotency key in a stored id, if it has one.
 pub(super) fn idempotency_key(id: &Id) -> Option<&str> {
     id.as_str().strip_prefix("key/")
 }
@@ -139,10 +142,10 @@ pub(super) fn idempotency_key(id: &Id) -> Option<&str> {
 fn bounded(field: &str, prefix: &str, text: &str) -> Result<String, Error> {
     if text.len() > KEY_BYTES_MAX {
         let text = format!("{field} is {} bytes long, the limit is {KEY_BYTES_MAX}", text.len());
-        return Err(Error::new(Kind::Invalid, text));
+        return Err(Error::new(ErrorKind::Invalid, text));
     }
     if text.contains('\0') {
-        return Err(Error::new(Kind::Invalid, format!("{field} holds a NUL character: remove it")));
+        return Err(Error::new(ErrorKind::Invalid, format!("{field} contains a NUL character: remove it")));
     }
     Ok(format!("{prefix}{text}"))
 }

@@ -1,4 +1,4 @@
-//! Scheduling: storing commands, and asking what became of them.
+//! The scheduler: stores commands and reports their status.
 
 mod transaction;
 
@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use oncebox_core::{
-    Accepted, Attributes, Divergence, Error, Invalid, Key, Kind, Namespace, NewMessage, Payload, Policy, Ref,
-    StoreExt, Uid,
+    Accepted, Attributes, Divergence, Error, ErrorKind, Invalid, Key, MessageRef, Namespace, NewMessage,
+    Payload, Policy, StoreExt, Uid,
 };
 use serde::Serialize;
 use tracing::{info, warn};
@@ -16,19 +16,19 @@ use tracing::{info, warn};
 use super::Command;
 use super::contract::Contract;
 use super::contracts::Contracts;
-use super::receipt::Receipt;
-use super::record::{Record, Status};
+use super::receipt::ScheduleReceipt;
+use super::record::{CommandRecord, CommandStatus};
 use super::schedule::{self, ScheduleOptions};
 use crate::shared::Shared;
 use crate::telemetry;
 
-/// Stored commands that are read at once, with their payloads, at most.
-const READ_AT_ONCE_MAX: usize = 64;
+/// Maximum number of stored commands read at once, with their payloads.
+const READ_BATCH_MAX: usize = 64;
 
-/// Stores commands to be run later, and tells what became of them: all that an application's code needs. It can neither lease
-/// nor settle. Cheap to clone.
+/// Stores commands to be run later, and reports their status: all that application code needs. It can neither lease nor
+/// settle commands. Cheap to clone.
 ///
-/// Only a command without a result can be scheduled, for nobody would be there to take it:
+/// A command with a result cannot be scheduled, because no caller waits for the result:
 /// ```compile_fail,E0271
 /// # use oncebox::commands::{Command, ScheduleOptions, Scheduler};
 /// #[derive(serde::Serialize, serde::Deserialize)]
@@ -44,7 +44,7 @@ const READ_AT_ONCE_MAX: usize = 64;
 /// # }
 /// ```
 ///
-/// Code that has a scheduler cannot run what others have scheduled:
+/// A scheduler cannot run commands:
 /// ```compile_fail,E0599
 /// # use oncebox::commands::Scheduler;
 /// # async fn run(scheduler: Scheduler) -> Result<(), oncebox::Error> {
@@ -53,7 +53,7 @@ const READ_AT_ONCE_MAX: usize = 64;
 /// # }
 /// ```
 ///
-/// Nor can it lease a command:
+/// It cannot lease a command:
 /// ```compile_fail,E0599
 /// # use oncebox::commands::Scheduler;
 /// # async fn lease(scheduler: Scheduler, claim: oncebox_core::Claim) -> Result<(), oncebox::Error> {
@@ -62,7 +62,7 @@ const READ_AT_ONCE_MAX: usize = 64;
 /// # }
 /// ```
 ///
-/// Nor settle one that a processor has leased:
+/// It cannot settle a command that a processor has leased:
 /// ```compile_fail,E0599
 /// # use oncebox::commands::Scheduler;
 /// # async fn settle(scheduler: Scheduler, settlement: oncebox_core::Settlement) -> Result<(), oncebox::Error> {
@@ -71,7 +71,7 @@ const READ_AT_ONCE_MAX: usize = 64;
 /// # }
 /// ```
 ///
-/// Nor reach the store that could do both:
+/// It does not expose the store, which could do both:
 /// ```compile_fail,E0616
 /// # use oncebox::commands::Scheduler;
 /// # fn reach(scheduler: &Scheduler) {
@@ -85,7 +85,7 @@ pub struct Scheduler {
     attempts_max: Option<NonZeroU32>,
 }
 
-/// A command to be stored, and its contract.
+/// A command ready to be stored, and its contract.
 struct Prepared {
     contract: Contract,
     message: NewMessage,
@@ -96,37 +96,37 @@ impl Scheduler {
         Self { shared, contracts: Arc::new(contracts.clone()), attempts_max: None }
     }
 
-    /// Commands that are scheduled from here on are given up after this many failed runs, whatever their processor is set to.
-    /// Stored with each command. If it is not set, the processor's limit counts.
+    /// Sets the attempt limit of commands scheduled after this call: they become dead letters after this many failed
+    /// attempts. The limit is stored with each command and overrides the processor's. Default: the processor's limit.
     pub fn attempts_max(mut self, attempts: u32) -> Result<Self, Error> {
         let attempts = NonZeroU32::new(attempts);
         self.attempts_max = Some(attempts.ok_or(Invalid::new("attempts_max", "must be greater than zero"))?);
         Ok(self)
     }
 
-    /// Stores a command. When this answers, it is as safe as the store promises, and is run at least once.
+    /// Stores a command. Once this returns, the command is as durable as the store guarantees, and runs at least once.
     ///
-    /// A submission that came before (see [`ScheduleOptions`]) is answered with the receipt of the first, also when that has
-    /// long been run: by default until 30 days after it was. If the store is full it answers [`Kind::Saturated`].
+    /// For a duplicate (see [`ScheduleOptions`]), returns the receipt of the first command, even if that has already
+    /// run: by default until 30 days after it completed. Fails with [`ErrorKind::Saturated`] if the store is full.
     ///
-    /// *Repeat:* harmless with an idempotency key or a command id; otherwise it is another command.
-    pub async fn schedule<C>(&self, command: &C, options: ScheduleOptions) -> Result<Receipt, Error>
+    /// *Repeat:* harmless with an idempotency key or a command id; otherwise it stores another command.
+    pub async fn schedule<C>(&self, command: &C, options: ScheduleOptions) -> Result<ScheduleReceipt, Error>
     where
         C: Command<Output = ()> + Serialize,
     {
-        self.schedule_many([(command, options)]).await?.pop().expect("a store gives one outcome per item")
+        self.schedule_many([(command, options)]).await?.pop().expect("a store returns one outcome per item")
     }
 
-    /// Stores up to 10,000, in order, with one outcome each: look at them, those for whom there was no room are errors. Nothing is
-    /// stored if one of them is out of bounds.
+    /// Stores up to 10,000 commands, in order, with one outcome each. Check every outcome: a command that exceeded the
+    /// store's capacity is an error. Nothing is stored if one of the commands is out of bounds.
     pub async fn schedule_many<'c, C>(
         &self,
         commands: impl IntoIterator<Item = (&'c C, ScheduleOptions)>,
-    ) -> Result<Vec<Result<Receipt, Error>>, Error>
+    ) -> Result<Vec<Result<ScheduleReceipt, Error>>, Error>
     where
         C: Command<Output = ()> + Serialize,
     {
-        let prepared = commands.into_iter().map(|(command, options)| self.prepared(command, options));
+        let prepared = commands.into_iter().map(|(command, options)| self.prepare(command, options));
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
         let (contracts, messages): (Vec<_>, Vec<_>) =
             prepared.into_iter().map(|Prepared { contract, message }| (contract, message)).unzip();
@@ -134,19 +134,19 @@ impl Scheduler {
         self.receipts(contracts, &messages, accepted).await
     }
 
-    /// Where a command stands; none if there is none.
-    pub async fn status(&self, command_id: Uid) -> Result<Option<Status>, Error> {
-        let found = self.shared.store.get_one(&Ref::Uid(command_id)).await?;
-        Ok(found.as_ref().and_then(Status::of))
+    /// The status of a command; `None` if it is unknown.
+    pub async fn status(&self, command_id: Uid) -> Result<Option<CommandStatus>, Error> {
+        let found = self.shared.store.get_one(&MessageRef::Uid(command_id)).await?;
+        Ok(found.as_ref().and_then(CommandStatus::of))
     }
 
-    /// Everything that is stored of a command; none if there is none.
-    pub async fn record(&self, command_id: Uid) -> Result<Option<Record>, Error> {
-        let found = self.shared.store.get_one(&Ref::Uid(command_id)).await?;
-        Ok(found.and_then(Record::of))
+    /// The stored record of a command; `None` if it is unknown.
+    pub async fn record(&self, command_id: Uid) -> Result<Option<CommandRecord>, Error> {
+        let found = self.shared.store.get_one(&MessageRef::Uid(command_id)).await?;
+        Ok(found.and_then(CommandRecord::of))
     }
 
-    fn prepared<C>(&self, command: &C, options: ScheduleOptions) -> Result<Prepared, Error>
+    fn prepare<C>(&self, command: &C, options: ScheduleOptions) -> Result<Prepared, Error>
     where
         C: Command<Output = ()> + Serialize,
     {
@@ -168,13 +168,14 @@ impl Scheduler {
         let mut message = NewMessage::new(key, contract.topic(), payload);
         message.uid = uid;
         message.trace = trace;
-        message.content.due = visible_after.map(|moment| moment.seen_from(&*self.shared.clock));
+        message.content.due = visible_after.map(|moment| moment.resolve(&*self.shared.clock));
         message.content.attributes = self.attributes();
         message.policy = Policy {
             attempts_max: self.attempts_max,
             hold: self.shared.settings.hold(),
             divergence: if strict { Divergence::Conflict } else { Divergence::KeepFirst },
-            // A receipt names the contract of a command that has long been run, and its record is whole.
+            // The receipt of a duplicate names the contract of a completed command, and `record` returns all of its
+            // fields.
             keep_finished: true,
         };
         Ok(Prepared { contract, message })
@@ -182,24 +183,24 @@ impl Scheduler {
 
     fn payload(&self, command: &impl Serialize) -> Result<Payload, Error> {
         let json = serde_json::to_vec(command).map_err(|_| {
-            // What serde says may quote the command, and values stay out of errors.
+            // The error of serde may quote the command, and values stay out of errors.
             let text =
-                "command cannot be written as JSON: its Serialize refuses, or has keys that are no texts";
-            Error::new(Kind::Invalid, text)
+                "command cannot be serialized as JSON: its `Serialize` implementation failed, or a map key is not a string";
+            Error::new(ErrorKind::Invalid, text)
         })?;
         let limit = self.shared.settings.payload_bytes_max;
         if json.len() > limit {
             let text = format!("command is {} bytes long as JSON, the limit is {limit}", json.len());
-            return Err(Error::new(Kind::Invalid, text));
+            return Err(Error::new(ErrorKind::Invalid, text));
         }
         Ok(Payload::new(json)?)
     }
 
-    /// The trace of whoever schedules, if there is one.
+    /// The trace of the caller's span as an attribute, if there is one.
     fn attributes(&self) -> Attributes {
         let trace_parent = self.shared.settings.trace_context.as_ref().and_then(|context| context.current());
         let pairs = trace_parent.map(|trace_parent| (telemetry::TRACE_PARENT, trace_parent));
-        // A trace that is out of bounds is left behind.
+        // A trace that is out of bounds is dropped.
         Attributes::new(pairs).unwrap_or_default()
     }
 
@@ -208,44 +209,51 @@ impl Scheduler {
         contracts: Vec<Contract>,
         messages: &[NewMessage],
         accepted: Vec<Accepted>,
-    ) -> Result<Vec<Result<Receipt, Error>>, Error> {
-        let first = self.first_contracts(&accepted).await?;
+    ) -> Result<Vec<Result<ScheduleReceipt, Error>>, Error> {
+        let first = self.original_contracts(&accepted).await?;
         let items = contracts.into_iter().zip(messages).zip(accepted);
         let receipts = items.map(|((contract, message), accepted)| {
-            let stored = accepted.receipt().and_then(|receipt| first.get(&receipt.uid).cloned());
-            self.told(message, accepted, stored.unwrap_or(contract))
+            let stored = accepted.summary().and_then(|receipt| first.get(&receipt.uid).cloned());
+            self.record_outcome(message, accepted, stored.unwrap_or(contract))
         });
         Ok(receipts.collect())
     }
 
-    /// The contracts of commands whose keys came again with other content. Of all others the contract is the caller's: it is part
-    /// of the content. One that is not to be seen, because it was erased just now or its transaction is still open, is left out.
-    async fn first_contracts(&self, accepted: &[Accepted]) -> Result<HashMap<Uid, Contract>, Error> {
+    /// The stored contracts of commands whose keys were used again with other content. For all others the contract is
+    /// the caller's, because it is part of the content. Leaves out a command that cannot be read, because it was erased
+    /// in the meantime or its transaction is still open.
+    async fn original_contracts(&self, accepted: &[Accepted]) -> Result<HashMap<Uid, Contract>, Error> {
         let differing = accepted.iter().filter(|accepted| accepted.diverged());
-        let uids: Vec<_> = differing.filter_map(|accepted| Some(Ref::Uid(accepted.receipt()?.uid))).collect();
+        let uids: Vec<_> =
+            differing.filter_map(|accepted| Some(MessageRef::Uid(accepted.summary()?.uid))).collect();
         let mut found = HashMap::new();
-        for uids in uids.chunks(READ_AT_ONCE_MAX) {
+        for uids in uids.chunks(READ_BATCH_MAX) {
             let commands = self.shared.store.get(uids).await?;
             found.extend(commands.into_iter().flatten().filter_map(|command| {
-                let contract = Contract::of_topic(command.content?.topic.as_str())?;
+                let contract = Contract::from_topic(command.content?.topic.as_str())?;
                 Some((command.uid, contract))
             }));
         }
         Ok(found)
     }
 
-    /// Counts and logs what became of a submission.
-    fn told(&self, message: &NewMessage, accepted: Accepted, contract: Contract) -> Result<Receipt, Error> {
+    /// Makes the receipt, and counts and logs the outcome.
+    fn record_outcome(
+        &self,
+        message: &NewMessage,
+        accepted: Accepted,
+        contract: Contract,
+    ) -> Result<ScheduleReceipt, Error> {
         let (store, diverged) = (&self.shared.name, accepted.diverged());
-        let receipt = Receipt::of(accepted, contract);
+        let receipt = ScheduleReceipt::of(accepted, contract);
         telemetry::scheduled(receipt.as_ref());
         let topic = &message.content.topic;
         match &receipt {
-            Ok(Receipt { outcome, command_id, .. }) => {
+            Ok(ScheduleReceipt { outcome, command_id, .. }) => {
                 info!(%store, contract = %topic, %command_id, ?outcome, "scheduled");
                 if diverged {
                     telemetry::diverged();
-                    warn!(%store, contract = %topic, %command_id, "the same command came again with other content");
+                    warn!(%store, contract = %topic, %command_id, "duplicate command has different content");
                 }
             }
             Err(error) => warn!(%store, contract = %topic, %error, "not scheduled"),

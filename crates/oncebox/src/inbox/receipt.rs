@@ -1,51 +1,51 @@
-//! What a sender is told.
+//! The receipt for an enqueued message.
 
 use oncebox_core::{Accepted, Error, Invalid, Timestamp, Trace, Uid};
 
-/// What became of a message that was enqueued.
+/// What happened to an enqueued message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Outcome {
-    /// It is new, and taken in.
+pub enum EnqueueOutcome {
+    /// The key is new, and the message was accepted.
     Accepted,
-    /// It came before; the first content stays.
+    /// The key was accepted before; the stored content stays.
     Duplicate,
-    /// It came before with other content, and has this content now.
+    /// The key was accepted before with other content, which was replaced.
     Replaced,
-    /// It came before with other content, and the inbox is set to refuse that; the first content stays.
+    /// The key was accepted before with other content, and the inbox is set to reject that; the stored content stays.
     Conflict,
 }
 
-/// What a sender is told. But for the outcome, everything is as it was stored first.
+/// The receipt for an enqueued message. Apart from the outcome, it describes the message that was accepted first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Receipt {
-    /// What became of what was sent.
-    pub outcome: Outcome,
-    /// The identity of the message that has the key.
+pub struct EnqueueReceipt {
+    /// What happened to the enqueued message.
+    pub outcome: EnqueueOutcome,
+    /// The uid of the message with this key.
     pub uid: Uid,
-    /// When its key came first.
+    /// When the key was first accepted.
     pub accepted_at: Timestamp,
-    /// Until when duplicates are known as such, at least.
+    /// The end of the dedup window: duplicates are recognized at least until then.
     pub dedup_until: Timestamp,
-    /// Where the message stands.
-    pub state: oncebox_core::State,
-    /// The trace ids it came with first.
+    /// The state of the message.
+    pub state: oncebox_core::MessageState,
+    /// The trace ids of the message that was accepted first.
     pub trace: Trace,
 }
 
-impl Receipt {
+impl EnqueueReceipt {
     pub(crate) fn of(accepted: Accepted) -> Result<Self, Error> {
-        let (outcome, receipt) = match accepted {
-            Accepted::New { receipt, .. } => (Outcome::Accepted, receipt),
-            Accepted::Duplicate { receipt, .. } => (Outcome::Duplicate, receipt),
-            Accepted::Replaced(receipt) => (Outcome::Replaced, receipt),
-            Accepted::Conflict(receipt) => (Outcome::Conflict, receipt),
+        let (outcome, summary) = match accepted {
+            Accepted::New { summary, .. } => (EnqueueOutcome::Accepted, summary),
+            Accepted::Duplicate { summary, .. } => (EnqueueOutcome::Duplicate, summary),
+            Accepted::Replaced(summary) => (EnqueueOutcome::Replaced, summary),
+            Accepted::Conflict(summary) => (EnqueueOutcome::Conflict, summary),
             Accepted::Saturated { retry_after, bound } => return Err(Error::saturated(retry_after, bound)),
-            // The inbox lets the store draw uids.
+            // Cannot happen: the inbox lets the store assign uids.
             _ => return Err(Invalid::new("uid", "belongs to another message").into()),
         };
-        let oncebox_core::Receipt { uid, accepted_at, dedup_until, state, trace } = receipt;
+        let oncebox_core::MessageSummary { uid, accepted_at, dedup_until, state, trace } = summary;
         Ok(Self { outcome, uid, accepted_at, dedup_until, state, trace })
     }
 }

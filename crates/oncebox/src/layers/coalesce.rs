@@ -1,36 +1,43 @@
-//! Coalescing: concurrent calls of one process become one call of the store underneath.
+//! Coalescing: concurrent calls of one process become one call to the underlying store.
 //!
-//! For a store whose calls cost a round trip and a commit, whatever is in them. A call that finds a place free and nobody about is
-//! made at once, by its caller, as if there were no layer. While as many calls as may be are under way, others gather; when one
-//! ends, those that have gathered go together as one *group*. A group waits neither for a number of calls nor for a time to
-//! pass, but for a larger one to end, and for callers that were answered a moment ago to say what they want next. Every caller
-//! waits until its own group is answered, and gets its own outcomes.
+//! This layer is for stores where every call costs a round trip and a commit, however few items it has. A call that
+//! arrives while a slot is free and no other call is expected runs at once, on its caller's task, as if the layer were
+//! not there. While all slots are in use, calls queue up; when a call ends, the queued ones are sent together as one
+//! *batch*. A batch waits for no number of calls and for no fixed time, only for a larger batch to end, and for callers
+//! whose calls were answered a moment ago to send their next one. Every caller waits until its own batch is answered,
+//! and gets its own outcomes.
 //!
-//! Accepting, sighting, beginning, working and extending have a queue each; everything else passes straight through.
+//! `accept`, `observe`, `begin`, `work` and `extend` have a queue each; all other operations pass straight through.
 //!
-//! # What holds
-//! - A group is made of whole calls, and is one call of the store: where those are atomic, each caller's call still is.
-//! - No key, no uid and no request of a claim is in two calls under way of one kind: those that come later wait, in
-//!   order, and pass nobody who waits for the same. For such things calls of different kinds do not wait for each other: a
-//!   heartbeat must not stand behind a settlement.
-//! - A small group lets a larger one end, whatever its kind, for a few milliseconds at most. Heartbeats do not.
-//! - A group has at most [`GROUP_ITEMS_MAX`] items, [`CLAIM_MESSAGES_MAX`] claimed messages and [`GROUP_BYTES_MAX`] bytes,
-//!   unless a single call has more.
-//! - A failed group has failed for each of its callers, for its outcome is unknown for each. Only where nothing can have
-//!   happened ([`Kind::Invalid`], [`Kind::Unsupported`]) it is halved and tried again, until what is wrong fails alone.
-//! - What somebody else holds up ([`Error::is_held_up`]) leaves its group, and holds up nobody but those who want the same.
-//!   Up to [`ASIDE_MAX`] calls stand aside, and two of them at a time are made; one more is answered that it is held up.
-//! - A caller may go away at any time. If it still waits, its call does not happen; if it is in a group, the group goes on.
+//! # Guarantees
+//! - A batch consists of whole calls and is one call to the store: if the store's calls are atomic, each caller's call
+//!   still is.
+//! - No key, no uid and no request id of a claim is in two calls of the same operation at once. A later call waits for
+//!   the earlier one, in order, and does not overtake calls that wait for the same key. Calls of different operations
+//!   do not wait for each other's keys: a heartbeat must not wait for a settlement.
+//! - A small batch lets a larger one end first, whatever its operation, for a few milliseconds at most. Heartbeats do
+//!   not.
+//! - A batch has at most [`BATCH_ITEMS_MAX`] items, [`CLAIM_MESSAGES_MAX`] claimed messages and [`BATCH_BYTES_MAX`]
+//!   bytes, unless a single call has more.
+//! - If a batch fails, it fails for each of its callers, because the outcome is unknown for each. Only if nothing can
+//!   have happened ([`ErrorKind::Invalid`], [`ErrorKind::Unsupported`]) the batch is split in half and retried, until
+//!   the invalid call fails alone.
+//! - A call that is blocked by a lock of another transaction ([`Error::is_blocked`]) leaves its batch, and then delays
+//!   only calls for the same keys. At most [`BLOCKED_CALLS_MAX`] calls are kept waiting this way, and two of them run
+//!   at a time; further calls fail with the same error.
+//! - A caller may drop its future at any time. If its call is still queued, it does not happen; if it is in a batch,
+//!   the batch continues.
 //!
-//! # Why groups are tasks
-//! A group whose future were one of its callers' would end with that caller, its outcome unknown for all the others; handed
-//! on, it would still stand still while that caller is not polled. So a group is a task of the runtime, which goes on
-//! with the next group while there is one. A call by itself needs none of this: with its caller, all who wait for it are gone.
+//! # Why batches are tasks
+//! If a batch ran on the task of one of its callers, it would end with that caller, leaving the outcome unknown for all
+//! the others; even if another caller could take it over, it would make no progress while its caller is not polled. So
+//! a batch is a task of the runtime, which continues with the next batch while there is one. A call that runs alone
+//! needs no task: if its caller is gone, no one else waits for it.
 
-mod aside;
-mod crowd;
-mod gate;
-mod kinds;
+mod batcher;
+mod blocked;
+mod op;
+mod pacing;
 mod queue;
 mod runner;
 
@@ -40,56 +47,59 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
-    NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope,
-    Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation, Observed, Omitted,
+    Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery,
+    Usage, Wakeups, Worked,
 };
 #[cfg(doc)]
-use oncebox_core::{Kind, limits::CLAIM_MESSAGES_MAX};
+use oncebox_core::{ErrorKind, limits::CLAIM_MESSAGES_MAX};
 
-use aside::Aside;
-use crowd::Crowd;
-use gate::Gate;
-use kinds::{Items, Working};
+use batcher::Batcher;
+use blocked::BlockedCalls;
+use op::{ItemsOp, WorkOp};
+use pacing::Pacing;
 
-pub use aside::ASIDE_MAX;
+pub use blocked::BLOCKED_CALLS_MAX;
 
-/// Most items in a group of several calls. More would hardly cost less for each: with PostgreSQL, 16 callers and 50 messages a call, groups
-/// without this bound handled an eighth less, as one was under way for long while hardly anybody was left for another.
-pub const GROUP_ITEMS_MAX: usize = 256;
+/// Maximum number of items in a batch of several calls. More items would hardly lower the cost per item: with
+/// PostgreSQL, 16 callers and 50 messages per call, batches without this limit handled an eighth less, because one
+/// batch took long while hardly any caller was left to fill another.
+pub const BATCH_ITEMS_MAX: usize = 256;
 
-/// Most bytes of payloads and attributes in a group of several calls.
-pub const GROUP_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Maximum size of the payloads and attributes in a batch of several calls.
+pub const BATCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// How calls are coalesced.
+/// Limits for coalescing calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Options {
-    /// So many groups of each kind of call are under way at once, at most.
-    pub groups_max: NonZeroUsize,
-    /// So many calls of each kind wait, at most; the next is answered [`oncebox_core::Kind::Saturated`].
+pub struct CoalesceOptions {
+    /// Maximum number of batches in flight for each operation.
+    pub batches_max: NonZeroUsize,
+    /// Maximum number of calls waiting for each operation; the next call fails with
+    /// [`oncebox_core::ErrorKind::Saturated`].
     pub waiting_calls_max: usize,
 }
 
-impl Options {
-    /// Two groups: one is on its way while another one is worked on. 10,000 waiting calls.
+impl CoalesceOptions {
+    /// Two batches, so that one is on the network while the store works on the other, and 10,000 waiting calls.
     pub const DEFAULT: Self =
-        Self { groups_max: NonZeroUsize::MIN.saturating_add(1), waiting_calls_max: 10_000 };
+        Self { batches_max: NonZeroUsize::MIN.saturating_add(1), waiting_calls_max: 10_000 };
 }
 
-impl Default for Options {
+impl Default for CoalesceOptions {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// A store in front of another one, which turns concurrent calls into few; see the [module](self).
+/// A store that merges concurrent calls before it passes them to another store; see the [module](self).
 ///
-/// Its calls belong into a Tokio runtime whose timers are enabled.
+/// Must be called within a Tokio runtime whose timers are enabled.
 ///
 /// ```
 /// # use std::sync::Arc;
 /// use oncebox::layers::Coalesced;
-/// use oncebox::{Error, Oncebox, Store};
+/// use oncebox::{store::Store, Error, Oncebox};
 ///
 /// fn inbox_on(database: Arc<dyn Store>) -> Result<Oncebox, Error> {
 ///     Oncebox::builder().on(Arc::new(Coalesced::new(database)))
@@ -97,33 +107,34 @@ impl Default for Options {
 /// ```
 pub struct Coalesced {
     inner: Arc<dyn Store>,
-    observing: Arc<Gate<Items<Sighting>>>,
-    accepting: Arc<Gate<Items<NewMessage>>>,
-    beginning: Arc<Gate<Items<Begin>>>,
-    working: Arc<Gate<Working>>,
-    extending: Arc<Gate<Items<Extension>>>,
+    observe: Arc<Batcher<ItemsOp<Observation>>>,
+    accept: Arc<Batcher<ItemsOp<NewMessage>>>,
+    begin: Arc<Batcher<ItemsOp<Begin>>>,
+    work: Arc<Batcher<WorkOp>>,
+    extend: Arc<Batcher<ItemsOp<Extension>>>,
 }
 
 impl Coalesced {
-    /// Coalesces the calls of `inner`.
+    /// Coalesces the calls to `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self::with(inner.clone(), inner, Options::DEFAULT)
+        Self::with(inner.clone(), inner, CoalesceOptions::DEFAULT)
     }
 
-    /// The same, with options, on a store of which there are two: `hasty` tells when somebody else holds a call up
-    /// ([`Error::is_held_up`]), `patient` waits. Groups go to the first; what is held up leaves its group and goes to the second, a
-    /// few at a time, so that nobody else waits for it.
-    pub fn with(hasty: Arc<dyn Store>, patient: Arc<dyn Store>, options: Options) -> Self {
-        let aside = Aside::new(patient.clone());
-        let crowd = Arc::new(Crowd::default());
+    /// Coalesces calls with these options, using two handles of one store: `fail_fast` returns [`Error::is_blocked`]
+    /// when another transaction holds a lock that the call needs, `blocking` waits for the lock. Batches go to
+    /// `fail_fast`. A blocked call leaves its batch and goes to `blocking`, two calls at a time, so that no other call
+    /// waits for it.
+    pub fn with(fail_fast: Arc<dyn Store>, blocking: Arc<dyn Store>, options: CoalesceOptions) -> Self {
+        let blocked = BlockedCalls::new(blocking.clone());
+        let pacing = Arc::new(Pacing::default());
         Self {
-            observing: Gate::new(hasty.clone(), aside.clone(), crowd.clone(), options),
-            accepting: Gate::new(hasty.clone(), aside.clone(), crowd.clone(), options),
-            beginning: Gate::new(hasty.clone(), aside.clone(), crowd.clone(), options),
-            working: Gate::new(hasty.clone(), aside.clone(), crowd, options),
-            // A heartbeat waits for nobody but heartbeats.
-            extending: Gate::new(hasty, aside, Arc::default(), options),
-            inner: patient,
+            observe: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
+            accept: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
+            begin: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
+            work: Batcher::new(fail_fast.clone(), blocked.clone(), pacing, options),
+            // Heartbeats wait only for other heartbeats, so they have a pacing of their own.
+            extend: Batcher::new(fail_fast, blocked, Arc::default(), options),
+            inner: blocking,
         }
     }
 }
@@ -139,31 +150,31 @@ impl Store for Coalesced {
         self.inner.wakeups(interest)
     }
 
-    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
-        self.observing.call(sightings).await
+    async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
+        self.observe.call(observations).await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
-        self.accepting.call(messages).await
+        self.accept.call(messages).await
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
-        self.beginning.call(begins).await
+        self.begin.call(begins).await
     }
 
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
-        self.working.call((settlements, claims)).await
+        self.work.call((settlements, claims)).await
     }
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
-        self.extending.call(extensions).await
+        self.extend.call(extensions).await
     }
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
         self.inner.operate(orders).await
     }
 
-    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    async fn get(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.inner.get(refs).await
     }
 
@@ -171,7 +182,7 @@ impl Store for Coalesced {
         self.inner.with_key(key, limit).await
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, Error> {
+    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
         self.inner.page(query).await
     }
 
@@ -191,18 +202,18 @@ impl Store for Coalesced {
         self.inner.usage().await
     }
 
-    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
-        self.inner.upkeep(budget).await
+    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
+        self.inner.maintain(budget).await
     }
 
-    /// Closes the store underneath; what still waits then is answered [`oncebox_core::Kind::Closed`].
+    /// Closes the underlying store, then fails all waiting calls with [`oncebox_core::ErrorKind::Closed`].
     async fn close(&self) -> Result<(), Error> {
         self.inner.close().await?;
-        self.observing.close();
-        self.accepting.close();
-        self.beginning.close();
-        self.working.close();
-        self.extending.close();
+        self.observe.close();
+        self.accept.close();
+        self.begin.close();
+        self.work.close();
+        self.extend.close();
         Ok(())
     }
 }

@@ -1,51 +1,51 @@
-//! An envelope: what is received.
+//! The envelope: a received message with its metadata, and the hash chain that seals it.
 
 use bytes::Bytes;
-use oncebox_core::digits::Ascii;
+use oncebox_core::ascii::AppendAscii;
 use oncebox_core::{Attributes, Delivery, Fingerprint, NewMessage, Seal, Timestamp};
 
 use super::msg_id::MsgId;
 use crate::lease_token::LeaseToken;
 
-/// What a chain is made of, in most cases.
+/// Initial capacity of the hash input; most messages fit.
 const CHAIN_BYTES: usize = 256;
 
-/// A message in a receiver's hands.
+/// A message as delivered to a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Envelope {
-    /// The identity of the message.
+    /// The id of the message.
     pub msg_id: MsgId,
-    /// What it was sent to.
+    /// The topic that the message was sent to.
     pub topic: String,
-    /// When it was sent, as it was sealed; the same in every delivery.
+    /// When the message was sent, as sealed; the same in every delivery.
     pub ts: Timestamp,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub idem_key: String,
-    /// What it carries.
+    /// The payload.
     pub payload: Bytes,
     /// The hash of the payload.
     pub payload_hash: Fingerprint,
-    /// Names and values beside the payload.
+    /// The attributes that the message was sent with.
     pub attributes: Attributes,
-    /// What ties it to what it belongs to.
+    /// The correlation id.
     pub corr_id: String,
-    /// The slice of the topic that it came through.
+    /// The shard of the topic that the message is in.
     pub shard: u16,
-    /// Which delivery this is, from 1.
+    /// The number of this delivery, starting at 1.
     pub attempt: u32,
-    /// The hash of everything that does not change between deliveries, as it was computed when the message was sent; see
+    /// The hash of all fields that do not change between deliveries, as computed when the message was sent; see
     /// [`Envelope::chain`].
     pub hash_chain: Fingerprint,
-    /// What to acknowledge this delivery with.
+    /// The receipt, to settle this delivery with.
     pub receipt: LeaseToken,
-    /// Until when it is held.
+    /// When the visibility timeout of this delivery ends.
     pub visible_until: Timestamp,
 }
 
 impl Envelope {
-    /// None if the message is not what was sent: its payload does not match its hash, or what the store returned does not match
-    /// the seal.
+    /// Checks and unpacks a delivery. `None` if the stored message differs from what was sent: the payload does not
+    /// match its hash, or the fields returned by the store do not match the seal.
     pub(super) fn open(delivery: &Delivery) -> Option<Self> {
         let content = &delivery.content;
         let seal = content.seal?;
@@ -71,17 +71,19 @@ impl Envelope {
         (envelope.chain() == envelope.hash_chain).then_some(envelope)
     }
 
-    /// BLAKE3 over topic, ts (as RFC 3339 text), idempotency key, payload hash (as text) and attributes, sorted by name: each text
-    /// with its length in bytes before it, as four bytes, the smallest first; before the attributes their number.
+    /// BLAKE3 over topic, ts (as RFC 3339 text), idempotency key, payload hash (as text) and attributes, sorted by
+    /// name. Each text is preceded by its length in bytes as a four-byte little-endian integer, and the attributes by
+    /// their number in the same form.
     ///
-    /// Whoever keeps an envelope can tell later whether it is still what was sent.
+    /// A program that stores an envelope can compare this with [`Envelope::hash_chain`] later to check that it is
+    /// unchanged.
     pub fn chain(&self) -> Fingerprint {
         let Self { topic, ts, idem_key, payload_hash, attributes, .. } = self;
         chain(topic, *ts, idem_key, payload_hash, attributes)
     }
 }
 
-/// Freezes what a message says, at the moment it is sent.
+/// Seals the content of a message at the time it is sent.
 pub(super) fn seal(message: &NewMessage, at: Timestamp) -> Seal {
     let (topic, idem_key) = (message.content.topic.as_str(), message.key.id.as_str());
     Seal { at, chain: chain(topic, at, idem_key, &message.fingerprint, &message.content.attributes) }
@@ -111,7 +113,7 @@ fn put_number(encoded: &mut Vec<u8>, number: usize) {
     encoded.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-fn put_ascii(encoded: &mut Vec<u8>, value: &impl Ascii) {
+fn put_ascii(encoded: &mut Vec<u8>, value: &impl AppendAscii) {
     let start = encoded.len();
     put_number(encoded, 0);
     value.append_to(encoded);
@@ -130,10 +132,10 @@ mod tests {
 
     use super::{Envelope, LeaseToken};
 
-    /// The published vectors are what the code computes.
+    /// The code computes the test vectors in the documentation.
     /// Holds: RULE-18.
     #[test]
-    fn the_published_vectors_hold() {
+    fn the_documented_test_vectors_match() {
         let page = include_str!("../../../../docs/reference/hash-chain.md");
         let uid = Uid::from_u128(1);
         let (owner, fence) = (Owner::new(1).unwrap(), Fence::new(1).unwrap());

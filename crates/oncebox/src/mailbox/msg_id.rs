@@ -1,22 +1,22 @@
-//! The id that a message has outside: its uid, written as a ULID.
+//! The external id of a mailbox message: its uid, formatted as a ULID.
 
 use std::fmt;
 use std::str::FromStr;
 
-use oncebox_core::digits::{Ascii, write_ascii};
+use oncebox_core::ascii::{AppendAscii, write_ascii};
 use oncebox_core::{Invalid, Uid};
 
 /// Crockford's alphabet.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-/// Digits of five bits that 128 bits take.
+/// Number of five-bit digits that 128 bits need.
 const LENGTH: usize = 26;
 
-/// Names a message of the mailbox; as text, a ULID.
+/// The id of a mailbox message. Its text form is a ULID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MsgId(Uid);
 
 impl MsgId {
-    /// The same identity, as everywhere else.
+    /// The uid that identifies the message in the rest of the API.
     pub fn uid(self) -> Uid {
         self.0
     }
@@ -28,7 +28,7 @@ impl From<Uid> for MsgId {
     }
 }
 
-impl From<MsgId> for oncebox_core::Ref {
+impl From<MsgId> for oncebox_core::MessageRef {
     fn from(id: MsgId) -> Self {
         Self::Uid(id.0)
     }
@@ -52,7 +52,7 @@ impl fmt::Display for MsgId {
     }
 }
 
-impl Ascii for MsgId {
+impl AppendAscii for MsgId {
     fn append_to(&self, text: &mut Vec<u8>) {
         text.extend_from_slice(&self.text());
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for MsgId {
 impl FromStr for MsgId {
     type Err = Invalid;
 
-    /// Takes lower case, too; not the letters that Crockford lets stand for digits.
+    /// Accepts upper and lower case, but not the letters that Crockford's encoding treats as aliases of digits.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let wrong = || Invalid::new("message id", "is not a ULID");
         if text.len() != LENGTH {
@@ -89,16 +89,16 @@ mod tests {
 
     /// Holds: MBX-C-9.
     #[test]
-    fn an_id_is_a_ulid_and_survives_its_text() {
+    fn a_message_id_is_a_ulid_and_round_trips_through_its_text() {
         let id = MsgId(Uid::from_u128(0x0188_BAC7_4AFA_78AA_BC3B_BD1E_EF28_D881));
         assert_eq!(id.to_string(), "01H2XCEJQTF2NBREXX3VQJHP41");
         assert_eq!("01h2xcejqtf2nbrexx3vqjhp41".parse::<MsgId>().unwrap(), id);
         let largest = MsgId(Uid::from_u128(u128::MAX));
         assert_eq!(largest.to_string(), "7ZZZZZZZZZZZZZZZZZZZZZZZZZ");
-        for nonsense in
+        for malformed in
             ["", "1", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01H2XCEJQTF2NBREXX3VQJHP4U", "ü1H2XCEJQTF2NBREXX3VQJHP4"]
         {
-            assert_eq!(nonsense.parse::<MsgId>().unwrap_err().to_string(), "message id is not a ULID");
+            assert_eq!(malformed.parse::<MsgId>().unwrap_err().to_string(), "message id is not a ULID");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Receiving: for a while, and waiting for what comes.
+//! Receiving messages for a visibility timeout, with long polling.
 
 use std::num::NonZeroU128;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{
-    Batch, Bound, Claim, Error, Fingerprint, Interest, Invalid, Kind, Namespace, Owner, RequestId, Scope,
-    Settled, Settlement, Span, Topic, Topics, WorkerName,
+    Batch, Bound, Claim, Error, ErrorKind, Fingerprint, Interest, Invalid, Namespace, Owner, RequestId,
+    Scope, Settled, Settlement, Span, Topic, Topics, WorkerName,
 };
 use tokio::time::{Instant, timeout_at};
 
 use super::{Envelope, Mailbox, MsgId, log};
 
-/// While it waits for messages, the store is asked at least so often: wake-ups are hints.
+/// How often a waiting receiver polls the store, because wake-ups are only hints.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// When to come again while too much is in flight.
+/// The suggested retry delay while too many messages are in flight.
 const IN_FLIGHT_RETRY: Duration = Duration::from_secs(1);
-/// Messages that one call receives, at most.
+/// Maximum number of messages that one call receives.
 const MESSAGES_MAX: u32 = 256;
 
-/// What a receiver wants.
+/// A request to receive messages of one topic.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Receive {
@@ -34,7 +34,7 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// What is ready of this topic.
+    /// Requests messages of this topic that are ready.
     pub fn new(topic: impl AsRef<str>) -> Self {
         Self {
             topic: topic.as_ref().into(),
@@ -47,51 +47,53 @@ impl Receive {
         }
     }
 
-    /// Hidden from others for so long; then, unless it was acknowledged, it comes again. If not given, what the topic is set to.
+    /// Sets the visibility timeout: how long messages are hidden from other receivers. A message that is not
+    /// acknowledged by then is delivered again. Default: the setting of the topic.
     pub fn visibility(mut self, visibility: Duration) -> Self {
         self.visibility = Some(visibility);
         self
     }
 
-    /// So many messages at most: 1 to 256.
+    /// Sets the maximum number of messages: 1 to 256.
     pub fn messages(mut self, messages: u32) -> Self {
         self.messages = Some(messages);
         self
     }
 
-    /// So many payload bytes at most; the first message comes whatever its size.
+    /// Sets the maximum number of payload bytes. The first message is delivered regardless of its size.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
         self
     }
 
-    /// Waits so long for the first message, if none is ready. That too much is in flight is told before the wait or after it.
+    /// Sets how long to wait for the first message if none is ready. An error because too many messages are in flight
+    /// is returned before or after the wait, not during it.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// What the receiver calls itself, for operators: 1 to 128 printable ASCII characters.
+    /// Sets the name of the receiver that operators see: 1 to 128 printable ASCII characters.
     pub fn worker(mut self, name: impl AsRef<str>) -> Self {
         self.worker = Some(name.as_ref().into());
         self
     }
 
-    /// The same number again gets the same deliveries while they are held: draw a new one for each wish, and keep it for
-    /// its repeats.
+    /// Sets the request id, which makes the request idempotent: repeating it returns the same deliveries while they are
+    /// held. Use a new random number for each request, and the same number for its repeats.
     pub fn request(mut self, request: NonZeroU128) -> Self {
         self.request = Some(request);
         self
     }
 }
 
-/// What a call of [`Mailbox::receive`] brought. Iterating over it gives the envelopes.
+/// The result of [`Mailbox::receive`]. Iterating over it yields the envelopes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Received {
     /// The messages, in order.
     pub envelopes: Vec<Envelope>,
-    /// Messages that were ready, but are not what was sent. They are dead letters now, reason `integrity`.
+    /// Messages that were ready but failed their integrity check. They are dead letters now, reason `integrity`.
     pub damaged: Vec<Damaged>,
 }
 
@@ -99,15 +101,15 @@ pub struct Received {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damaged {
-    /// The identity of the message.
+    /// The id of the message.
     pub msg_id: MsgId,
-    /// What ties it to what it belongs to.
+    /// The correlation id of the message.
     pub corr_id: String,
 }
 
 impl Received {
-    /// Whether nothing was ready, neither whole nor damaged.
-    pub fn is_nothing(&self) -> bool {
+    /// Whether nothing was received, neither envelopes nor damaged messages.
+    pub fn is_empty(&self) -> bool {
         self.envelopes.is_empty() && self.damaged.is_empty()
     }
 }
@@ -122,11 +124,11 @@ impl IntoIterator for Received {
 }
 
 impl Mailbox {
-    /// Takes what is ready, hidden from others until it is acknowledged or its visibility ends. If too much is in flight
-    /// already, over all topics, it is [`oncebox_core::Kind::Saturated`].
-    pub async fn receive(&self, wish: Receive) -> Result<Received, Error> {
-        let claim = self.claim(&wish)?;
-        Ok(self.settle_and_receive(&[], &claim, wish.wait).await?.1)
+    /// Receives messages that are ready. They are hidden from other receivers until they are acknowledged or their
+    /// visibility timeout ends. Fails with [`ErrorKind::Saturated`] if too many messages are in flight over all topics.
+    pub async fn receive(&self, request: Receive) -> Result<Received, Error> {
+        let claim = self.claim(&request)?;
+        Ok(self.settle_and_receive(&[], &claim, request.wait).await?.1)
     }
 
     pub(super) async fn settle_and_receive(
@@ -135,78 +137,80 @@ impl Mailbox {
         claim: &Claim,
         wait: Duration,
     ) -> Result<(Vec<Settled>, Received), Error> {
-        let (settled, received) = self.take(settlements, claim).await?;
-        if !received.is_nothing() || wait.is_zero() && !settlements.is_empty() {
+        let (settled, received) = self.settle_and_claim(settlements, claim).await?;
+        if !received.is_empty() || wait.is_zero() && !settlements.is_empty() {
             return Ok((settled, received));
         }
-        match self.wait_for(claim, wait.min(DURATION_MAX)).await {
-            // What was settled must be answered: the next wish tells that too much is in flight.
-            Err(error) if !settlements.is_empty() && error.kind() == Kind::Saturated => {
+        match self.wait_for_message(claim, wait.min(DURATION_MAX)).await {
+            // The outcomes of the settlements must be returned: the next request fails with `Saturated` instead.
+            Err(error) if !settlements.is_empty() && error.kind() == ErrorKind::Saturated => {
                 Ok((settled, Received::default()))
             }
             waited => Ok((settled, waited?)),
         }
     }
 
-    /// Waits for a message, if there is nothing to take because nothing has come.
-    async fn wait_for(&self, claim: &Claim, wait: Duration) -> Result<Received, Error> {
+    /// Waits for a message, unless messages are ready but too many are in flight.
+    async fn wait_for_message(&self, claim: &Claim, wait: Duration) -> Result<Received, Error> {
         let until = Instant::now() + wait;
         self.check_in_flight().await?;
         let mut received = Received::default();
-        while received.is_nothing() && Instant::now() < until {
+        while received.is_empty() && Instant::now() < until {
             received = self.listen(claim, until).await?;
         }
-        if received.is_nothing() && !wait.is_zero() {
+        if received.is_empty() && !wait.is_zero() {
             self.check_in_flight().await?;
         }
         Ok(received)
     }
 
-    /// Waits for its turn, then until somebody rings, and takes what there is. Whoever is woken passes the turn on before it looks,
-    /// and whoever gets the turn looks before it listens: what came in between is not missed.
+    /// Acquires the listener lock of the topic, waits for a wake-up, and claims what is ready. A receiver releases the
+    /// lock after a wake-up before it claims, and the next holder claims before it listens, so messages that arrive in
+    /// between are not missed.
     async fn listen(&self, claim: &Claim, until: Instant) -> Result<Received, Error> {
         let topic = claim.topics.named().and_then(<[_]>::first);
-        let turn = topic.map(|topic| self.turns.of(topic)).unwrap_or_default();
-        let Ok(listening) = timeout_at(until, turn.lock()).await else { return Ok(Received::default()) };
+        let lock = topic.map(|topic| self.waiters.of(topic)).unwrap_or_default();
+        let Ok(listening) = timeout_at(until, lock.lock()).await else { return Ok(Received::default()) };
         let interest = Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() };
         let mut wakeups = self.shared.store.wakeups(interest);
         loop {
-            let (_, received) = self.take(&[], claim).await?;
-            if !received.is_nothing() {
+            let (_, received) = self.settle_and_claim(&[], claim).await?;
+            if !received.is_empty() {
                 return Ok(received);
             }
-            let rang = timeout_at(until.min(Instant::now() + POLL_INTERVAL), wakeups.wait()).await.is_ok();
-            if rang || Instant::now() >= until {
+            let woken = timeout_at(until.min(Instant::now() + POLL_INTERVAL), wakeups.wait()).await.is_ok();
+            if woken || Instant::now() >= until {
                 break;
             }
         }
         drop((listening, wakeups));
-        Ok(self.take(&[], claim).await?.1)
+        Ok(self.settle_and_claim(&[], claim).await?.1)
     }
 
-    /// What the store is asked for; [`Kind::Invalid`] if it cannot be.
-    pub(super) fn claim(&self, wish: &Receive) -> Result<Claim, Error> {
+    /// The claim for a request. Fails with [`ErrorKind::Invalid`] if a value is out of bounds.
+    pub(super) fn claim(&self, request: &Receive) -> Result<Claim, Error> {
         let settings = self.settings();
-        let messages = wish.messages.unwrap_or(settings.messages_default);
+        let messages = request.messages.unwrap_or(settings.messages_default);
         if !(1..=MESSAGES_MAX).contains(&messages) {
             return Err(Invalid::new("messages", "must be from 1 to 256").into());
         }
-        let visibility = match wish.visibility {
+        let visibility = match request.visibility {
             Some(asked) => settings.checked_visibility(asked)?,
-            None => settings.visibility_of(&wish.topic),
+            None => settings.visibility_of(&request.topic),
         };
         let visibility = Span::new("visibility", visibility)?;
-        let owner = wish.request.map_or_else(|| self.shared.owner(), owner_of);
+        let owner = request.request.map_or_else(|| self.shared.owner(), owner_of);
         let mut claim = Claim::new(Namespace::Mailbox, owner, visibility, Batch::new(messages)?);
-        claim.request = wish.request.map(|request| RequestId::from_u128(request.get()));
-        claim.worker = wish.worker.clone().map(WorkerName::new).transpose()?;
-        claim.topics = Topics::only([Topic::new(wish.topic.clone())?])?;
-        claim.bytes_max = Some(wish.bytes.unwrap_or(settings.bytes_default));
+        claim.request = request.request.map(|request| RequestId::from_u128(request.get()));
+        claim.worker = request.worker.clone().map(WorkerName::new).transpose()?;
+        claim.topics = Topics::only([Topic::new(request.topic.clone())?])?;
+        claim.bytes_max = Some(request.bytes.unwrap_or(settings.bytes_default));
         claim.in_flight_max = Some(settings.global_in_flight);
         Ok(claim)
     }
 
-    async fn take(
+    /// Settles and claims in one call of the store, and checks the integrity of what was claimed.
+    async fn settle_and_claim(
         &self,
         settlements: &[Settlement],
         claim: &Claim,
@@ -219,13 +223,13 @@ impl Mailbox {
                     log::delivered(&self.shared.name, delivery);
                     received.envelopes.push(envelope);
                 }
-                None => received.damaged.push(self.quarantine(delivery).await?),
+                None => received.damaged.push(self.dead_letter_damaged(delivery).await?),
             }
         }
         Ok((worked.settled, received))
     }
 
-    /// Whether something could be taken if less were in flight.
+    /// Fails with [`ErrorKind::Saturated`] if messages are ready but the in-flight limit is reached.
     async fn check_in_flight(&self) -> Result<(), Error> {
         let counts = self.shared.store.counts(&Scope::all(Namespace::Mailbox)).await?;
         let bound = Bound::new(Bound::IN_FLIGHT, counts.leased, self.settings().global_in_flight);
@@ -236,8 +240,8 @@ impl Mailbox {
     }
 }
 
-/// The owner of the deliveries that a request gets: the same for its repeats. Receipts carry the owner, so it must not tell the
-/// request: whoever knows that gets the same deliveries.
+/// The owner of the deliveries of a request; the same for its repeats. Receipts contain the owner, so it must not
+/// reveal the request id: any caller that knows the id gets the same deliveries.
 fn owner_of(request: NonZeroU128) -> Owner {
     let mut bytes = b"oncebox receiver 1".to_vec();
     bytes.extend_from_slice(&request.get().to_le_bytes());

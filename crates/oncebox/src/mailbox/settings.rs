@@ -1,4 +1,4 @@
-//! What a mailbox is set to.
+//! Settings of a mailbox and its topics.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,69 +9,70 @@ use oncebox_core::{Backoff, DeadLetters, Error, Growth, Hold, Invalid, Jitter, K
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a mailbox is set to; begin with the default, which is the design's.
+/// Settings of a mailbox. Start from the default and change fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MailboxSettings {
-    /// Slices of each topic; each keeps its own order. Do not change it while messages wait.
+    /// Number of shards per topic; each shard keeps its own order. Do not change it while messages wait.
     pub shards: u16,
-    /// Unfinished messages in a shard, at most.
+    /// Maximum number of unfinished messages in a shard.
     pub shard_capacity: u32,
-    /// Messages that receivers hold at once, at most, over all topics.
+    /// Maximum number of messages that receivers hold at the same time, over all topics.
     pub global_in_flight: u64,
-    /// The shortest visibility that a receiver may ask for.
+    /// Minimum visibility timeout that a receiver can request.
     pub visibility_min: Duration,
-    /// The visibility of a receiver that asks for none, of topics that have none of their own.
+    /// Visibility timeout when the receiver requests none and the topic sets none.
     pub visibility_default: Duration,
-    /// Messages that one call receives, if it does not say.
+    /// Number of messages that one call receives when the receiver sets no limit.
     pub messages_default: u32,
-    /// Payload bytes that one call receives, if it does not say.
+    /// Number of payload bytes that one call receives when the receiver sets no limit.
     pub bytes_default: u64,
-    /// What holds for a topic that has no settings of its own.
+    /// Settings of topics that are not in `topics`.
     pub topic: TopicSettings,
-    /// Topics with settings of their own.
+    /// Topics with their own settings.
     pub topics: BTreeMap<String, TopicSettings>,
 }
 
-/// What holds for one topic.
+/// Settings of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicSettings {
-    /// Deliveries of a message, at most; it keeps the limit that it was sent with.
+    /// Maximum number of deliveries of a message. A message keeps the limit that it was sent with.
     pub attempts_max: u32,
-    /// What the delay of a message that was not acknowledged grows from: up to twice this after the first delivery, twice as much
-    /// after each further one, spread from a millisecond on.
+    /// Base of the retry backoff: the delay is at most twice this after the first delivery and doubles with each
+    /// further one; full jitter spreads it from one millisecond upwards.
     pub backoff_base: Duration,
-    /// The longest such delay.
+    /// Maximum retry delay.
     pub backoff_max: Duration,
-    /// The visibility of a receiver that asks for none; [`MailboxSettings::visibility_default`] if none is set.
+    /// Visibility timeout when the receiver requests none. Default: [`MailboxSettings::visibility_default`].
     pub visibility_default: Option<Duration>,
-    /// How long a repeated idempotency key is known as such, from acceptance.
+    /// The deduplication window of an idempotency key, from acceptance.
     pub replay_window: Duration,
-    /// What holds the key of a message beyond that window.
+    /// Whether a message holds its key beyond that window.
     pub key_hold: KeyHold,
-    /// How long a message may wait, from when it is due; then it is a dead letter.
+    /// How long a message may wait, counted from the time it is due; then it becomes a dead letter.
     pub ready_keep: Duration,
-    /// The largest payload.
+    /// Maximum payload size.
     pub payload_bytes_max: usize,
-    /// How long a dead letter is kept, from when it died.
+    /// Retention of dead letters, counted from the time they were dead-lettered.
     pub dlq_keep: Duration,
-    /// Dead letters that are kept, at most: the newest. One that died within the last ten minutes, or whose idempotency key is still
-    /// known, stays beside them.
+    /// Maximum number of dead letters kept; the newest are kept. A dead letter of the last ten minutes, or one whose
+    /// idempotency key is still within its window, is kept in addition.
     pub dlq_messages_max: u32,
-    /// More dead letters than this within a minute are worth a warning; 0 stands for no warning. The mailbox itself does not look
-    /// at it: the server does.
+    /// Number of dead letters per minute above which to warn; 0 means no warning. The mailbox itself does not use this
+    /// setting; the server does.
     pub dlq_alert_per_minute: u32,
 }
 
-/// What holds the idempotency key of a message.
+/// How long the idempotency key of a message is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum KeyHold {
-    /// The replay window from acceptance, and nothing else: a message that waits longer can be sent a second time.
+    /// For the replay window from acceptance only: a message that waits longer can be sent a second time.
     #[default]
     Window,
-    /// The message too, while it is unfinished. Once it is acknowledged or a dead letter, the window from acceptance decides.
+    /// At least until the message is acknowledged or becomes a dead letter; after that, the window from acceptance
+    /// applies.
     UntilFinished,
 }
 
@@ -134,18 +135,18 @@ impl Default for MailboxSettings {
 }
 
 impl MailboxSettings {
-    /// Everything that is wrong, each as a sentence that names the setting; none if all is well.
+    /// All invalid settings; each error names the setting. Empty if the settings are valid.
     pub fn problems(&self) -> Vec<Invalid> {
         let mut problems = Vec::new();
-        let mut expect = |right: bool, field: &'static str, problem: &'static str| {
-            if !right {
+        let mut expect = |valid: bool, field: &'static str, problem: &'static str| {
+            if !valid {
                 problems.push(Invalid::new(field, problem));
             }
         };
         expect(self.shards > 0, "shards", "must be greater than zero");
         expect(self.shard_capacity > 0, "shard_capacity", "must be greater than zero");
         let in_flight = self.global_in_flight >= u64::from(self.shard_capacity);
-        expect(in_flight, "global_in_flight", "must not be below shard_capacity");
+        expect(in_flight, "global_in_flight", "must be at least shard_capacity");
         expect(!self.visibility_min.is_zero(), "visibility_min", "must be greater than zero");
         let visibility =
             self.visibility_default >= self.visibility_min && self.visibility_default <= DURATION_MAX;
@@ -165,15 +166,15 @@ impl MailboxSettings {
             let replay = topic.replay_window >= own.saturating_mul(2);
             expect(replay, "replay_window", "must be at least twice visibility_default");
             let ready = !topic.ready_keep.is_zero() && topic.ready_keep <= DURATION_MAX;
-            expect(ready, "ready_keep", "must be greater than zero, and ten years at most");
+            expect(ready, "ready_keep", "must be greater than zero and at most ten years");
             let payload = (1..=PAYLOAD_BYTES_MAX).contains(&topic.payload_bytes_max);
             expect(payload, "payload_bytes_max", "must be from 1 byte to 64 MiB");
             let keep = !topic.dlq_keep.is_zero() && topic.dlq_keep <= DURATION_MAX;
-            expect(keep, "dlq_keep", "must be greater than zero, and ten years at most");
+            expect(keep, "dlq_keep", "must be greater than zero and at most ten years");
             expect(topic.dlq_messages_max > 0, "dlq_messages_max", "must be greater than zero");
         }
         let topics = self.topics.len() <= RETENTION_TOPICS_MAX;
-        expect(topics, "topics", "may hold 1,000 topics with settings of their own at most");
+        expect(topics, "topics", "must have at most 1,000 entries");
         problems
     }
 
@@ -181,14 +182,14 @@ impl MailboxSettings {
         self.problems().into_iter().next().map_or(Ok(()), |invalid| Err(invalid.into()))
     }
 
-    /// What upkeep keeps dead letters by.
+    /// The retention of dead letters that maintenance applies.
     pub(super) fn dead_letters(&self) -> Result<DeadLetters, Error> {
         let own = self.topics.iter().map(|(name, own)| Ok((Topic::new(name.as_str())?, own.retention())));
         let topics = own.collect::<Result<_, Invalid>>()?;
         Ok(DeadLetters { default: self.topic.retention(), topics })
     }
 
-    /// What holds for the topic of this name.
+    /// The settings of a topic.
     pub fn topic(&self, name: &str) -> &TopicSettings {
         self.topics.get(name).unwrap_or(&self.topic)
     }
@@ -197,20 +198,20 @@ impl MailboxSettings {
         NonZeroU32::new(self.shard_capacity)
     }
 
-    /// The visibility of a receiver of this topic that asks for none.
+    /// The visibility timeout for receivers of this topic that request none.
     pub fn visibility_of(&self, topic: &str) -> Duration {
         self.topic(topic).visibility_default.unwrap_or(self.visibility_default)
     }
 
-    /// A visibility that a receiver asks for, if it is not too short.
+    /// Rejects a requested visibility timeout below the minimum.
     pub(super) fn checked_visibility(&self, visibility: Duration) -> Result<Duration, Error> {
         if visibility < self.visibility_min {
             let text = format!(
-                "visibility is {} ms, the least is {} ms",
+                "visibility is {} ms, the minimum is {} ms",
                 visibility.as_millis(),
                 self.visibility_min.as_millis()
             );
-            return Err(Error::new(oncebox_core::Kind::Invalid, text));
+            return Err(Error::new(oncebox_core::ErrorKind::Invalid, text));
         }
         Ok(visibility)
     }
@@ -224,7 +225,7 @@ mod tests {
 
     /// Holds: MBX-C-12, MBX-P-7, MBX-P-9, RULE-10.
     #[test]
-    fn the_defaults_are_the_designs_and_every_mistake_is_named() {
+    fn defaults_match_the_requirements_and_errors_name_every_invalid_setting() {
         let mut settings = MailboxSettings::default();
         assert_eq!(settings.problems(), []);
         assert_eq!(settings.topic.replay_window, Duration::from_secs(300));
@@ -244,11 +245,11 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "global_in_flight must not be below shard_capacity",
+                "global_in_flight must be at least shard_capacity",
                 "attempts_max must be greater than zero",
                 "replay_window must be at least twice visibility_default",
-                "ready_keep must be greater than zero, and ten years at most",
-                "dlq_keep must be greater than zero, and ten years at most",
+                "ready_keep must be greater than zero and at most ten years",
+                "dlq_keep must be greater than zero and at most ten years",
                 "dlq_messages_max must be greater than zero",
             ]
         );

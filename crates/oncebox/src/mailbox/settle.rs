@@ -1,171 +1,145 @@
-//! Settling deliveries: handled, not handled, not yet.
+//! Settling deliveries: ack, nack, fail and extend.
+
+mod request;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use oncebox_core::{
-    DeadReason, Error, Extended, Kind, LastError, Namespace, Ref, Settled, Settlement, Snapshot, Span,
+    DeadReason, Error, ErrorKind, Extended, MessageRef, Namespace, Settled, Settlement, Snapshot, Span,
     StoreExt, Timestamp, Trace, Verdict,
 };
 use tracing::debug;
 
-use super::handle::Handle;
+use super::delivery_ref::DeliveryRef;
 use super::{Mailbox, Receive, Received, log};
 use crate::lease_token::LeaseToken;
 
-/// What is to become of a delivery.
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct Settle {
-    delivery: Handle,
-    wish: Wish,
-}
+use request::SettleAction;
 
-#[derive(Debug, Clone)]
-enum Wish {
-    Ack,
-    /// Without a delay, the topic's back-off decides.
-    Nack {
-        delay: Option<Duration>,
-        reason: Option<LastError>,
-    },
-    Fail {
-        reason: Option<LastError>,
-    },
-    Extend(Duration),
-}
+pub use request::Settle;
 
-impl Settle {
-    /// It was handled: the message is gone.
-    pub fn ack(delivery: impl Into<Handle>) -> Self {
-        Self { delivery: delivery.into(), wish: Wish::Ack }
-    }
-
-    /// It was not handled: the message comes again after a while, or is a dead letter if it came too often.
-    pub fn nack(delivery: impl Into<Handle>, reason: Option<&str>) -> Self {
-        let reason = reason.and_then(LastError::new);
-        Self { delivery: delivery.into(), wish: Wish::Nack { delay: None, reason } }
-    }
-
-    /// The same, and the message comes again after this delay, in place of its topic's back-off. Its attempts are limited as ever.
-    pub fn nack_after(delivery: impl Into<Handle>, delay: Duration, reason: Option<&str>) -> Self {
-        let reason = reason.and_then(LastError::new);
-        Self { delivery: delivery.into(), wish: Wish::Nack { delay: Some(delay), reason } }
-    }
-
-    /// It cannot be handled: the message is a dead letter at once, with [`oncebox_core::DeadReason::Failed`].
-    pub fn fail(delivery: impl Into<Handle>, reason: Option<&str>) -> Self {
-        Self { delivery: delivery.into(), wish: Wish::Fail { reason: reason.and_then(LastError::new) } }
-    }
-
-    /// It needs so much more time, from now on; ten times the visibility it was received with at most.
-    pub fn extend(delivery: impl Into<Handle>, visibility: Duration) -> Self {
-        Self { delivery: delivery.into(), wish: Wish::Extend(visibility) }
-    }
-}
-
-/// What became of a delivery that was settled.
+/// The outcome of settling a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
-    /// It counts.
+pub enum SettleOutcome {
+    /// The settlement was applied.
     Ok,
-    /// It counts: the message came too often, or cannot be handled, and is a dead letter now.
+    /// The settlement was applied, and the message is now a dead letter: its attempts are used up, or it was failed.
     Dead,
-    /// The delivery is held until this moment.
+    /// The delivery was extended and is held until this time.
     Until(Timestamp),
-    /// The delivery is not held any more, or never was; nothing changed.
+    /// The delivery is no longer held, or never was; nothing changed.
     LeaseLost,
-    /// The message was delivered more than once: only the receipt tells which delivery is meant.
+    /// The message was delivered more than once, so its id does not identify the delivery: use the receipt.
     ReceiptRequired,
 }
 
-/// What a settlement asks of the store.
+/// One settle request, translated to a call of the store.
 enum Step {
-    /// With the trace of the message, if it was read.
+    /// The trace of the message is present if the message was read.
     Settle(Settlement, Option<Trace>),
     Extend(LeaseToken, Span, Option<Trace>),
-    Refused(Outcome),
+    Rejected(SettleOutcome),
 }
 
 impl Mailbox {
-    /// The delivery was handled: the message is gone.
+    /// Acknowledges the delivery: the message was handled and is not delivered again.
     ///
-    /// *Repeat:* answers the same, for ten minutes at least.
-    pub async fn ack(&self, delivery: impl Into<Handle>) -> Result<Outcome, Error> {
+    /// *Repeat:* returns the same outcome, for at least ten minutes.
+    pub async fn ack(&self, delivery: impl Into<DeliveryRef>) -> Result<SettleOutcome, Error> {
         self.settle(Settle::ack(delivery)).await
     }
 
-    /// The delivery was not handled: it comes again after a while, or is a dead letter if it came too often.
-    pub async fn nack(&self, delivery: impl Into<Handle>, reason: Option<&str>) -> Result<Outcome, Error> {
+    /// Rejects the delivery: the message is delivered again after the backoff of its topic, or becomes a dead letter if
+    /// its attempts are used up.
+    pub async fn nack(
+        &self,
+        delivery: impl Into<DeliveryRef>,
+        reason: Option<&str>,
+    ) -> Result<SettleOutcome, Error> {
         self.settle(Settle::nack(delivery, reason)).await
     }
 
-    /// The same, and it comes again after this delay, in place of its topic's back-off.
+    /// Rejects the delivery like [`Mailbox::nack`], with this delay instead of the backoff of its topic.
     pub async fn nack_after(
         &self,
-        delivery: impl Into<Handle>,
+        delivery: impl Into<DeliveryRef>,
         delay: Duration,
         reason: Option<&str>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<SettleOutcome, Error> {
         self.settle(Settle::nack_after(delivery, delay, reason)).await
     }
 
-    /// The delivery cannot be handled: the message is a dead letter at once, with the given reason as its last error.
-    pub async fn fail(&self, delivery: impl Into<Handle>, reason: Option<&str>) -> Result<Outcome, Error> {
+    /// Fails the delivery for good: the message becomes a dead letter at once, with the given reason as its last error.
+    pub async fn fail(
+        &self,
+        delivery: impl Into<DeliveryRef>,
+        reason: Option<&str>,
+    ) -> Result<SettleOutcome, Error> {
         self.settle(Settle::fail(delivery, reason)).await
     }
 
-    /// The delivery needs so much more time, from now on; ten times the visibility it was received with at most.
-    pub async fn extend(&self, delivery: impl Into<Handle>, visibility: Duration) -> Result<Outcome, Error> {
+    /// Extends the visibility timeout: it ends this long from now. At most ten times the visibility that the message
+    /// was received with.
+    pub async fn extend(
+        &self,
+        delivery: impl Into<DeliveryRef>,
+        visibility: Duration,
+    ) -> Result<SettleOutcome, Error> {
         self.settle(Settle::extend(delivery, visibility)).await
     }
 
-    async fn settle(&self, settle: Settle) -> Result<Outcome, Error> {
+    async fn settle(&self, settle: Settle) -> Result<SettleOutcome, Error> {
         match self.settle_all(vec![settle]).await?.pop() {
             Some(outcome) => Ok(outcome),
             None => unreachable!("there is one outcome per delivery"),
         }
     }
 
-    /// Settles many, in order, with one outcome each.
-    pub async fn settle_all(&self, settles: Vec<Settle>) -> Result<Vec<Outcome>, Error> {
+    /// Settles many deliveries, in order, with one outcome each.
+    pub async fn settle_all(&self, settles: Vec<Settle>) -> Result<Vec<SettleOutcome>, Error> {
         let steps = self.steps(settles).await?;
-        let extended = self.extend_first(&steps).await?;
+        let extended = self.apply_extensions(&steps).await?;
         let settlements = settlements(&steps);
         let settled =
             if settlements.is_empty() { Vec::new() } else { self.shared.store.settle(&settlements).await? };
         Ok(self.outcomes(steps, settled, extended))
     }
 
-    /// One round of a worker that is elsewhere: settles what it is done with, then gives what is next, in one step of the
-    /// store. Waits for the first message as [`Mailbox::receive`] does. What is [`Kind::Invalid`], in a settlement or in what is to
-    /// be received, changes nothing.
+    /// One round of a remote worker: settles finished deliveries and receives the next messages in one call of the
+    /// store. Waits for the first message like [`Mailbox::receive`]. If a settlement or the request fails with
+    /// [`ErrorKind::Invalid`], nothing changes.
     ///
-    /// *Repeat:* with [`Receive::request`] it answers the same while the deliveries are held.
-    pub async fn work(&self, settles: Vec<Settle>, wish: Receive) -> Result<(Vec<Outcome>, Received), Error> {
-        // What cannot be received is refused before anything changes.
-        let claim = self.claim(&wish)?;
+    /// *Repeat:* with [`Receive::request`] it returns the same result while the deliveries are held.
+    pub async fn work(
+        &self,
+        settles: Vec<Settle>,
+        request: Receive,
+    ) -> Result<(Vec<SettleOutcome>, Received), Error> {
+        // An invalid request is rejected before anything changes.
+        let claim = self.claim(&request)?;
         let steps = self.steps(settles).await?;
-        let extended = self.extend_first(&steps).await?;
-        let (settled, received) = match self.settle_and_receive(&settlements(&steps), &claim, wish.wait).await
-        {
-            // What was extended must be answered: the next wish tells that too much is in flight.
-            Err(error) if !extended.is_empty() && error.kind() == Kind::Saturated => {
-                (Vec::new(), Received::default())
-            }
-            taken => taken?,
-        };
+        let extended = self.apply_extensions(&steps).await?;
+        let (settled, received) =
+            match self.settle_and_receive(&settlements(&steps), &claim, request.wait).await {
+                // The outcomes of the extensions must be returned: the next request fails with `Saturated` instead.
+                Err(error) if !extended.is_empty() && error.kind() == ErrorKind::Saturated => {
+                    (Vec::new(), Received::default())
+                }
+                result => result?,
+            };
         Ok((self.outcomes(steps, settled, extended), received))
     }
 
-    /// What to ask of the store. Only messages that are needed are read: a receipt is enough to acknowledge, unless the log tells of it.
+    /// Translates settle requests to calls of the store. Reads messages only if necessary: a receipt is enough to
+    /// acknowledge, unless settlements are logged.
     async fn steps(&self, settles: Vec<Settle>) -> Result<Vec<Step>, Error> {
-        let told = log::tells_settlements();
-        let is_read = |settle: &Settle| told || settle.needs_lookup();
-        let lookups: Vec<Ref> =
+        let logged = log::logs_settlements();
+        let is_read = |settle: &Settle| logged || settle.needs_lookup();
+        let lookups: Vec<MessageRef> =
             settles.iter().filter(|settle| is_read(settle)).map(|settle| settle.delivery.message()).collect();
-        // Even a call without items waits its turn.
+        // Skip the call if there are no items: even an empty call would be queued.
         let found = if lookups.is_empty() { Vec::new() } else { self.shared.store.get(&lookups).await? };
         let mut found = found.into_iter();
         let steps = settles.into_iter().map(|settle| {
@@ -173,13 +147,13 @@ impl Mailbox {
             self.step(settle, message)
         });
         let mut steps = steps.collect::<Result<Vec<_>, Error>>()?;
-        refuse_what_is_settled(&mut steps);
+        reject_extends_after_settle(&mut steps);
         Ok(steps)
     }
 
-    /// Carries out the extensions. They come first, whatever their place: what is received may be waited for, and a
-    /// delivery that is settled earlier in the call is not among them.
-    async fn extend_first(&self, steps: &[Step]) -> Result<Vec<Extended>, Error> {
+    /// Applies the extensions before all settlements, regardless of their order in the call, because receiving may
+    /// wait. Extensions of deliveries that are settled earlier in the call are already rejected.
+    async fn apply_extensions(&self, steps: &[Step]) -> Result<Vec<Extended>, Error> {
         let extensions: Vec<_> = steps.iter().filter_map(Step::extension).collect();
         if extensions.is_empty() {
             return Ok(Vec::new());
@@ -195,53 +169,60 @@ impl Mailbox {
         let topic = content.map_or("", |content| content.topic.as_str());
         let backoff = self.settings().topic(topic).backoff()?;
         let token = match (settle.delivery, found.and_then(|found| found.grant)) {
-            (Handle::Receipt(token), _) => token,
-            (Handle::Message(_), _) if deliveries > 1 => return Ok(Step::Refused(Outcome::ReceiptRequired)),
-            (Handle::Message(id), Some(grant)) => {
+            (DeliveryRef::Receipt(token), _) => token,
+            (DeliveryRef::Message(_), _) if deliveries > 1 => {
+                return Ok(Step::Rejected(SettleOutcome::ReceiptRequired));
+            }
+            (DeliveryRef::Message(id), Some(grant)) => {
                 LeaseToken { uid: id.uid(), owner: grant.lease.owner, fence: grant.lease.fence }
             }
-            (Handle::Message(_), None) => return Ok(Step::Refused(Outcome::LeaseLost)),
+            (DeliveryRef::Message(_), None) => return Ok(Step::Rejected(SettleOutcome::LeaseLost)),
         };
-        Ok(match settle.wish {
-            Wish::Ack => Step::Settle(token.settle(Verdict::Ack), trace),
-            Wish::Nack { delay, reason } => {
+        Ok(match settle.action {
+            SettleAction::Ack => Step::Settle(token.settle(Verdict::Ack), trace),
+            SettleAction::Nack { delay, reason } => {
                 let delay = match delay {
                     Some(delay) => Span::delay(delay)?,
                     None => self.shared.delay(&backoff, deliveries),
                 };
                 Step::Settle(token.settle(Verdict::Abandon { delay, error: reason }), trace)
             }
-            Wish::Fail { reason: error } => {
+            SettleAction::Fail { reason: error } => {
                 let verdict = Verdict::Fail { reason: DeadReason::Failed, error };
                 Step::Settle(token.settle(verdict), trace)
             }
-            Wish::Extend(visibility) => {
+            SettleAction::Extend(visibility) => {
                 let visibility = Span::new("visibility", self.settings().checked_visibility(visibility)?)?;
                 Step::Extend(token, visibility, trace)
             }
         })
     }
 
-    /// Puts all outcomes in order.
-    fn outcomes(&self, steps: Vec<Step>, settled: Vec<Settled>, extended: Vec<Extended>) -> Vec<Outcome> {
+    /// Merges the outcomes in the order of the steps.
+    fn outcomes(
+        &self,
+        steps: Vec<Step>,
+        settled: Vec<Settled>,
+        extended: Vec<Extended>,
+    ) -> Vec<SettleOutcome> {
         let (mut settled, mut extended) = (settled.into_iter(), extended.into_iter());
         let outcomes = steps.into_iter().map(|step| match step {
-            Step::Refused(outcome) => outcome,
+            Step::Rejected(outcome) => outcome,
             Step::Settle(_, trace) => {
                 let settled = settled.next().unwrap_or(Settled::LeaseLost);
                 log::settled(&self.shared.name, trace.as_ref(), settled);
                 match settled {
-                    Settled::LeaseLost => Outcome::LeaseLost,
-                    Settled::Dead { .. } => Outcome::Dead,
-                    _ => Outcome::Ok,
+                    Settled::LeaseLost => SettleOutcome::LeaseLost,
+                    Settled::Dead { .. } => SettleOutcome::Dead,
+                    _ => SettleOutcome::Ok,
                 }
             }
             Step::Extend(.., trace) => {
                 let extended = extended.next();
                 log::extended(&self.shared.name, trace.as_ref(), extended);
                 match extended {
-                    Some(Extended::Until(until)) => Outcome::Until(until),
-                    _ => Outcome::LeaseLost,
+                    Some(Extended::Until(until)) => SettleOutcome::Until(until),
+                    _ => SettleOutcome::LeaseLost,
                 }
             }
         });
@@ -251,32 +232,27 @@ impl Mailbox {
     }
 }
 
-impl Settle {
-    /// The back-off depends on the topic and on how often the message was delivered; a message's id does not tell the delivery.
-    fn needs_lookup(&self) -> bool {
-        matches!(self.delivery, Handle::Message(_)) || matches!(self.wish, Wish::Nack { delay: None, .. })
-    }
-}
-
 impl Step {
     fn extension(&self) -> Option<oncebox_core::Extension> {
         match self {
             Self::Extend(token, visibility, _) => Some(token.extend(*visibility)),
-            Self::Settle(..) | Self::Refused(_) => None,
+            Self::Settle(..) | Self::Rejected(_) => None,
         }
     }
 }
 
-/// A delivery that was settled is not held any more: who asks for more time later in the same call has lost it.
-fn refuse_what_is_settled(steps: &mut [Step]) {
+/// Rejects extensions of deliveries that are settled earlier in the same call, because they are no longer held.
+fn reject_extends_after_settle(steps: &mut [Step]) {
     let mut settled = HashSet::new();
     for step in steps {
         match step {
             Step::Settle(Settlement { uid, owner, fence, .. }, _) => {
                 settled.insert(LeaseToken { uid: *uid, owner: *owner, fence: *fence });
             }
-            Step::Extend(token, ..) if settled.contains(token) => *step = Step::Refused(Outcome::LeaseLost),
-            Step::Extend(..) | Step::Refused(_) => {}
+            Step::Extend(token, ..) if settled.contains(token) => {
+                *step = Step::Rejected(SettleOutcome::LeaseLost);
+            }
+            Step::Extend(..) | Step::Rejected(_) => {}
         }
     }
 }
@@ -284,7 +260,7 @@ fn refuse_what_is_settled(steps: &mut [Step]) {
 fn settlements(steps: &[Step]) -> Vec<Settlement> {
     let settlement = |step: &Step| match step {
         Step::Settle(settlement, _) => Some(settlement.clone()),
-        Step::Extend(..) | Step::Refused(_) => None,
+        Step::Extend(..) | Step::Rejected(_) => None,
     };
     steps.iter().filter_map(settlement).collect()
 }

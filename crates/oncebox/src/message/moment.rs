@@ -1,11 +1,11 @@
-//! The moments that a sender names.
+//! Points in time that a sender sets: absolute, or relative to when the message is enqueued.
 
 use std::time::{Duration, SystemTime};
 
 use oncebox_core::{Clock, Timestamp};
 use oncebox_system::timestamp;
 
-/// A moment of the sender's: a [`SystemTime`] or a [`Timestamp`].
+/// A point in time, from a [`SystemTime`] or a [`Timestamp`].
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(When);
 
@@ -16,20 +16,20 @@ enum When {
 }
 
 impl Moment {
-    /// So long after the message is enqueued.
+    /// `delay` after the message is enqueued.
     pub(crate) fn after(delay: Duration) -> Self {
         Self(When::In(delay))
     }
 
-    /// As store time, when the message is enqueued.
-    pub(crate) fn seen_from(self, clock: &dyn Clock) -> Timestamp {
+    /// The store time, for a message that is enqueued now.
+    pub(crate) fn resolve(self, clock: &dyn Clock) -> Timestamp {
         match self.0 {
             When::At(moment) => moment,
             When::In(delay) => clock.now().after(delay),
         }
     }
 
-    /// As store time, if it does not depend on when the message is enqueued.
+    /// The store time, if it does not depend on when the message is enqueued.
     pub(super) fn fixed(self) -> Option<Timestamp> {
         match self.0 {
             When::At(moment) => Some(moment),
@@ -45,7 +45,7 @@ impl From<Timestamp> for Moment {
 }
 
 impl From<SystemTime> for Moment {
-    /// One before 1970 counts as 1970.
+    /// A time before 1970 counts as 1970.
     fn from(time: SystemTime) -> Self {
         timestamp(time).into()
     }

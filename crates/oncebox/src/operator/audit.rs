@@ -1,17 +1,17 @@
 //! The audit log: one event per changed message.
 
-use oncebox_core::{Action, LastError, Namespace, Receipt};
+use oncebox_core::{Action, LastError, MessageSummary, Namespace};
 use tracing::field::display;
 use tracing::info;
 
 use super::Operator;
 use crate::mailbox::MsgId;
 
-/// What happened to a message: the last word of the event's stable name, such as `inbox.message.revived`.
+/// What happened to a message: the last part of the event's stable name, such as `inbox.message.revived`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Event(&'static str);
+pub(super) struct AuditEvent(&'static str);
 
-impl Event {
+impl AuditEvent {
     pub(super) fn of(action: &Action) -> Self {
         Self(match action {
             Action::Redrive { .. } => "revived",
@@ -21,12 +21,12 @@ impl Event {
         })
     }
 
-    pub(super) fn tell(self, operator: &Operator, receipt: &Receipt, last_error: Option<&LastError>) {
+    pub(super) fn log(self, operator: &Operator, summary: &MessageSummary, last_error: Option<&LastError>) {
         let Operator { shared, namespace, actor, reason, .. } = operator;
-        // The id that tables and answers show. Outside the mailbox, programs know the message by its uid.
-        let msg_id = MsgId::from(receipt.uid);
-        let uid = (*namespace != Namespace::Mailbox).then(|| display(receipt.uid));
-        let corr_id = receipt.trace.correlation().unwrap_or_default();
+        // The id that tables and responses show. Outside the mailbox, programs know the message by its uid.
+        let msg_id = MsgId::from(summary.uid);
+        let uid = (*namespace != Namespace::Mailbox).then(|| display(summary.uid));
+        let corr_id = summary.trace.correlation().unwrap_or_default();
         let last_error = last_error.map(LastError::as_str).unwrap_or_default();
         info!(target: "oncebox::audit", event = %format_args!("{namespace}.message.{}", self.0), store = %shared.name, %msg_id, uid, corr_id, %actor, %reason, last_error);
     }

@@ -1,4 +1,4 @@
-//! One run of one handler: in its span, with its time-out, its panics caught, until it is cancelled.
+//! One run of a handler: in its tracing span, with its timeout, with panics caught, until it is cancelled.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -15,94 +15,95 @@ use tracing::{Instrument, error, info, warn};
 
 use super::context::Context;
 use super::failure::Failure;
-use super::handler::Endpoint;
+use super::handler::DynHandler;
 use super::transaction::Rollback;
-use crate::health::Pulse;
+use crate::health::LoopMonitor;
 use crate::telemetry;
-use crate::transaction::none;
+use crate::transaction::unsupported;
 
-/// How long to wait before a transaction that could not be begun is tried again: from here, doubling,
+/// Delay before a failed begin of a transaction is retried: starts here and doubles
 const BEGIN_RETRY_SHORTEST: Duration = Duration::from_millis(50);
-/// to here.
+/// up to this value.
 const BEGIN_RETRY_LONGEST: Duration = Duration::from_secs(2);
 
-/// Names one delivery: a message and its lease.
-pub(super) type Ticket = (Uid, Fence);
+/// Identifies a delivery: the message and the fence of its lease.
+pub(super) type DeliveryKey = (Uid, Fence);
 
-/// How a run ended.
+/// How an attempt ended.
 #[derive(Debug)]
 pub(super) enum Ending {
     Finished(Result<(), Failure>),
-    /// It succeeded, and the store knows: it was acknowledged in the handler's own transaction.
-    Told,
+    /// The handler succeeded, and its own transaction committed the acknowledgement.
+    Committed,
     Cancelled,
-    /// The transaction that the handler runs in could not be begun: the handler has not run.
+    /// The handler's transaction could not be begun, so the handler did not run.
     NotBegun,
 }
 
-/// A run that has ended.
+/// An attempt that has ended.
 pub(super) struct Ended {
     pub(super) ending: Ending,
-    /// How long the handler ran; none if it did not.
+    /// How long the handler ran; none if it did not run.
     pub(super) ran: Option<Duration>,
 }
 
-/// A run to be done.
+/// An attempt to be made.
 pub(super) struct Attempt {
-    pub(super) endpoint: Endpoint,
+    pub(super) handler: DynHandler,
     pub(super) context: Context,
     pub(super) timeout: Option<Duration>,
     pub(super) cancellation: CancellationToken,
-    /// The lease counts as lost from here on.
+    /// The lease counts as lost from this moment.
     pub(super) deadline: Instant,
     /// Set if the handler runs in a transaction.
-    pub(super) transaction: Option<Beginning>,
+    pub(super) transaction: Option<TransactionStart>,
 }
 
 /// How a handler's transaction is begun.
-pub(super) struct Beginning {
-    pub(super) pulse: Arc<Pulse>,
-    /// For how long failures to begin are tried again, before the message is given back.
-    pub(super) patience: Duration,
+pub(super) struct TransactionStart {
+    pub(super) monitor: Arc<LoopMonitor>,
+    /// How long a failing begin is retried before the message is released.
+    pub(super) retry_for: Duration,
 }
 
 impl Attempt {
     pub(super) async fn run(self) -> Ended {
-        let Self { endpoint, context, timeout, cancellation, deadline, transaction } = self;
+        let Self { handler, context, timeout, cancellation, deadline, transaction } = self;
         if cancellation.is_cancelled() || Instant::now() >= deadline {
-            // Lost or stopped before it began, perhaps because somebody blocked the thread: it must not begin.
+            // The lease was lost or the worker stopped before the handler started, perhaps because a handler blocked
+            // the thread. It must not start now.
             return Ended { ending: Ending::Cancelled, ran: None };
         }
         let _rollback = match transaction {
-            Some(beginning) => match beginning.begin_unless(&cancellation, &context).await {
+            Some(start) => match start.begin_or_cancel(&cancellation, &context).await {
                 Ok(rollback) => Some(rollback),
                 Err(ending) => return Ended { ending, ran: None },
             },
             None => None,
         };
         let started = Instant::now();
-        // However this ends, what the handler has spawned hears of it; unless the handler ended by itself.
-        let stopped = cancellation.clone().drop_guard();
+        // However this ends, the tasks that the handler has spawned are cancelled, unless the handler ended by itself.
+        let cancel_on_drop = cancellation.clone().drop_guard();
         let span = context.span();
         let slot = context.slot.clone();
         let run = async {
             info!("handling");
-            let result = guarded(endpoint, context, timeout).await;
+            let result = run_handler(handler, context, timeout).await;
             let by_itself = result.is_some();
             let result = result.unwrap_or_else(|| Err(Failure::timed_out(timeout.unwrap_or_default())));
             if let Err(failure) = &result {
-                error!(error = failure.text(), "the handler failed");
+                error!(error = failure.text(), "handler failed");
             }
             (result, by_itself)
         };
         let ending = tokio::select! {
-            // A result that is there counts, also if the cancellation came with it.
+            // A result counts even if the cancellation arrives at the same time.
             biased;
             (result, by_itself) = run.instrument(span) => {
                 if by_itself {
-                    stopped.disarm();
+                    cancel_on_drop.disarm();
                 }
-                if slot.is_committed() { Ending::Told } else { Ending::Finished(result) }
+                if slot.is_committed() { Ending::Committed } else { Ending::Finished(result) }
             }
             () = cancellation.cancelled() => Ending::Cancelled,
         };
@@ -110,9 +111,9 @@ impl Attempt {
     }
 }
 
-impl Beginning {
-    /// Begins the handler's transaction, unless that fails for too long or the attempt is cancelled before.
-    async fn begin_unless(
+impl TransactionStart {
+    /// Begins the handler's transaction, unless that keeps failing or the attempt is cancelled first.
+    async fn begin_or_cancel(
         self,
         cancellation: &CancellationToken,
         context: &Context,
@@ -122,23 +123,23 @@ impl Beginning {
             () = cancellation.cancelled() => Err(Ending::Cancelled),
             begun = self.begin(context) => begun.map_err(|error| {
                 let (store, topic, id) = (context.store(), context.topic(), context.id());
-                warn!(store, topic, id, %error, "the message is given back: the transaction of its handler cannot be begun");
+                warn!(store, topic, id, %error, "message released: could not begin the handler's transaction");
                 Ending::NotBegun
             }),
         };
-        // However it ended: nobody tries any more.
-        self.pulse.passed("begin");
+        // However it ended, there are no more attempts to begin, so the failures are cleared.
+        self.monitor.succeeded("begin");
         begun.map(|()| Rollback(context.slot.clone()))
     }
 
-    /// Begins the handler's transaction, again if that fails: that no connection is free says nothing about the message.
+    /// Begins the handler's transaction, with retries: a lack of free connections is not the message's fault.
     async fn begin(&self, context: &Context) -> Result<(), Error> {
-        let Some(transactions) = context.transactions() else { return Err(none()) };
-        let give_up = Instant::now() + self.patience;
+        let Some(transactions) = context.transactions() else { return Err(unsupported()) };
+        let give_up = Instant::now() + self.retry_for;
         let mut pause = BEGIN_RETRY_SHORTEST;
         loop {
             let Err(error) = context.slot.begin(&*transactions).await else { return Ok(()) };
-            self.pulse.failed("begin", &error);
+            self.monitor.failed("begin", &error);
             telemetry::call_failed("begin");
             if !error.is_retryable() || Instant::now() + pause >= give_up {
                 return Err(error);
@@ -149,13 +150,13 @@ impl Beginning {
     }
 }
 
-/// The handler's result; none if its time was up.
-async fn guarded(
-    endpoint: Endpoint,
+/// The handler's result; none if it timed out.
+async fn run_handler(
+    handler: DynHandler,
     context: Context,
     timeout: Option<Duration>,
 ) -> Option<Result<(), Failure>> {
-    let run = catching(async move { endpoint(context).await });
+    let run = catch_panic(async move { handler(context).await });
     let result = match timeout {
         Some(limit) => tokio::time::timeout(limit, run).await.ok()?,
         None => run.await,
@@ -163,8 +164,8 @@ async fn guarded(
     Some(result.unwrap_or_else(|panic| Err(Failure::panicked(&*panic))))
 }
 
-/// The future's output, or what it panicked with. It is not polled again after a panic.
-async fn catching<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+/// The future's output, or the payload of its panic. The future is not polled again after a panic.
+async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
     let mut future = pin!(future);
     poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task))) {
         Ok(Poll::Pending) => Poll::Pending,

@@ -1,54 +1,54 @@
-//! Calls to the store that are under way: one that settles and claims, one that extends.
+//! Store calls in flight: one that settles and claims, one that extends.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use oncebox_core::{Claim, Error, Extended, Extension, Kind, Settlement, Store, Worked};
+use oncebox_core::{Claim, Error, ErrorKind, Extended, Extension, Settlement, Store, Worked};
 use tokio::time::Instant;
 
-use super::attempt::Ticket;
+use super::attempt::DeliveryKey;
 
-/// A call under way, and what it is about.
-pub(super) struct Call<T, A> {
-    answer: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
-    pub(super) about: A,
-    /// Leases count from here: the store cannot have granted them before.
+/// A call in flight, and what it was made for.
+pub(super) struct Call<T, R> {
+    response: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
+    pub(super) request: R,
+    /// Leases are measured from here: the store cannot have granted them before.
     pub(super) sent_at: Instant,
 }
 
-/// What a call to work is about.
-pub(super) struct Work {
-    pub(super) settled: Vec<Ticket>,
+/// The contents of a `work` call.
+pub(super) struct WorkRequest {
+    pub(super) settled: Vec<DeliveryKey>,
     pub(super) claims: Vec<Claim>,
-    /// The wish that each claim is for.
-    pub(super) wishes: Vec<usize>,
-    /// When these claims were made first, if their answer was lost before.
+    /// The claim group of each claim.
+    pub(super) groups: Vec<usize>,
+    /// When these claims were first made, if their response was lost before.
     pub(super) claimed_at: Option<Instant>,
 }
 
-/// Claims whose answer was lost.
+/// Claims whose response was lost.
 pub(super) struct Unanswered {
     pub(super) claims: Vec<Claim>,
-    pub(super) wishes: Vec<usize>,
-    /// When they were made first.
+    pub(super) groups: Vec<usize>,
+    /// When they were first made.
     pub(super) since: Instant,
 }
 
-pub(super) type WorkCall = Call<Worked, Work>;
-pub(super) type ExtendCall = Call<Vec<Extended>, Vec<Ticket>>;
+pub(super) type WorkCall = Call<Worked, WorkRequest>;
+pub(super) type ExtendCall = Call<Vec<Extended>, Vec<DeliveryKey>>;
 
 impl WorkCall {
     pub(super) fn work(
         store: Arc<dyn Store>,
         settlements: Vec<Settlement>,
-        about: Work,
+        request: WorkRequest,
         limit: Duration,
     ) -> Self {
-        let claims = about.claims.clone();
+        let claims = request.claims.clone();
         let call = async move { store.work(&settlements, &claims).await };
-        Self { answer: Box::pin(limited(limit, call)), about, sent_at: Instant::now() }
+        Self { response: Box::pin(with_timeout(limit, call)), request, sent_at: Instant::now() }
     }
 }
 
@@ -56,30 +56,30 @@ impl ExtendCall {
     pub(super) fn extend(
         store: Arc<dyn Store>,
         extensions: Vec<Extension>,
-        about: Vec<Ticket>,
+        request: Vec<DeliveryKey>,
         limit: Duration,
     ) -> Self {
         let call = async move { store.extend(&extensions).await };
-        Self { answer: Box::pin(limited(limit, call)), about, sent_at: Instant::now() }
+        Self { response: Box::pin(with_timeout(limit, call)), request, sent_at: Instant::now() }
     }
 }
 
-async fn limited<T>(limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn with_timeout<T>(limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
-        let text = format!("the store did not answer within {limit:?}: what was asked may have happened");
-        Err(Error::new(Kind::Unavailable, text))
+        let text = format!("the store did not respond within {limit:?}; the call may have taken effect");
+        Err(Error::new(ErrorKind::Unavailable, text))
     })
 }
 
-/// The call that was under way, once it is answered; waits for ever if there is none.
-pub(super) async fn answered<T, A>(slot: &mut Option<Call<T, A>>) -> (Result<T, Error>, A, Instant) {
-    let answer = std::future::poll_fn(|task| match slot {
-        Some(call) => call.answer.as_mut().poll(task),
+/// Waits for the call in flight to complete, and takes it; waits for ever if there is none.
+pub(super) async fn completed<T, R>(slot: &mut Option<Call<T, R>>) -> (Result<T, Error>, R, Instant) {
+    let response = std::future::poll_fn(|task| match slot {
+        Some(call) => call.response.as_mut().poll(task),
         None => Poll::Pending,
     })
     .await;
-    let Some(Call { about, sent_at, .. }) = slot.take() else {
-        unreachable!("only a call that is there is answered")
+    let Some(Call { request, sent_at, .. }) = slot.take() else {
+        unreachable!("only a call in flight completes")
     };
-    (answer, about, sent_at)
+    (response, request, sent_at)
 }

@@ -1,4 +1,4 @@
-//! What a handler knows about the delivery in its hands.
+//! The context of a handler: the delivery that it handles.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ impl Context {
         Self { delivery, cancellation, shared, slot: Slot::default() }
     }
 
-    /// The name of its store.
+    /// The name of the store.
     pub(super) fn store(&self) -> &str {
         &self.shared.name
     }
 
-    /// How its store takes part in transactions.
+    /// The transactions of the store, if it supports them.
     pub(super) fn transactions(&self) -> Option<Arc<dyn Transactions>> {
         self.shared.transactions.clone()
     }
@@ -42,94 +42,95 @@ impl Context {
         self.delivery.ack()
     }
 
-    /// The span that its handler runs in.
+    /// The tracing span that the handler runs in.
     pub(super) fn span(&self) -> Span {
         let trace_context = self.shared.settings.trace_context.as_deref();
-        telemetry::handling(&self.shared.name, &self.delivery, trace_context)
+        telemetry::handler_span(&self.shared.name, &self.delivery, trace_context)
     }
 
     /// The message as its sender built it.
     pub fn message(&self) -> Message {
-        Message::delivered(&self.delivery)
+        Message::from_delivery(&self.delivery)
     }
 
-    /// The identity of the message.
+    /// The uid of the message.
     pub fn uid(&self) -> Uid {
         self.delivery.uid
     }
 
-    /// What the message is about.
+    /// The topic of the message.
     pub fn topic(&self) -> &str {
         self.delivery.content.topic.as_str()
     }
 
-    /// Where the message comes from.
+    /// The source that the message comes from.
     pub fn source(&self) -> &str {
         self.delivery.key.source.as_str()
     }
 
-    /// What its source calls it: with the source, the key to make a handler's own writes idempotent with.
+    /// The id of the message within its source. Source and id together can serve as an idempotency key for the
+    /// handler's own writes.
     pub fn id(&self) -> &str {
         self.delivery.key.id.as_str()
     }
 
-    /// Source and id together: what an [`crate::Operator`] takes.
+    /// The key of the message: its source and id, for example for an [`crate::Operator`].
     pub fn key(&self) -> &Key {
         &self.delivery.key
     }
 
-    /// What it carries.
+    /// The payload.
     pub fn payload(&self) -> Bytes {
         self.delivery.content.payload.clone().into_bytes()
     }
 
-    /// What stands beside the payload.
+    /// The attributes.
     pub fn attributes(&self) -> &Attributes {
         &self.delivery.content.attributes
     }
 
-    /// What caused it.
+    /// The correlation, causation and tenant ids.
     pub fn trace(&self) -> &Trace {
         &self.delivery.trace
     }
 
-    /// Deliveries before this one that ended badly; 0 at first.
+    /// The number of earlier deliveries that failed; 0 at first.
     pub fn attempts(&self) -> u32 {
         self.delivery.attempts
     }
 
-    /// Which delivery this is, from 1.
+    /// The number of this delivery, starting from 1.
     pub fn delivery(&self) -> u32 {
         self.delivery.deliveries
     }
 
-    /// When the message came first.
+    /// When the message was first accepted.
     pub fn first_seen(&self) -> Timestamp {
         self.delivery.accepted_at
     }
 
-    /// When it came last.
+    /// When the key was last received.
     pub fn last_seen(&self) -> Timestamp {
         self.delivery.last_seen_at
     }
 
-    /// Why the delivery before this one failed.
+    /// Why the previous delivery failed.
     pub fn last_error(&self) -> Option<&str> {
         self.delivery.last_error.as_ref().map(LastError::as_str)
     }
 
-    /// Ready when the handler shall stop: its lease is lost, or the worker stops and its time is up. The handler is dropped
-    /// at its next await anyway; hand this to what it has spawned.
+    /// Completes when the handler should stop: its lease is lost, or the worker stops and the stop budget is used up.
+    /// The handler itself is dropped at its next await; use this for tasks that it has spawned.
     pub async fn cancelled(&self) {
         self.cancellation.cancelled().await;
     }
 
-    /// Whether the handler shall stop.
+    /// Whether the handler should stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
 
-    /// The inbox that the message came from, to enqueue what follows from it.
+    /// The inbox that the message came from, to enqueue follow-up messages.
     pub fn inbox(&self) -> Inbox {
         Inbox::new(self.shared.clone())
     }

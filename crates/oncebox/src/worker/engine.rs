@@ -1,7 +1,7 @@
-//! The loop of a worker: one task that owns everything it decides on.
+//! The worker's main loop: one task that owns all of its state.
 //!
-//! At any time at most one call settles and claims, and one extends. While they are under way handlers go on, results
-//! gather, and the next call takes all of them along.
+//! At most one call that settles and claims and one that extends are in flight at a time. Meanwhile handlers keep
+//! running and results queue up; the next call takes all of them.
 
 mod claiming;
 mod leases;
@@ -18,30 +18,30 @@ use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use super::Stopped;
-use super::attempt::{Ended, Ticket};
-use super::calls::{ExtendCall, Unanswered, WorkCall, answered};
-use super::held::Held;
+use super::WorkerSummary;
+use super::attempt::{DeliveryKey, Ended};
+use super::calls::{ExtendCall, Unanswered, WorkCall, completed};
+use super::in_flight::InFlight;
 use super::options::Options;
-use super::route::Lanes;
-use crate::health::Pulse;
+use super::route::RouteTable;
+use crate::health::LoopMonitor;
 use crate::shared::Shared;
 use crate::telemetry;
 pub(super) use stopping::Mode;
 
-/// The loop turns at least so often, for health to see.
-const TURN_INTERVAL: Duration = Duration::from_secs(5);
+/// The loop runs at least this often, so that health checks see progress.
+const TICK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a failed call waits before it is repeated: from here, doubling,
+/// Delay before a failed call is retried: starts here and doubles
 const RETRY_SHORTEST: Duration = Duration::from_millis(50);
-/// to here.
+/// up to this value.
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
-/// What a running worker is told.
+/// A command to a running worker.
 pub(super) enum Command {
     Pause(oneshot::Sender<()>),
     Resume,
-    /// Pauses, and answers when nothing is held any more.
+    /// Pauses, and replies when nothing is in flight any more.
     Drain(oneshot::Sender<()>),
     Stop,
 }
@@ -51,58 +51,58 @@ pub(super) struct Engine {
     options: Options,
     owner: Owner,
     name: Option<WorkerName>,
-    lanes: Lanes,
-    pulse: Arc<Pulse>,
+    routes: RouteTable,
+    monitor: Arc<LoopMonitor>,
     wakeups: Box<dyn Wakeups>,
-    held: Held,
+    in_flight: InFlight,
     tasks: JoinSet<Ended>,
-    /// Which delivery each task is for.
-    running: HashMap<task::Id, Ticket>,
+    /// The delivery that each task handles.
+    running: HashMap<task::Id, DeliveryKey>,
     work: Option<WorkCall>,
     extend: Option<ExtendCall>,
-    /// Claims whose answer was lost: made again, by the same request ids, before others.
+    /// Claims whose response was lost. They are repeated with the same request ids, before any other claims.
     unanswered: Option<Unanswered>,
-    /// Not before this moment is a failed call repeated.
+    /// A failed call is not retried before this moment.
     retry_at: Option<Instant>,
     failures: u32,
-    appetite: claiming::Appetite,
-    next_beat: Instant,
-    /// Not before this moment is a failed heartbeat repeated, whoever wants one.
-    beat_after: Instant,
+    polling: claiming::PollState,
+    next_extend: Instant,
+    /// A failed heartbeat is not retried before this moment, even if another one becomes due.
+    extend_not_before: Instant,
     mode: Mode,
-    /// Those who wait until nothing is held.
-    /// Who waits for a pause to begin: for the answer to the last claim.
-    pausing: Vec<oneshot::Sender<()>>,
-    draining: Vec<oneshot::Sender<()>>,
-    stopped: Stopped,
+    /// Callers that wait until the worker is paused: until the last claim is answered.
+    pause_waiters: Vec<oneshot::Sender<()>>,
+    /// Callers that wait until nothing is in flight.
+    drain_waiters: Vec<oneshot::Sender<()>>,
+    summary: WorkerSummary,
 }
 
 impl Engine {
     pub(super) fn new(
         shared: Arc<Shared>,
         options: Options,
-        lanes: Lanes,
-        pulse: Arc<Pulse>,
+        routes: RouteTable,
+        monitor: Arc<LoopMonitor>,
         mode: Mode,
     ) -> Self {
         let owner = options.owner.unwrap_or_else(|| shared.owner());
         let name = options.worker_name().expect("the name is checked when the worker is built");
-        let interest = Interest { namespace: options.namespace, topics: lanes.interest() };
+        let interest = Interest { namespace: options.namespace, topics: routes.interest() };
         let wakeups = shared.store.wakeups(interest);
         let now = Instant::now();
         Self {
-            appetite: claiming::Appetite::new(now, options.poll_interval),
-            next_beat: now + options.lease / 3,
-            beat_after: now,
+            polling: claiming::PollState::new(now, options.poll_interval),
+            next_extend: now + options.lease / 3,
+            extend_not_before: now,
             mode,
             shared,
             options,
             owner,
             name,
-            lanes,
-            pulse,
+            routes,
+            monitor,
             wakeups,
-            held: Held::default(),
+            in_flight: InFlight::default(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
             work: None,
@@ -110,86 +110,86 @@ impl Engine {
             unanswered: None,
             retry_at: None,
             failures: 0,
-            pausing: Vec::new(),
-            draining: Vec::new(),
-            stopped: Stopped::default(),
+            pause_waiters: Vec::new(),
+            drain_waiters: Vec::new(),
+            summary: WorkerSummary::default(),
         }
     }
 
-    /// Works until it is told to stop, or the store cannot be worked on any more.
-    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<Stopped, Error> {
+    /// Works until a command stops it, or until the store fails with an error that a retry cannot fix.
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<WorkerSummary, Error> {
         loop {
-            // A store that answers at once must not keep handlers on the same thread from their turn.
+            // A store whose calls complete at once must not starve the handlers on the same thread.
             tokio::task::consume_budget().await;
             let now = Instant::now();
-            self.pulse.turned();
-            self.watch_leases(now);
+            self.monitor.tick();
+            self.check_lapsed_leases(now);
             self.start_queued(now);
             self.call_store(now);
             self.extend_leases(now);
-            self.tell_paused();
+            self.confirm_pauses();
             if self.has_ended(now) {
-                return Ok(self.stopped);
+                return Ok(self.summary);
             }
             let timer = self.next_timer(now);
             tokio::select! {
                 biased;
                 command = commands.recv(), if !self.mode.is_stopping() => {
-                    self.obey(command.unwrap_or(Command::Stop));
+                    self.handle_command(command.unwrap_or(Command::Stop));
                 }
-                (answer, about, sent_at) = answered(&mut self.work) => self.worked(answer, about, sent_at)?,
-                (answer, about, sent_at) = answered(&mut self.extend) => self.extended(answer, &about, sent_at)?,
+                (response, request, sent_at) = completed(&mut self.work) => self.worked(response, request, sent_at)?,
+                (response, request, sent_at) = completed(&mut self.extend) => self.extended(response, &request, sent_at)?,
                 Some(ended) = self.tasks.join_next_with_id() => {
                     self.ended(ended);
-                    // Others that can end right away do so first, and the next call takes all of them along.
+                    // Handlers that can end right away do so first; the next call then settles all of them.
                     tokio::task::yield_now().await;
                     while let Some(ended) = self.tasks.try_join_next_with_id() {
                         self.ended(ended);
                     }
                 }
-                () = self.wakeups.wait(), if self.appetite.listens() && !self.mode.is_pass() => self.appetite.woken(),
+                () = self.wakeups.wait(), if self.polling.wants_wakeups() && !self.mode.is_pass() => self.polling.wake(),
                 () = sleep_until(timer) => {}
             }
         }
     }
 
-    /// Notes that a call failed. What cannot succeed later ends the worker.
+    /// Records that a call failed. An error that a retry cannot fix ends the worker.
     fn failed(&mut self, call: &'static str, error: Error) -> Result<(), Error> {
-        let is_first = self.pulse.failed(call, &error);
+        let is_first = self.monitor.failed(call, &error);
         telemetry::call_failed(call);
         let store = &self.shared.name;
         if !error.is_retryable() {
-            tracing::error!(%store, call, %error, "the store cannot be worked on: the worker ends");
-            self.pulse.fell(&error);
+            tracing::error!(%store, call, %error, "store call failed permanently, worker ends");
+            self.monitor.terminated(&error);
             return Err(error);
         }
         if self.mode.gives_up(self.failures) {
             return Err(error);
         }
-        // One that goes on failing shows in health.
+        // Further failures show in health.
         if is_first {
-            warn!(%store, call, %error, "a call failed and is repeated");
+            warn!(%store, call, %error, "store call failed, retrying");
         }
         Ok(())
     }
 
-    /// How long to wait before a failed call is repeated.
+    /// The delay before a failed call is retried.
     fn pause_after_failure(&self) -> Duration {
         let pause = RETRY_SHORTEST.saturating_mul(1 << self.failures.min(16)).min(RETRY_LONGEST);
         pause.mul_f64(0.5 + self.shared.fraction() / 2.0)
     }
 
-    /// When there is something to do even if nothing happens.
+    /// When the loop runs next if nothing else happens.
     fn next_timer(&mut self, now: Instant) -> Instant {
         let idle = self.work.is_none();
         let retry = self.retry_at.filter(|_| idle);
         let poll = (idle && self.retry_at.is_none()).then(|| self.next_claim(now)).flatten();
-        let beats = self.extend.is_none() && !self.held.is_empty();
-        let beat = beats.then(|| self.next_beat.max(self.beat_after));
-        let watch = self.held.watch;
-        let start = if self.held.queue.is_empty() { None } else { self.lanes.next_rate(now) };
+        let can_extend = self.extend.is_none() && !self.in_flight.is_empty();
+        let extend = can_extend.then(|| self.next_extend.max(self.extend_not_before));
+        let next_lapse = self.in_flight.next_lapse;
+        let start = if self.in_flight.queue.is_empty() { None } else { self.routes.next_rate(now) };
         let stop = self.mode.next_deadline();
-        let moments = [retry, poll, beat, watch, start, stop];
-        moments.into_iter().flatten().min().unwrap_or(now + TURN_INTERVAL).min(now + TURN_INTERVAL)
+        let moments = [retry, poll, extend, next_lapse, start, stop];
+        moments.into_iter().flatten().min().unwrap_or(now + TICK_INTERVAL).min(now + TICK_INTERVAL)
     }
 }

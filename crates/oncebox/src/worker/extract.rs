@@ -1,4 +1,4 @@
-//! What handlers may ask for.
+//! Extractors: the arguments of handlers.
 
 use std::any::TypeId;
 use std::convert::Infallible;
@@ -10,30 +10,30 @@ use super::context::Context;
 use super::failure::Failure;
 use crate::message::Message;
 
-/// Something that a handler can have as an argument; `S` is the worker's state.
+/// A type that a handler can take as an argument; `S` is the worker's state.
 #[diagnostic::on_unimplemented(
-    message = "a handler cannot ask for `{Self}` on a worker whose state is `{S}`",
-    note = "it may ask for `Json<T>`, `Text`, `Bytes`, `Message`, `Context`, `Tx`, and `State<T>` after `Worker::with_state`"
+    message = "`{Self}` cannot be a handler argument on a worker whose state is `{S}`",
+    note = "arguments are `Json<T>`, `Text`, `Bytes`, `Message`, `Context`, `Tx`, and `State<T>` after `Worker::with_state`"
 )]
 pub trait Extract<S>: Sized {
-    /// Why it could not be had.
+    /// The error if it cannot be extracted.
     type Rejection: Into<Rejection>;
 
-    /// Takes it from the delivery or the state.
+    /// Extracts the value from the delivery or the state.
     fn extract(context: &Context, state: &S) -> Result<Self, Self::Rejection>;
 
-    /// The type of the transaction that a handler has to run in to have this; none if it needs none.
+    /// The type of the transaction that a handler must run in to use this extractor; none if it needs none.
     fn transaction() -> Option<TypeId> {
         None
     }
 }
 
-/// The payload is not what the handler asked for: the message becomes Dead with reason `undecodable`.
+/// The payload is not what the handler expects: the message becomes Dead with reason `undecodable`.
 #[derive(Debug)]
 pub struct Rejection(String);
 
 impl Rejection {
-    /// Says what is wrong with the payload, without quoting it.
+    /// Creates a rejection. `text` describes the problem without quoting the payload.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -51,7 +51,7 @@ impl From<Rejection> for Failure {
     }
 }
 
-/// The payload, read as JSON.
+/// The payload, parsed as JSON.
 #[derive(Debug, Clone, Copy)]
 pub struct Json<T>(pub T);
 
@@ -61,24 +61,25 @@ impl<S, T: DeserializeOwned> Extract<S> for Json<T> {
     fn extract(context: &Context, _: &S) -> Result<Self, Rejection> {
         serde_json::from_slice(&context.payload())
             .map(Self)
-            .map_err(|error| Rejection::new(unreadable(&error)))
+            .map_err(|error| Rejection::new(json_error_text(&error)))
     }
 }
 
-/// What is wrong with a payload that was read as JSON. What serde says quotes it; where it stumbled does not.
-pub(crate) fn unreadable(error: &serde_json::Error) -> String {
+/// Describes why a payload is not valid JSON for its type. The error of serde quotes the payload, so only its position
+/// is used.
+pub(crate) fn json_error_text(error: &serde_json::Error) -> String {
     let what = match error.classify() {
-        serde_json::error::Category::Data => "is not of the type that its handler expects",
+        serde_json::error::Category::Data => "does not match the type that its handler expects",
         _ => "is not JSON",
     };
     match error.line() {
-        // It was no text any more.
+        // The error has no position.
         0 => format!("payload {what}"),
         line => format!("payload {what} (at line {line} column {})", error.column()),
     }
 }
 
-/// The payload, read as UTF-8.
+/// The payload, as UTF-8 text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text(pub String);
 
@@ -122,9 +123,9 @@ impl<S> Extract<S> for Context {
 #[derive(Debug, Clone, Copy)]
 pub struct State<T>(pub T);
 
-/// A part of a worker's state, which handlers can ask for by [`State`].
+/// A part of a worker's state that handlers can extract with [`State`].
 pub trait FromState<S> {
-    /// Takes the part.
+    /// Extracts the part.
     fn from_state(state: &S) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! How a handler fails, and what it wishes for its message.
+//! Failures of handlers, and what happens to their messages.
 
 use std::any::type_name;
 use std::error::Error as StdError;
@@ -11,94 +11,95 @@ use oncebox_core::LastError;
 /// Any error, boxed.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a handler failed, and what shall become of its message.
+/// Why a handler failed, and what happens to its message.
 ///
-/// Any error becomes one with `?` or `into()`: the worker's policy decides when it is tried again. To decide otherwise:
+/// `?` and `into()` convert any error to a `Failure` with which the worker's backoff decides when the message is
+/// retried. To decide otherwise:
 ///
 /// ```
 /// # use std::time::Duration;
 /// use oncebox::Failure;
 ///
 /// async fn charge() -> Result<(), Failure> {
-///     let answer: Result<u32, std::num::ParseIntError> = "17".parse();
-///     let status = answer?;
+///     let response: Result<u32, std::num::ParseIntError> = "17".parse();
+///     let status = response?;
 ///     match status {
 ///         429 => Err(Failure::retry_after(Duration::from_secs(30), "the bank is busy")),
-///         400 => Err(Failure::dead("the bank refuses this payment for good")),
+///         400 => Err(Failure::dead("the bank rejects this payment permanently")),
 ///         _ => Ok(()),
 ///     }
 /// }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Failure {
-    wish: Wish,
+    action: FailureAction,
     text: String,
     error: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What shall become of the message of a failed handler.
+/// What happens to the message of a failed handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wish {
-    /// The policy decides when it is tried again.
+pub enum FailureAction {
+    /// The worker's backoff decides when the message is retried.
     Retry,
-    /// It is tried again after this delay.
+    /// The message is retried after this delay.
     RetryAfter(Duration),
-    /// It is given up.
+    /// The message becomes Dead.
     Dead,
-    /// It is given up because nobody can read it.
+    /// The message becomes Dead because its payload cannot be decoded.
     Undecodable,
 }
 
 impl Failure {
-    fn new<E: Into<BoxError>>(wish: Wish, error: E) -> Self {
+    fn new<E: Into<BoxError>>(action: FailureAction, error: E) -> Self {
         let error = error.into();
         let text = describe(type_name::<E>(), &*error);
-        Self { wish, text, error: Some(error.into()) }
+        Self { action, text, error: Some(error.into()) }
     }
 
-    fn told(wish: Wish, text: String) -> Self {
-        Self { wish, text, error: None }
+    fn from_text(action: FailureAction, text: String) -> Self {
+        Self { action, text, error: None }
     }
 
-    /// Try again when the worker's policy says; what any error does.
+    /// Retries when the worker's backoff says. This is also what any other error does.
     pub fn retry(error: impl Into<BoxError>) -> Self {
-        Self::new(Wish::Retry, error)
+        Self::new(FailureAction::Retry, error)
     }
 
-    /// Try again after this delay, rounded up to a millisecond. An attempt is spent all the same.
+    /// Retries after this delay, rounded up to a millisecond. It uses up an attempt like any other failure.
     pub fn retry_after(delay: Duration, error: impl Into<BoxError>) -> Self {
-        Self::new(Wish::RetryAfter(delay), error)
+        Self::new(FailureAction::RetryAfter(delay), error)
     }
 
-    /// Give up: the message becomes Dead, for an operator to look at.
+    /// Gives up: the message becomes Dead, and an operator can inspect it.
     pub fn dead(error: impl Into<BoxError>) -> Self {
-        Self::new(Wish::Dead, error)
+        Self::new(FailureAction::Dead, error)
     }
 
     pub(super) fn undecodable(text: String) -> Self {
-        Self::told(Wish::Undecodable, text)
+        Self::from_text(FailureAction::Undecodable, text)
     }
 
     pub(super) fn timed_out(after: Duration) -> Self {
-        Self::told(Wish::Retry, format!("timeout: the handler ran for more than {after:?}"))
+        Self::from_text(FailureAction::Retry, format!("timeout: the handler ran for more than {after:?}"))
     }
 
-    /// What a panicking handler left behind.
+    /// A failure from the payload of a panic.
     pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self::told(Wish::Retry, format!("panic: {}", text.unwrap_or("without a text")))
+        Self::from_text(FailureAction::Retry, format!("panic: {}", text.unwrap_or("no message")))
     }
 
-    /// What came out of a layer: our own failure with its wish, or an error of the layer's.
+    /// A failure that came out of a layer: the handler's own failure with its action, or an error of the layer.
     pub(super) fn from_layer(error: impl Into<BoxError>) -> Self {
         let error = error.into();
         let mut below: Option<&(dyn StdError + 'static)> = Some(&*error);
-        // Bounded: a chain of errors could go round in a circle.
+        // Bounded, because a chain of errors could be circular.
         for _ in 0..8 {
             let Some(found) = below else { break };
-            if let Some(Failed(failure)) = found.downcast_ref() {
+            if let Some(HandlerError(failure)) = found.downcast_ref() {
                 return failure.clone();
             }
             below = found.source();
@@ -106,17 +107,17 @@ impl Failure {
         Self::retry(error)
     }
 
-    /// What shall become of the message. A retry is the last one's end all the same when no attempt is left.
-    pub fn wish(&self) -> Wish {
-        self.wish
+    /// What happens to the message. If no attempts are left, it becomes Dead even if this is a retry.
+    pub fn action(&self) -> FailureAction {
+        self.action
     }
 
-    /// What is kept with the message: the type of the error, and what it says.
+    /// The text stored with the message: the type of the error, and its message.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The error it was made from, to look at what it is.
+    /// The error that this failure was made from, for example to downcast it.
     pub fn error(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         self.error.as_deref()
     }
@@ -132,24 +133,24 @@ impl<E: Into<BoxError>> From<E> for Failure {
     }
 }
 
-/// A [`Failure`] on its way through layers, which want an error.
+/// A [`Failure`] as an error, for layers that need one.
 #[derive(Debug)]
-pub struct Failed(pub Failure);
+pub struct HandlerError(pub Failure);
 
-impl fmt::Display for Failed {
+impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.text)
     }
 }
 
-impl StdError for Failed {}
+impl StdError for HandlerError {}
 
-/// `type: what it says: what its source says`; bare texts and boxes have no type worth telling.
+/// `type: message: message of its source`; the types of plain strings and of boxed errors are omitted.
 fn describe(kind: &str, error: &(dyn StdError + 'static)) -> String {
     let bare = ["&str", "alloc::string::String", type_name::<BoxError>()].contains(&kind);
     let mut text = if bare { error.to_string() } else { format!("{kind}: {error}") };
     let mut source = error.source();
-    // Bounded: a chain of errors could go round in a circle.
+    // Bounded, because a chain of errors could be circular.
     for _ in 0..8 {
         let Some(error) = source else { break };
         text.push_str(": ");
@@ -163,10 +164,10 @@ fn describe(kind: &str, error: &(dyn StdError + 'static)) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{BoxError, Failed, Failure, Wish};
+    use super::{BoxError, Failure, FailureAction, HandlerError};
 
     #[test]
-    fn an_error_is_told_by_type_and_text() {
+    fn the_text_of_a_failure_has_the_type_and_message_of_its_error() {
         let failure = Failure::from("x".parse::<u8>().unwrap_err());
         assert_eq!(failure.text(), "core::num::error::ParseIntError: invalid digit found in string");
         assert_eq!(Failure::from("not now").text(), "not now");
@@ -175,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_survives_a_layer_that_boxes_errors() {
-        let wish = |failure| Failure::from_layer(BoxError::from(Failed(failure))).wish();
-        assert_eq!(wish(Failure::dead("x")), Wish::Dead);
+    fn the_action_survives_a_layer_that_boxes_errors() {
+        let action = |failure| Failure::from_layer(BoxError::from(HandlerError(failure))).action();
+        assert_eq!(action(Failure::dead("x")), FailureAction::Dead);
         let delay = Duration::from_secs(3);
-        assert_eq!(wish(Failure::retry_after(delay, "x")), Wish::RetryAfter(delay));
-        assert_eq!(Failure::from_layer("of the layer").wish(), Wish::Retry);
+        assert_eq!(action(Failure::retry_after(delay, "x")), FailureAction::RetryAfter(delay));
+        assert_eq!(Failure::from_layer("error of the layer").action(), FailureAction::Retry);
     }
 }

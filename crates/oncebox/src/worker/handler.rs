@@ -1,4 +1,4 @@
-//! Handlers: plain async functions, or objects.
+//! Handlers: async functions, or objects.
 
 use std::any::TypeId;
 use std::pin::Pin;
@@ -12,23 +12,23 @@ use super::failure::Failure;
 use super::transaction;
 use crate::message::Message;
 
-/// What became of one delivery, as its handler sees it.
-pub(super) type Handled = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+/// The result of a handler, as a boxed future.
+pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
-/// A handler whose type nobody needs to know.
-pub(super) type Endpoint = Arc<dyn Fn(Context) -> Handled + Send + Sync>;
+/// A handler, with its type erased.
+pub(super) type DynHandler = Arc<dyn Fn(Context) -> HandlerFuture + Send + Sync>;
 
 /// A handler as an object; for [`crate::Worker::handler`].
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// The topic it handles; case-sensitive.
+    /// The topic that it handles; case-sensitive.
     fn topic(&self) -> &str;
 
-    /// Handles one delivery. May be called again for the same message: see that a second run does no harm.
+    /// Handles one delivery. It may be called again for the same message, so it must be idempotent.
     async fn handle(&self, message: Message, context: Context) -> Result<(), Failure>;
 }
 
-pub(super) fn of_object(handler: impl Handler) -> Endpoint {
+pub(super) fn of_object(handler: impl Handler) -> DynHandler {
     let handler = Arc::new(handler);
     Arc::new(move |context| {
         let handler = handler.clone();
@@ -36,12 +36,12 @@ pub(super) fn of_object(handler: impl Handler) -> Endpoint {
     })
 }
 
-/// An async function of up to six arguments, each something to [`Extract`], that gives back nothing or a `Result`.
+/// An async function of up to six arguments, each of which implements [`Extract`], that returns nothing or a `Result`.
 #[diagnostic::on_unimplemented(
-    message = "this is no handler for a worker whose state is `{S}`",
+    message = "this is not a handler for a worker whose state is `{S}`",
     label = "not a handler",
     note = "a handler is an async function of up to 6 arguments, each an extractor (`Json<T>`, `Text`, `Bytes`, `Message`, `Context`, `State<T>`, `Tx`)",
-    note = "it gives back `()` or a `Result<(), E>`; its future is `Send`",
+    note = "it returns `()` or a `Result<(), E>`; its future must be `Send`",
     note = "`State<T>` needs `Worker::with_state` before `on`; a closure that captures is written `move |…| async move {{ … }}`"
 )]
 pub trait HandlerFn<S, Arguments>: Send + Sync + 'static {
@@ -52,29 +52,29 @@ pub trait HandlerFn<S, Arguments>: Send + Sync + 'static {
         state: &S,
     ) -> Result<impl Future<Output = Result<(), Failure>> + Send + 'static, Rejection>;
 
-    /// The type of the transaction that it runs in; none if it needs none.
+    /// The type of the transaction that the function runs in; none if it needs none.
     fn transaction() -> Option<TypeId>;
 }
 
-pub(super) fn of_function<S, Arguments, F>(function: F, state: S) -> Endpoint
+pub(super) fn of_function<S, Arguments, F>(function: F, state: S) -> DynHandler
 where
     S: Clone + Send + Sync + 'static,
     F: HandlerFn<S, Arguments>,
 {
-    let endpoint: Endpoint = Arc::new(move |context| match function.call(&context, &state) {
+    let handler: DynHandler = Arc::new(move |context| match function.call(&context, &state) {
         Ok(handled) => Box::pin(handled),
         Err(rejection) => Box::pin(std::future::ready(Err(rejection.into()))),
     });
-    if F::transaction().is_some() { transaction::around(endpoint) } else { endpoint }
+    if F::transaction().is_some() { transaction::in_transaction(handler) } else { handler }
 }
 
-/// What a handler may give back.
+/// A type that a handler may return.
 #[diagnostic::on_unimplemented(
-    message = "a handler gives back `()` or a `Result<(), E>`, not `{Self}`",
-    note = "`E` is any error, a text, or `Failure`"
+    message = "a handler must return `()` or a `Result<(), E>`, not `{Self}`",
+    note = "`E` is any error, a string, or `Failure`"
 )]
 pub trait IntoResult {
-    /// As a result.
+    /// Converts the value to a result.
     fn into_result(self) -> Result<(), Failure>;
 }
 

@@ -1,39 +1,39 @@
-//! What a worker is set to.
+//! The settings of a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::limits::{CLAIM_MESSAGES_MAX, DURATION_MAX};
-use oncebox_core::{Backoff, Error, Invalid, Kind, Namespace, Owner, WorkerName};
+use oncebox_core::{Backoff, Error, ErrorKind, Invalid, Namespace, Owner, WorkerName};
 use tracing::warn;
 
-/// The shortest lease that heartbeats can keep.
+/// The shortest lease that heartbeats can extend in time.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// Handlers at once, if not set.
+/// Default for the number of handlers that run at once.
 const CONCURRENCY_DEFAULT: usize = 16;
 
-/// What becomes of messages whose topic has no handler in the worker.
+/// What happens to messages whose topic has no handler in the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Unhandled {
-    /// They are left for workers that have one; upkeep warns of them.
+    /// They are left for workers that have one. Maintenance warns about them.
     #[default]
     Leave,
-    /// They are claimed and abandoned: an attempt is spent, and they come again.
+    /// They are claimed and abandoned: an attempt is used up, and they are delivered again.
     Abandon,
     /// They are claimed and become Dead with reason `unhandled`.
     Dead,
 }
 
-/// What a worker is set to.
+/// The settings of a worker.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
-    /// The face whose messages are claimed.
+    /// The namespace whose messages are claimed.
     pub(super) namespace: Namespace,
     pub(super) owner: Option<Owner>,
     pub(super) name: Option<Arc<str>>,
-    /// None means as many as usual.
+    /// None means the default.
     pub(super) concurrency: Option<usize>,
     pub(super) batch: u32,
     pub(super) lease: Duration,
@@ -45,8 +45,8 @@ pub(super) struct Options {
     pub(super) backoff: Backoff,
     pub(super) attempts_max: Option<u32>,
     pub(super) unhandled: Unhandled,
-    pub(super) look_ahead: bool,
-    pub(super) upkeep: bool,
+    pub(super) prefetch: bool,
+    pub(super) maintenance: bool,
 }
 
 impl Default for Options {
@@ -66,20 +66,20 @@ impl Default for Options {
             backoff: Backoff::INBOX,
             attempts_max: None,
             unhandled: Unhandled::Leave,
-            look_ahead: true,
-            upkeep: true,
+            prefetch: true,
+            maintenance: true,
         }
     }
 }
 
 impl Options {
-    /// How many handlers run at once.
+    /// The number of handlers that run at once.
     pub(super) fn concurrency(&self) -> usize {
         self.concurrency.unwrap_or(CONCURRENCY_DEFAULT)
     }
 
-    /// Makes sure that no more handlers are in transactions at once than the store has connections for. `routes` are the limits
-    /// of the routes that run in transactions.
+    /// Makes sure that the store has a connection for every handler that runs in a transaction. `routes` are the
+    /// concurrency limits of the routes that run in transactions.
     pub(super) fn fit_transactions(&mut self, routes: &[Option<usize>], limit: usize) -> Result<(), Error> {
         let concurrency = self.concurrency();
         let wanted: usize = routes.iter().map(|route| route.unwrap_or(concurrency)).sum();
@@ -92,11 +92,11 @@ impl Options {
             return Ok(());
         }
         let text = format!(
-            "{wanted} handlers would run in transactions at once, and the store's connections allow {limit}: lower `concurrency`, \
-             of the worker or of these topics, or give the store {} more connections (`connections=` in its URL, or a larger pool)",
+            "{wanted} handlers would run in transactions at once, but the store's connections allow only {limit}: lower \
+             `concurrency` of the worker or of these topics, or give the store {} more connections (`connections=` in its URL, or a larger pool)",
             wanted - limit
         );
-        Err(Error::new(Kind::Invalid, text))
+        Err(Error::new(ErrorKind::Invalid, text))
     }
 
     pub(super) fn check(&self) -> Result<(), Invalid> {
@@ -116,19 +116,22 @@ impl Options {
             return Err(Invalid::new(field, "is longer than ten years"));
         }
         if self.lease < LEASE_MIN {
-            return Err(Invalid::new("lease", "is shorter than 100 ms: heartbeats could not keep it"));
+            return Err(Invalid::new(
+                "lease",
+                "must be at least 100 ms, or heartbeats cannot extend it in time",
+            ));
         }
         if self.concurrency == Some(0) {
             return Err(Invalid::new("concurrency", "must be greater than zero"));
         }
         if self.concurrency() > CLAIM_MESSAGES_MAX as usize {
-            return Err(Invalid::new("concurrency", "is over 10000: run more workers"));
+            return Err(Invalid::new("concurrency", "must be at most 10000; run more workers instead"));
         }
         if self.batch == 0 {
             return Err(Invalid::new("batch size", "must be greater than zero"));
         }
         if self.batch > CLAIM_MESSAGES_MAX {
-            return Err(Invalid::new("batch size", "is over 10000"));
+            return Err(Invalid::new("batch size", "must be at most 10000"));
         }
         if self.attempts_max == Some(0) {
             return Err(Invalid::new("attempts_max", "must be greater than zero"));
@@ -136,23 +139,27 @@ impl Options {
         Ok(())
     }
 
-    /// What it calls itself.
+    /// The name of the worker, if it has one.
     pub(super) fn worker_name(&self) -> Result<Option<WorkerName>, Invalid> {
         self.name.clone().map(WorkerName::new).transpose()
     }
 
-    /// Says what works but is not wise (IBX-119, IBX-120).
+    /// Logs warnings about settings that work but are not recommended (IBX-119, IBX-120).
     pub(super) fn warn(&self, store: &str) {
         if !(Duration::from_secs(10)..=Duration::from_secs(300)).contains(&self.lease) {
             let lease = self.lease;
             warn!(
                 store,
                 ?lease,
-                "the lease is outside 10 to 300 s: short ones are lost to hiccups, long ones delay recovery"
+                "lease is outside 10 to 300 s: short leases are lost after brief stalls, long ones delay recovery"
             );
         }
         if self.batch > 100 {
-            warn!(store, batch = self.batch, "the batch is over 100: what one worker holds, others wait for");
+            warn!(
+                store,
+                batch = self.batch,
+                "batch is over 100: other workers cannot claim what one worker holds"
+            );
         }
     }
 }

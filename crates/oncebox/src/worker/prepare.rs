@@ -1,97 +1,97 @@
-//! From a worker as it was set up to one that runs.
+//! Checks the settings of a worker, and runs it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use oncebox_core::{Error, Invalid, Kind, Namespace, Topic};
+use oncebox_core::{Error, ErrorKind, Invalid, Namespace, Topic};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{Instrument, info, info_span};
 
 use super::engine::{Command, Engine, Mode};
+use super::handle::{WorkerHandle, WorkerSummary};
 use super::options::{Options, Unhandled};
 use super::rate::Rate;
-use super::route::{Lane, Lanes};
-use super::running::{Running, Stopped};
+use super::route::{ActiveRoute, RouteTable};
 use super::{StartHook, StopHook, Worker};
-use crate::health::Pulse;
+use crate::health::LoopMonitor;
 use crate::shared::Oncebox;
 use crate::telemetry::TopicMetrics;
 
-/// Commands that wait for a worker, at most.
+/// Maximum number of commands queued for a worker.
 const COMMANDS_MAX: usize = 16;
 
-/// Running.
+/// Running a worker.
 impl<S> Worker<S> {
-    /// Works until `shutdown` is ready, then stops gracefully and tells what was done.
+    /// Works until `shutdown` is ready, then stops gracefully and returns what was done.
     ///
-    /// Fails at once if it is set up wrongly, and later only if the store is closed or broken: what can heal is tried
-    /// again.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Stopped, Error> {
+    /// Fails at once if a setting is invalid, and later only if the store is closed or broken; temporary errors are
+    /// retried.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<WorkerSummary, Error> {
         let prepared = self.prepare()?;
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
         let stop = async {
             shutdown.await;
-            // If it has ended already, there is nothing to stop.
+            // If the worker has ended already, there is nothing to stop.
             let _ = commands.send(Command::Stop).await;
             std::future::pending::<()>().await;
         };
         tokio::select! {
             biased;
-            stopped = prepared.run(receiver, Mode::Working) => stopped,
-            () = stop => unreachable!("waits for ever"),
+            summary = prepared.run(receiver, Mode::Working) => summary,
+            () = stop => unreachable!("never completes"),
         }
     }
 
-    /// Works until nothing is to be had any more: for tests, and for work that comes in heaps. What waits for a retry, for
-    /// its due time or for the end of another worker's lease is left.
-    pub async fn run_until_idle(self) -> Result<Stopped, Error> {
+    /// Works until there is nothing left to claim: for tests and batch jobs. Messages that wait for a retry, for their
+    /// due time or for the end of another worker's lease are left.
+    pub async fn run_until_idle(self) -> Result<WorkerSummary, Error> {
         let prepared = self.prepare()?;
         let (_commands, receiver) = mpsc::channel(COMMANDS_MAX);
         prepared.run(receiver, Mode::UNTIL_IDLE).await
     }
 
-    /// Claims up to a batch and works it off. Fails if the store does not answer, even if it might later.
-    pub(crate) async fn run_pass(self) -> Result<Stopped, Error> {
+    /// Claims up to one batch and handles it. Fails if the store does not respond, even if a retry might succeed.
+    pub(crate) async fn run_pass(self) -> Result<WorkerSummary, Error> {
         let batch = self.options.batch;
         let prepared = self.prepare()?;
         let (_commands, receiver) = mpsc::channel(COMMANDS_MAX);
         prepared.run(receiver, Mode::pass(batch)).await
     }
 
-    /// Refuses what is set up wrongly.
+    /// Fails if a setting is invalid.
     pub(crate) fn check(self) -> Result<(), Error> {
         self.prepare().map(drop)
     }
 
-    /// Works in the background.
-    pub fn start(self) -> Result<Running, Error> {
+    /// Starts the worker in the background.
+    pub fn start(self) -> Result<WorkerHandle, Error> {
         let prepared = self.prepare()?;
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
         let task = tokio::spawn(prepared.run(receiver, Mode::Working));
-        Ok(Running { commands, task })
+        Ok(WorkerHandle { commands, task })
     }
 }
 
 impl<S> Worker<S> {
-    /// Checks everything that was set.
+    /// Checks all settings.
     fn prepare(mut self) -> Result<Prepared, Error> {
         self.options.check()?;
         if self.routes.is_empty() && self.options.unhandled == Unhandled::Leave {
-            return Err(Invalid::new("handlers", "are none: add at least one with `on`").into());
+            return Err(Invalid::new("handlers", "must not be empty: add at least one with `on`").into());
         }
         self.fit_transactions()?;
         let mut topics = HashSet::new();
-        let mut lanes = Vec::new();
-        for (topic, endpoint, settings) in self.routes {
+        let mut routes = Vec::new();
+        for (topic, handler, settings) in self.routes {
             settings.check()?;
             let topic = Topic::inbox(topic)?;
             if !topics.insert(topic.clone()) {
-                let text = format!("topic `{topic}` has two handlers: a topic has one");
-                return Err(Error::new(Kind::Invalid, text));
+                let text = format!("topic `{topic}` has two handlers: a topic can have only one");
+                return Err(Error::new(ErrorKind::Invalid, text));
             }
-            lanes.push(Lane {
-                endpoint: self.layers.iter().fold(endpoint, |endpoint, layer| layer(endpoint)),
+            routes.push(ActiveRoute {
+                handler: self.layers.iter().fold(handler, |handler, layer| layer(handler)),
                 metrics: TopicMetrics::new(topic.as_str()),
                 rate: settings.per_second.map(Rate::new),
                 topic,
@@ -100,36 +100,36 @@ impl<S> Worker<S> {
                 queued: 0,
             });
         }
-        let own = |lane: &Lane| lane.is_limited() || lane.settings.attempts_max.is_some();
-        if self.options.unhandled != Unhandled::Leave && lanes.iter().any(own) {
-            let text = "together with a limit, a rate or a number of attempts of a topic is not possible: a claim of every topic \
-                        cannot treat one of them otherwise";
+        let own = |route: &ActiveRoute| route.is_limited() || route.settings.attempts_max.is_some();
+        if self.options.unhandled != Unhandled::Leave && routes.iter().any(own) {
+            let text = "cannot be combined with a concurrency, rate or attempt limit of a topic: a claim of all topics cannot treat one of \
+                        them differently";
             return Err(Invalid::new("on_unhandled", text).into());
         }
-        let mut lanes = Lanes::new(lanes, self.options.attempts_max)?;
+        let mut routes = RouteTable::new(routes, self.options.attempts_max)?;
         if self.options.unhandled != Unhandled::Leave {
-            lanes.take_all(self.options.attempts_max);
+            routes.claim_all_topics(self.options.attempts_max);
         }
-        let Self { oncebox, options, pulse, on_start, on_stop, .. } = self;
+        let Self { oncebox, options, monitor, on_start, on_stop, .. } = self;
         let topics = topics.into_iter().collect();
-        Ok(Prepared { oncebox, options, lanes, topics, pulse, on_start, on_stop })
+        Ok(Prepared { oncebox, options, routes, topics, monitor, on_start, on_stop })
     }
 }
 
 impl<S> Worker<S> {
-    /// Refuses transactions that the store does not have, or has too few connections for.
+    /// Fails if a handler needs transactions that the store does not support, or has too few connections for.
     fn fit_transactions(&mut self) -> Result<(), Error> {
         let store = self.oncebox.shared().transactions.clone();
-        let known = store.as_ref().map(|store| store.kind());
+        let supported = store.as_ref().map(|store| store.kind());
         let mut limits = Vec::new();
         for (topic, _, settings) in &self.routes {
             let Some(wanted) = settings.transaction else { continue };
-            if known != Some(wanted) {
+            if supported != Some(wanted) {
                 let text = format!(
-                    "the handler of topic `{topic}` asks for a transaction that this store does not have: open one that does, \
+                    "the handler of topic `{topic}` needs a transaction that this store does not support: open one that does, \
                      such as `postgres://…`"
                 );
-                return Err(Error::new(Kind::Unsupported, text));
+                return Err(Error::new(ErrorKind::Unsupported, text));
             }
             limits.push(settings.concurrency);
         }
@@ -140,46 +140,52 @@ impl<S> Worker<S> {
     }
 }
 
-/// A worker that is set up rightly.
+/// A worker whose settings have been checked.
 struct Prepared {
     oncebox: Oncebox,
     options: Options,
-    lanes: Lanes,
+    routes: RouteTable,
     topics: Vec<Topic>,
-    pulse: Option<Arc<Pulse>>,
+    monitor: Option<Arc<LoopMonitor>>,
     on_start: Option<StartHook>,
     on_stop: Option<StopHook>,
 }
 
 impl Prepared {
-    pub(super) async fn run(self, commands: mpsc::Receiver<Command>, mode: Mode) -> Result<Stopped, Error> {
-        let Self { oncebox, options, lanes, topics, pulse, on_start, on_stop } = self;
+    pub(super) async fn run(
+        self,
+        commands: mpsc::Receiver<Command>,
+        mode: Mode,
+    ) -> Result<WorkerSummary, Error> {
+        let Self { oncebox, options, routes, topics, monitor, on_start, on_stop } = self;
         if let Some(hook) = on_start {
-            let refused = |error| Error::new(Kind::Invalid, "the start hook failed").with_source(error);
-            hook().await.map_err(refused)?;
+            let failed = |error| Error::new(ErrorKind::Invalid, "the start hook failed").with_source(error);
+            hook().await.map_err(failed)?;
         }
         let lasting = !mode.is_pass();
         if lasting {
             options.warn(oncebox.name());
-            info!(store = oncebox.name(), concurrency = options.concurrency(), "the worker starts");
+            info!(store = oncebox.name(), concurrency = options.concurrency(), "worker started");
         }
         let shared = oncebox.shared();
         let all = options.unhandled != Unhandled::Leave;
-        let _handling = (options.namespace == Namespace::Inbox).then(|| shared.handled.add(topics, all));
-        // Dropped, and with it ended, when this ends or is dropped.
-        let mut upkeep = JoinSet::new();
-        if options.upkeep && lasting {
-            upkeep.spawn(oncebox.upkeep().run(std::future::pending()));
+        let _registration =
+            (options.namespace == Namespace::Inbox).then(|| shared.handled_topics.add(topics, all));
+        // Dropping the set ends the maintenance task when this function ends or its future is dropped.
+        let mut maintenance = JoinSet::new();
+        if options.maintenance && lasting {
+            maintenance.spawn(oncebox.maintenance().run(std::future::pending()));
         }
-        let pulse = pulse.unwrap_or_else(|| shared.pulses.start("worker"));
+        let monitor = monitor.unwrap_or_else(|| shared.monitors.start("worker"));
         let span = info_span!(parent: None, "oncebox.worker", store = oncebox.name());
-        let stopped = Engine::new(shared, options, lanes, pulse, mode).run(commands).instrument(span).await?;
+        let summary =
+            Engine::new(shared, options, routes, monitor, mode).run(commands).instrument(span).await?;
         if let Some(hook) = on_stop {
-            hook(stopped).await;
+            hook(summary).await;
         }
         if lasting {
-            info!(store = oncebox.name(), handled = stopped.handled, "the worker has stopped");
+            info!(store = oncebox.name(), handled = summary.handled, "worker stopped");
         }
-        Ok(stopped)
+        Ok(summary)
     }
 }

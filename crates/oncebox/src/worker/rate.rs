@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets so many starts happen per second, and up to a second's worth at once.
+/// Limits starts to a number per second, with bursts of up to one second's worth.
 #[derive(Debug, Clone)]
 pub(super) struct Rate {
     per_second: f64,
@@ -34,7 +34,7 @@ impl Rate {
         self.tokens as usize
     }
 
-    /// One starts.
+    /// Records one start.
     pub(super) fn take(&mut self, now: Instant) {
         self.count(now);
         self.tokens -= 1.0;
@@ -49,7 +49,7 @@ impl Rate {
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         self.count(now);
         let missing = (1.0 - self.tokens).max(0.0) / self.per_second;
-        // Rounded up to what timers can tell apart: a moment too early would be asked for again and again.
+        // Rounded up to the resolution of timers: a timer that fires too early would be set again and again.
         now + Duration::from_millis((missing * 1_000.0).ceil() as u64)
     }
 }

@@ -1,16 +1,16 @@
-//! From how a run ended to what the store shall hear.
+//! Verdicts for failed deliveries.
 
 use std::time::Duration;
 
 use oncebox_core::limits::DURATION_MAX;
 use oncebox_core::{DeadReason, Delivery, Span, Verdict};
 
-use super::failure::{Failure, Wish};
+use super::failure::{Failure, FailureAction};
 use super::options::Options;
 use super::route::RouteSettings;
 use crate::shared::Shared;
 
-/// What the store shall hear about a failed delivery.
+/// The verdict for a failed delivery.
 pub(super) fn of_failure(
     shared: &Shared,
     options: &Options,
@@ -21,11 +21,11 @@ pub(super) fn of_failure(
     let error = failure.last_error();
     let before = delivery.attempts;
     let backoff = route.backoff.as_ref().unwrap_or(&options.backoff);
-    match failure.wish() {
-        Wish::Dead => Verdict::Fail { reason: DeadReason::Failed, error },
-        Wish::Undecodable => Verdict::Fail { reason: DeadReason::Undecodable, error },
-        Wish::Retry => Verdict::Abandon { delay: shared.delay(backoff, before), error },
-        Wish::RetryAfter(delay) => {
+    match failure.action() {
+        FailureAction::Dead => Verdict::Fail { reason: DeadReason::Failed, error },
+        FailureAction::Undecodable => Verdict::Fail { reason: DeadReason::Undecodable, error },
+        FailureAction::Retry => Verdict::Abandon { delay: shared.delay(backoff, before), error },
+        FailureAction::RetryAfter(delay) => {
             let delay = Span::delay(delay.clamp(Duration::from_millis(1), DURATION_MAX));
             Verdict::Abandon { delay: delay.expect("in bounds"), error }
         }

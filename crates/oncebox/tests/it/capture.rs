@@ -1,4 +1,4 @@
-//! Keeps what is logged, to look at it.
+//! Captures log output for assertions.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
-/// What was logged: one line per event or new span, with its level, target and fields.
+/// Captured log output: one line per event or new span, with its level, target and fields.
 #[derive(Clone, Default)]
 pub(crate) struct Capture(Arc<Mutex<Vec<(Level, String)>>>);
 
@@ -26,7 +26,7 @@ impl Capture {
         self.0.lock().unwrap().clone()
     }
 
-    /// The lines of a level that hold all of these texts.
+    /// The lines of a level that contain all of these texts.
     pub(crate) fn find(&self, level: Level, texts: &[&str]) -> Vec<String> {
         let lines = self.lines().into_iter().filter(|(of, _)| *of == level).map(|(_, line)| line);
         lines.filter(|line| texts.iter().all(|text| line.contains(text))).collect()

@@ -1,25 +1,25 @@
-//! The coalescing layer: it keeps the contract of the port, and merges what may be merged.
+//! The coalescing layer: it keeps the contract of the port, and merges calls where that is allowed.
 
-mod aside;
+mod batching;
+mod blocked;
 mod cancelling;
-mod crowding;
-mod dealing;
 mod failing;
-mod grouping;
-mod inner;
+mod harness;
 mod items;
+mod mock_store;
+mod outcomes;
+mod pacing;
 mod random;
-mod world;
 
 use std::sync::Arc;
 
 use oncebox::layers::Coalesced;
-use oncebox_store_memory::{MemoryStore, Options};
+use oncebox_store_memory::{MemoryOptions, MemoryStore};
 use oncebox_testkit::{Fixture, ManualClock, SplitMix};
 
 async fn open() -> Fixture {
     let clock = Arc::new(ManualClock::default());
-    let store = MemoryStore::with(Options::default(), clock.clone(), Box::new(SplitMix::new(1)));
+    let store = MemoryStore::with(MemoryOptions::default(), clock.clone(), Box::new(SplitMix::new(1)));
     Fixture { store: Arc::new(Coalesced::new(Arc::new(store))), time: clock }
 }
 

@@ -1,12 +1,12 @@
-//! Commands, as an application sees them, on every store.
+//! Tests of the commands API, on every store.
 
 mod behaviours;
 mod contracts;
-mod hosting;
 mod keys;
 mod kit;
 mod mediator;
 mod processing;
+mod processor_loop;
 mod retries;
 mod scheduling;
 mod sharing;

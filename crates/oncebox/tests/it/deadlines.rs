@@ -1,4 +1,4 @@
-//! No test here can hang.
+//! Checks that every async test has a deadline, so that no test can hang.
 
 use std::path::{Path, PathBuf};
 

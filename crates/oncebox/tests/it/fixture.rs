@@ -1,4 +1,4 @@
-//! Fresh inboxes: on every store with a clock moved by hand, or in memory with the runtime's paused clock.
+//! Fresh inboxes: on every store with a manual clock, or in memory with the runtime's paused clock.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use oncebox::postgres::{self, PostgresStore, Schema};
-use oncebox::{Builder, Clock, Key, Message, Oncebox, Snapshot, Store, Timestamp};
+use oncebox::{
+    Message, Oncebox, OnceboxBuilder, Timestamp,
+    message::Key,
+    operator::Snapshot,
+    store::{Clock, Store},
+};
 use oncebox_core::StoreExt;
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_store_memory::MemoryStore;
@@ -36,7 +41,7 @@ impl Fixture {
         enqueue(&self.oncebox, topic, id).await;
     }
 
-    /// What is known about the message of source `test` with this id.
+    /// The stored message of source `test` with this id.
     pub(crate) async fn show(&self, id: &str) -> Snapshot {
         show(&*self.store, id).await
     }
@@ -44,8 +49,8 @@ impl Fixture {
 
 async fn enqueue(oncebox: &Oncebox, topic: &str, id: &str) {
     let message = Message::new(topic, "test", id).text(id);
-    let receipt = oncebox.inbox().enqueue(message).await.expect("there is room");
-    assert_eq!(receipt.outcome, oncebox::Outcome::Accepted);
+    let receipt = oncebox.inbox().enqueue(message).await.expect("the store has capacity");
+    assert_eq!(receipt.outcome, oncebox::EnqueueOutcome::Accepted);
 }
 
 async fn show(store: &dyn Store, id: &str) -> Snapshot {
@@ -62,8 +67,11 @@ pub(crate) fn on_every_store(test: impl AsyncFn(Fixture)) {
     on_every_store_with(|builder| builder, test);
 }
 
-/// The same, with settings.
-pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl AsyncFn(Fixture)) {
+/// Runs the test on every store, with settings.
+pub(crate) fn on_every_store_with(
+    set: impl Fn(OnceboxBuilder) -> OnceboxBuilder,
+    test: impl AsyncFn(Fixture),
+) {
     for name in ["memory", "embedded", "postgres"] {
         let runtime = timed::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime starts").block_on(async {
@@ -73,7 +81,7 @@ pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl A
                 "memory" => Arc::new(memory(clock.clone())),
                 "postgres" => postgres(Some(clock.clone())).await.0,
                 _ => {
-                    let mut options = oncebox_store_embedded::Options::default();
+                    let mut options = oncebox_store_embedded::EmbeddedOptions::default();
                     options.segment_bytes = 1 << 20;
                     options.clock = Some(clock.clone());
                     Arc::new(EmbeddedStore::open(&directory.0, &options).expect("a new directory opens"))
@@ -81,28 +89,28 @@ pub(crate) fn on_every_store_with(set: impl Fn(Builder) -> Builder, test: impl A
             };
             eprintln!("on {name}");
             let builder = Oncebox::builder().name(name).clock(clock.clone());
-            let oncebox = set(builder).on(store.clone()).expect("the settings are in bounds");
+            let oncebox = set(builder).on(store.clone()).expect("the settings are valid");
             test(Fixture { oncebox, clock, store }).await;
         });
     }
 }
 
-/// A store with tables of its own on the server that this run shares, and a pool to look at it.
+/// A store with its own tables on the shared database server, and a pool to inspect it.
 pub(crate) async fn postgres(clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStore>, PgPool) {
     postgres_in(&unused_schema(), clock).await
 }
 
-/// The same, with its tables in this schema, which nobody else uses.
+/// A store with its tables in this schema, which no other test uses, and a pool to inspect it.
 pub(crate) async fn postgres_in(schema: &str, clock: Option<Arc<dyn Clock>>) -> (Arc<PostgresStore>, PgPool) {
     let pool = pool().await;
     let options = tables(&pool, schema, clock).await;
     (Arc::new(PostgresStore::new(pool.clone(), &options)), pool)
 }
 
-/// The same, and what opens another store on its tables.
+/// A store with its own tables, and the options to open another store on them.
 pub(crate) async fn postgres_with_schema(
     clock: Option<Arc<dyn Clock>>,
-) -> (Arc<PostgresStore>, postgres::Options) {
+) -> (Arc<PostgresStore>, postgres::PostgresOptions) {
     let pool = pool().await;
     let options = tables(&pool, &unused_schema(), clock).await;
     (Arc::new(PostgresStore::new(pool, &options)), options)
@@ -115,23 +123,23 @@ fn unused_schema() -> String {
 
 async fn pool() -> PgPool {
     let server = Postgres::shared().expect("a private PostgreSQL starts");
-    PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers")
+    PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("the server answers")
 }
 
-async fn tables(pool: &PgPool, schema: &str, clock: Option<Arc<dyn Clock>>) -> postgres::Options {
-    let mut options = postgres::Options::default();
+async fn tables(pool: &PgPool, schema: &str, clock: Option<Arc<dyn Clock>>) -> postgres::PostgresOptions {
+    let mut options = postgres::PostgresOptions::default();
     options.schema = Schema::new(schema).expect("a short name");
     options.clock = clock;
-    options.schema.ensure(pool).await.expect("the tables are made");
+    options.schema.ensure(pool).await.expect("the tables are created");
     options
 }
 
 fn memory(clock: Arc<dyn Clock>) -> MemoryStore {
-    let options = oncebox_store_memory::Options::default();
+    let options = oncebox_store_memory::MemoryOptions::default();
     MemoryStore::with(options, clock, Box::new(SystemRng::default()))
 }
 
-/// A directory that goes when it is dropped.
+/// A directory that is deleted on drop.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -139,7 +147,7 @@ impl Directory {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("oncebox-it-{}-{count}", std::process::id()));
-        // Process ids come again.
+        // Process ids are reused, so the directory may exist.
         let _ = std::fs::remove_dir_all(&path);
         Self(path)
     }
@@ -147,13 +155,13 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Stores are dropped before; what remains is for the system to clean up.
+        // Stores are dropped before. If this fails, the system cleans up.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// An inbox in memory whose time is the runtime's: paused, it moves when nothing else can happen. Faults can be planned. Its chances
-/// are the same in every run, jitter included.
+/// An in-memory inbox on the runtime's paused clock, which advances when all tasks are idle. Supports fault injection.
+/// Its random numbers, including jitter, are the same in every run.
 pub(crate) struct Paused {
     pub(crate) oncebox: Oncebox,
     pub(crate) store: Arc<dyn Store>,
@@ -176,17 +184,17 @@ impl Clock for RuntimeClock {
 }
 
 impl Paused {
-    /// To be made inside a runtime whose time is paused.
+    /// Must be called inside a runtime with paused time.
     pub(crate) fn new() -> Self {
         let clock = Arc::new(RuntimeClock::new());
-        let options = oncebox_store_memory::Options::default();
+        let options = oncebox_store_memory::MemoryOptions::default();
         let ids = Box::new(SplitMix::new(1));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with(options, clock.clone(), ids));
         let faults = FaultPlan::default();
         let failing = Arc::new(FaultyStore::new(store.clone(), faults.clone()));
         let rng = Box::new(SplitMix::new(2));
         let oncebox = Oncebox::builder().name("paused").clock(clock).rng(rng).on(failing);
-        Self { oncebox: oncebox.expect("the settings are in bounds"), store, faults }
+        Self { oncebox: oncebox.expect("the settings are valid"), store, faults }
     }
 
     pub(crate) async fn enqueue(&self, topic: &str, id: &str) {

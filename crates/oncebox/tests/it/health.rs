@@ -1,9 +1,9 @@
-//! Health, by the runtime's paused time.
+//! Health reports, mostly with paused time.
 
 use std::time::Duration;
 
-use oncebox::{Level, Message, Oncebox, Worker};
-use oncebox_testkit::faulty::{Fault, Operation};
+use oncebox::{Message, Oncebox, Worker, health::HealthLevel};
+use oncebox_testkit::faulty::{InjectedFault, Operation};
 use oncebox_testkit::servers::Postgres;
 use tokio::time::sleep;
 
@@ -11,22 +11,23 @@ use super::fixture::{Directory, Paused};
 
 /// Holds: CMD-19.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn a_loop_is_unhealthy_while_its_calls_fail_and_healthy_again_after() {
+async fn a_loop_is_unhealthy_while_its_calls_fail_and_recovers() {
     let inbox = Paused::new();
-    let worker = Worker::new(&inbox.oncebox).on("t", async || Err::<(), _>("handlers do not matter"));
-    let worker = worker.poll_interval(Duration::from_secs(1), Duration::from_secs(1)).without_upkeep();
+    let worker =
+        Worker::new(&inbox.oncebox).on("t", async || Err::<(), _>("failing handlers do not affect health"));
+    let worker = worker.poll_interval(Duration::from_secs(1), Duration::from_secs(1)).without_maintenance();
     assert!(inbox.oncebox.health().await.is_healthy(), "before the first pass");
     let worker = worker.start().unwrap();
     inbox.enqueue("t", "1").await;
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(inbox.oncebox.health().await.level(), Level::Healthy);
+    assert_eq!(inbox.oncebox.health().await.level(), HealthLevel::Healthy);
     for _ in 0..10 {
-        inbox.faults.next_of(Operation::Work, Fault::FailBefore);
+        inbox.faults.next_of(Operation::Work, InjectedFault::FailBefore);
     }
     sleep(Duration::from_secs(3)).await;
-    let sick = inbox.oncebox.health().await;
-    assert_eq!((sick.level(), sick.findings[0].subject.as_str()), (Level::Unhealthy, "worker"));
-    assert!(sick.findings[0].text.contains("calls of work failed in a row"), "{}", sick.findings[0]);
+    let health = inbox.oncebox.health().await;
+    assert_eq!((health.level(), health.findings[0].subject.as_str()), (HealthLevel::Unhealthy, "worker"));
+    assert!(health.findings[0].text.contains("consecutive work calls failed"), "{}", health.findings[0]);
     sleep(Duration::from_secs(60)).await;
     assert!(inbox.oncebox.health().await.is_healthy());
     worker.stop().await.unwrap();
@@ -36,23 +37,23 @@ async fn a_loop_is_unhealthy_while_its_calls_fail_and_healthy_again_after() {
 #[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_stalled_loop_is_unhealthy() {
     let inbox = Paused::new();
-    let worker = Worker::new(&inbox.oncebox).on("t", async || {}).without_upkeep();
+    let worker = Worker::new(&inbox.oncebox).on("t", async || {}).without_maintenance();
     let mut worker = Box::pin(worker.run(std::future::pending()));
-    // Polled once, and then nobody turns it any more.
+    // The worker is polled once and never again.
     tokio::select! {
         biased;
-        _ = &mut worker => unreachable!("it works for ever"),
+        _ = &mut worker => unreachable!("it runs until stopped"),
         () = std::future::ready(()) => {}
     }
     tokio::time::advance(Duration::from_secs(31)).await;
     let stalled = inbox.oncebox.health().await;
     assert!(!stalled.is_healthy());
-    assert!(stalled.findings[0].text.contains("has not turned for 31 s"), "{}", stalled.findings[0]);
+    assert!(stalled.findings[0].text.contains("has made no progress for 31 s"), "{}", stalled.findings[0]);
     drop(worker);
-    assert!(inbox.oncebox.health().await.is_healthy(), "what is gone does not matter");
+    assert!(inbox.oncebox.health().await.is_healthy(), "a dropped worker does not affect health");
 }
 
-/// A store of each kind that this bound holds for, opened with it.
+/// Opens a store of each kind that has this bound, with this limit.
 async fn bounded(bound: &str, limit: u32) -> Vec<(Oncebox, Option<Directory>)> {
     let directory = Directory::new();
     let place = directory.0.display().to_string();
@@ -76,20 +77,20 @@ async fn health_warns_when_a_bound_is_nearly_reached() {
             for id in 0..7 {
                 oncebox.inbox().enqueue(Message::new("t", "test", id.to_string())).await.unwrap();
             }
-            assert_eq!(oncebox.health().await.level(), Level::Healthy);
+            assert_eq!(oncebox.health().await.level(), HealthLevel::Healthy);
             oncebox.inbox().enqueue(Message::new("t", "test", "8")).await.unwrap();
             let health = oncebox.health().await;
-            assert_eq!((health.level(), health.is_healthy()), (Level::Warning, true));
+            assert_eq!((health.level(), health.is_healthy()), (HealthLevel::Warning, true));
             let found = health.findings[0].to_string();
             assert!(found.starts_with(&format!("{name}: 8 of 10 used: ")), "{}: {found}", oncebox.name());
-            assert!(found.contains(&format!("`{bound}`")), "it names what raises the bound: {found}");
+            assert!(found.contains(&format!("`{bound}`")), "it names the setting to raise: {found}");
             oncebox.close().await.unwrap();
-            assert_eq!(oncebox.health().await.level(), Level::Unhealthy);
+            assert_eq!(oncebox.health().await.level(), HealthLevel::Unhealthy);
         }
     }
 }
 
-/// The warning comes before the first refusal, and not with the first message.
+/// Health warns before the first message is rejected, but not with the first message.
 /// Holds: RULE-20.
 #[tokio::test(crate = "crate::timed")]
 async fn health_warns_when_memory_is_nearly_used() {
@@ -102,9 +103,10 @@ async fn health_warns_when_memory_is_nearly_used() {
             }
             let health = oncebox.health().await;
             assert!(health.findings.iter().all(|finding| finding.subject == "live_bytes"), "{health:?}");
-            warned.push(health.level() == Level::Warning);
+            warned.push(health.level() == HealthLevel::Warning);
         }
-        let first = warned.iter().position(|warned| *warned).expect("it warned before it was full");
+        let first =
+            warned.iter().position(|warned| *warned).expect("health warned before the store was full");
         let percent = first * 100 / warned.len();
         assert!((75..85).contains(&percent), "{}: {percent} % used without a warning", oncebox.name());
     }

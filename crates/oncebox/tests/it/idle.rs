@@ -1,13 +1,13 @@
-//! What a process costs the store that it shares, above all while there is nothing to do.
+//! The load that a process puts on a shared store, mainly while it is idle.
 
-mod watched;
+mod counting_store;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox::mailbox::{MailboxSettings, Parcel, Receive, Settle};
-use oncebox::postgres::{Options, PostgresStore};
-use oncebox::{Message, Oncebox, Store, Worker};
+use oncebox::mailbox::{MailboxSettings, OutgoingMessage, Receive, Settle};
+use oncebox::postgres::{PostgresOptions, PostgresStore};
+use oncebox::{Message, Oncebox, Worker, store::Store};
 use oncebox_core::{Budget, Namespace, ReadyTopics};
 use oncebox_testkit::servers::{Postgres, psql};
 use tokio::sync::mpsc;
@@ -15,25 +15,25 @@ use tokio::time::{Instant, sleep};
 
 use super::fixture::{Paused, RuntimeClock};
 use crate::timed::within;
-use watched::Watched;
+use counting_store::CountingStore;
 
-/// Statements that an idle claim costs, an upkeep without anything to do, and a look for topics that nobody handles. Begins
-/// and commits count.
+/// Statements, including `begin` and `commit`, of an idle claim, of maintenance without work, and of a query for ready
+/// topics.
 const CLAIM: usize = 1;
-const UPKEEP: usize = 1;
+const MAINTENANCE: usize = 1;
 const TOPICS: usize = 5;
-/// The shortest time between two polls of a worker that is not told otherwise.
+/// The default minimum poll interval of a worker.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Statements in a database since they were last counted.
+/// The statements run in a database since the last call.
 fn statements(url: &str) -> Vec<(usize, String)> {
-    let told = "select calls, translate(query, E'\\n', ' ') from pg_stat_statements \
+    let query = "select calls, translate(query, E'\\n', ' ') from pg_stat_statements \
                 where dbid = (select oid from pg_database where datname = current_database()) \
                 and query not like '%pg_stat_statements%'";
-    let told = psql(url, told).unwrap();
+    let output = psql(url, query).unwrap();
     psql(url, "select pg_stat_statements_reset()").unwrap();
-    let lines = told.lines().filter_map(|line| line.split_once('|'));
+    let lines = output.lines().filter_map(|line| line.split_once('|'));
     lines.map(|(calls, query)| (calls.parse().unwrap(), query.to_owned())).collect()
 }
 
@@ -41,16 +41,16 @@ fn sum(statements: &[(usize, String)]) -> usize {
     statements.iter().map(|(calls, _)| calls).sum()
 }
 
-/// Polls are counted, for a clock would say how fast the machine is.
+/// Counts statements per poll, because a measured time would depend on the speed of the machine.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn what_idle_calls_cost_postgres() {
+async fn idle_calls_cost_few_postgres_statements() {
     let server = Postgres::with(&[("shared_preload_libraries", "pg_stat_statements")]).unwrap();
     let url = server.url();
-    let mut options = Options::default();
+    let mut options = PostgresOptions::default();
     options.ensure = true;
     let store = PostgresStore::open(&url, options).await.unwrap();
-    let watched = Watched::new(Arc::new(store), true);
-    let oncebox = Oncebox::builder().on(watched.clone()).unwrap();
+    let store = CountingStore::new(Arc::new(store), true);
+    let oncebox = Oncebox::builder().on(store.clone()).unwrap();
     let inbox = oncebox.inbox();
     inbox.enqueue(Message::new("t", "test", "1")).await.unwrap();
     let handled = Worker::new(&oncebox).on("t", async || {}).run_until_idle().await.unwrap().handled;
@@ -58,104 +58,104 @@ async fn what_idle_calls_cost_postgres() {
     psql(&url, "create extension pg_stat_statements").unwrap();
     statements(&url);
 
-    let before = watched.calls("work");
-    let worker = Worker::new(&oncebox).on("t", async || {}).without_upkeep();
+    let before = store.calls("work");
+    let worker = Worker::new(&oncebox).on("t", async || {}).without_maintenance();
     let millisecond = Duration::from_millis(1);
     let worker = worker.poll_interval(millisecond, millisecond).start().unwrap();
     within("a hundred polls", async {
-        while watched.calls("work") - before < 100 {
+        while store.calls("work") - before < 100 {
             sleep(millisecond).await;
         }
     })
     .await;
     worker.stop().await.unwrap();
-    let (polls, cost) = (watched.calls("work") - before, statements(&url));
+    let (polls, cost) = (store.calls("work") - before, statements(&url));
     assert!(sum(&cost) <= polls * CLAIM, "{polls} polls: {cost:#?}");
 
     for _ in 0..10 {
-        watched.upkeep(Budget::new(1_000)).await.unwrap();
+        store.maintain(Budget::new(1_000)).await.unwrap();
     }
     let cost = statements(&url);
-    assert!(sum(&cost) <= 10 * UPKEEP, "{cost:#?}");
+    assert!(sum(&cost) <= 10 * MAINTENANCE, "{cost:#?}");
     for _ in 0..10 {
-        watched.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.unwrap();
+        store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.unwrap();
     }
     let cost = statements(&url);
     assert!(sum(&cost) <= 10 * TOPICS, "{cost:#?}");
     oncebox.close().await.unwrap();
 }
 
-/// An inbox in memory that believes, or does not, that others have it too.
-fn inbox(shared: bool) -> (Arc<Watched>, Oncebox) {
-    let watched = Watched::new(Paused::new().store, shared);
-    let oncebox = Oncebox::builder().clock(Arc::new(RuntimeClock::new())).on(watched.clone()).unwrap();
-    (watched, oncebox)
+/// An in-memory inbox whose store claims to be shared with other processes, or not.
+fn inbox(shared: bool) -> (Arc<CountingStore>, Oncebox) {
+    let store = CountingStore::new(Paused::new().store, shared);
+    let oncebox = Oncebox::builder().clock(Arc::new(RuntimeClock::new())).on(store.clone()).unwrap();
+    (store, oncebox)
 }
 
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn an_idle_process_asks_a_shared_store_less_than_once_per_poll_interval() {
-    let (watched, oncebox) = inbox(true);
+async fn an_idle_process_runs_at_most_one_statement_per_poll_interval_on_a_shared_store() {
+    let (store, oncebox) = inbox(true);
     let worker = Worker::new(&oncebox).on("t", async || {}).start().unwrap();
     sleep(HOUR).await;
     worker.stop().await.unwrap();
-    let [claims, upkeeps, topics] = ["work", "upkeep", "ready_topics"].map(|name| watched.calls(name));
-    let statements = claims * CLAIM + upkeeps * UPKEEP + topics * TOPICS;
+    let [claims, runs, topics] = ["work", "maintain", "ready_topics"].map(|name| store.calls(name));
+    let statements = claims * CLAIM + runs * MAINTENANCE + topics * TOPICS;
     let intervals = usize::try_from(HOUR.as_millis() / POLL_INTERVAL.as_millis()).unwrap();
-    println!("{claims} claims, {upkeeps} upkeeps, {topics} looks for topics: {statements} statements");
+    println!("{claims} claims, {runs} maintenance runs, {topics} topic queries: {statements} statements");
     assert!(statements <= intervals, "{statements} statements in {intervals} poll intervals");
-    assert!(upkeeps >= 150, "it is not forgotten: {upkeeps}");
+    assert!(runs >= 150, "maintenance still runs: {runs}");
 }
 
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn a_waiting_receiver_asks_the_store_once_per_poll_interval() {
-    let (watched, oncebox) = inbox(true);
+async fn a_waiting_receiver_polls_the_store_once_per_poll_interval() {
+    let (store, oncebox) = inbox(true);
     let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
     let received = mailbox.receive(Receive::new("t").wait(HOUR)).await.unwrap().envelopes;
     assert_eq!(received.len(), 0);
     let intervals = usize::try_from(HOUR.as_millis() / POLL_INTERVAL.as_millis()).unwrap();
-    let (looks, counts) = (watched.calls("work"), watched.calls("counts"));
-    assert!((intervals / 2..=intervals + 3).contains(&looks), "{looks} looks in {intervals} poll intervals");
+    let (polls, counts) = (store.calls("work"), store.calls("counts"));
+    assert!((intervals / 2..=intervals + 3).contains(&polls), "{polls} polls in {intervals} poll intervals");
     assert!(counts <= 2, "{counts} counts");
 }
 
 #[tokio::test(crate = "crate::timed")]
-async fn a_round_of_work_asks_the_store_once() {
-    let (watched, oncebox) = inbox(true);
+async fn a_work_call_makes_one_store_call() {
+    let (store, oncebox) = inbox(true);
     let mailbox = oncebox.mailbox(MailboxSettings::default()).unwrap();
     for key in ["a", "b"] {
-        mailbox.send(Parcel::new("t", key)).await.unwrap();
+        mailbox.send(OutgoingMessage::new("t", key)).await.unwrap();
     }
-    let wish = || Receive::new("t").messages(1);
-    let received = mailbox.receive(wish()).await.unwrap().envelopes;
-    let before = watched.all_calls();
-    let (_, received) = mailbox.work(vec![Settle::ack(received[0].receipt)], wish()).await.unwrap();
-    assert_eq!(watched.all_calls() - before, 1, "an acknowledgement and the next message");
+    let request = || Receive::new("t").messages(1);
+    let received = mailbox.receive(request()).await.unwrap().envelopes;
+    let before = store.all_calls();
+    let (_, received) = mailbox.work(vec![Settle::ack(received[0].receipt)], request()).await.unwrap();
+    assert_eq!(store.all_calls() - before, 1, "an acknowledgement and the next message");
     mailbox.extend(received.envelopes[0].receipt, Duration::from_secs(60)).await.unwrap();
-    assert_eq!(watched.all_calls() - before, 2, "more time");
+    assert_eq!(store.all_calls() - before, 2, "an extension");
     mailbox.ack(received.envelopes[0].receipt).await.unwrap();
-    assert_eq!(watched.all_calls() - before, 3, "an acknowledgement");
+    assert_eq!(store.all_calls() - before, 3, "an acknowledgement");
 }
 
-/// What upkeep does costs nothing there, and something is due as soon as it is.
+/// Maintenance of a store that is not shared is cheap, so it runs often and due messages are found at once.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn an_idle_process_looks_after_a_store_of_its_own_every_second() {
-    let (watched, oncebox) = inbox(false);
+async fn an_idle_process_maintains_its_own_store_every_second() {
+    let (store, oncebox) = inbox(false);
     let worker = Worker::new(&oncebox).on("t", async || {}).start().unwrap();
     sleep(HOUR).await;
     worker.stop().await.unwrap();
-    assert!(watched.calls("upkeep") >= 3_600);
+    assert!(store.calls("maintain") >= 3_600);
 }
 
-/// However long nothing happened: what this process does is looked after within a second.
+/// Even after a long idle time, maintenance handles changes by this process within a second.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn what_an_idle_process_takes_in_is_handled_when_it_is_due() {
+async fn a_message_accepted_by_an_idle_process_is_handled_when_it_is_due() {
     let (_, oncebox) = inbox(true);
     let (done, mut handled) = mpsc::unbounded_channel();
     let worker = Worker::new(&oncebox).on("t", move || {
-        let told = done.send(Instant::now());
-        async move { told.unwrap() }
+        let sent = done.send(Instant::now());
+        async move { sent.unwrap() }
     });
-    // Only a wake-up makes it look.
+    // With this poll interval, only a wake-up makes the worker claim.
     let worker = worker.poll_interval(HOUR, HOUR).start().unwrap();
     sleep(Duration::from_secs(61)).await;
     let wait = Duration::from_secs(3);

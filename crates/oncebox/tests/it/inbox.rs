@@ -1,29 +1,31 @@
-//! Receiving.
+//! Accepting messages into the inbox.
 
 use std::time::Duration;
 
 use oncebox::{
-    DeadReason, Divergence, Key, Kind, Mark, Message, MessageState, Observed, Oncebox, Operated, Outcome,
-    Sighting,
+    EnqueueOutcome, ErrorKind, Message, MessageState, Oncebox,
+    inbox::{Mark, Observed, ObservedKey},
+    message::{DeadReason, Divergence, Key},
+    operator::Operated,
 };
 
 use super::fixture::{key, on_every_store, on_every_store_with};
 
 /// Holds: RULE-01, RULE-02, RULE-03, IBX-001, IBX-014, IBX-027.
 #[test]
-fn a_message_is_accepted_once_and_its_receipt_stays() {
+fn a_message_is_accepted_once_and_duplicates_get_its_receipt() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         let message = || Message::new("paid", "stripe", "evt_1").text("{}").correlation("c");
         let first = inbox.enqueue(message()).await.unwrap();
         fixture.advance(Duration::from_secs(5));
         let again = inbox.enqueue(message().correlation("other")).await.unwrap();
-        assert_eq!((first.outcome, again.outcome), (Outcome::Accepted, Outcome::Duplicate));
+        assert_eq!((first.outcome, again.outcome), (EnqueueOutcome::Accepted, EnqueueOutcome::Duplicate));
         assert_eq!((first.uid, first.accepted_at, first.trace), (again.uid, again.accepted_at, again.trace));
         assert_eq!(first.state, MessageState::Processing);
         assert_eq!(first.dedup_until, first.accepted_at.after(Duration::from_secs(30 * 24 * 3_600)));
         let other = inbox.enqueue(Message::new("paid", "github", "evt_1")).await.unwrap();
-        assert_eq!(other.outcome, Outcome::Accepted, "another source has its own ids");
+        assert_eq!(other.outcome, EnqueueOutcome::Accepted, "another source has its own ids");
     });
 }
 
@@ -45,7 +47,7 @@ fn a_key_is_processed_once_it_is_done() {
 
 /// Holds: IBX-007, IBX-129.
 #[test]
-fn a_hash_is_kept_with_its_algorithm_and_a_bad_one_refused() {
+fn a_hash_is_stored_with_its_algorithm_and_an_invalid_one_rejected() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         assert!(!inbox.already_processed_with_hash("test", "1", ("sha256", &[7; 32])).await.unwrap());
@@ -54,15 +56,16 @@ fn a_hash_is_kept_with_its_algorithm_and_a_bad_one_refused() {
         let refused = inbox.already_processed_with_hash("test", "2", ("sha256", &[])).await.unwrap_err();
         assert_eq!(refused.to_string(), "hash is empty: give at least one character");
         let refused = inbox.enqueue(Message::new("t", "test", "2").hash("", &[1])).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Invalid);
-        let both = inbox.observe([Sighting::new("test", "1"), Sighting::new("test", "3")]).await.unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        let both =
+            inbox.observe([ObservedKey::new("test", "1"), ObservedKey::new("test", "3")]).await.unwrap();
         assert!(matches!(both[..], [Observed::Again { diverged: false, .. }, Observed::First(_)]));
     });
 }
 
 /// Holds: IBX-009, IBX-010, IBX-011, IBX-012, IBX-015, IBX-016, IBX-017, IBX-020, RULE-19.
 #[test]
-fn what_is_out_of_bounds_is_refused_and_nothing_is_taken_in() {
+fn values_out_of_bounds_are_rejected_and_nothing_is_accepted() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         let long = "x".repeat(256);
@@ -76,7 +79,7 @@ fn what_is_out_of_bounds_is_refused_and_nothing_is_taken_in() {
         ] {
             let good = Message::new("t", "test", "good");
             let refused = inbox.enqueue_all([good, Message::new(topic, source, id)]).await.unwrap_err();
-            assert_eq!(refused.kind(), Kind::Invalid);
+            assert_eq!(refused.kind(), ErrorKind::Invalid);
             assert!(refused.to_string().starts_with(field), "{refused}");
             if topic == "t" {
                 assert!(inbox.already_processed(source, id).await.is_err());
@@ -89,13 +92,16 @@ fn what_is_out_of_bounds_is_refused_and_nothing_is_taken_in() {
         assert!(refused.to_string().starts_with("tenant id"), "{refused}");
         let refused = inbox.enqueue(Message::new("t", "s", "i").partition("")).await.unwrap_err();
         assert!(refused.to_string().starts_with("partition"), "{refused}");
-        assert_eq!(fixture.oncebox.operator("t").counts(None).await.unwrap(), oncebox::Counts::default());
+        assert_eq!(
+            fixture.oncebox.operator("t").counts(None).await.unwrap(),
+            oncebox::operator::Counts::default()
+        );
     });
 }
 
 /// Holds: IBX-019, IBX-022, IBX-118.
 #[test]
-fn any_payload_is_taken_up_to_the_limit() {
+fn any_payload_up_to_the_limit_is_accepted() {
     on_every_store_with(
         |builder| builder.payload_bytes_max(1_000),
         async |fixture| {
@@ -141,8 +147,8 @@ fn a_message_expires_unless_it_is_handled_in_time() {
 
 /// Holds: RULE-08, IBX-028, IBX-029.
 #[test]
-fn other_content_is_written_kept_out_or_refused_as_the_inbox_is_set() {
-    let set = |builder: oncebox::Builder| {
+fn diverging_content_is_handled_as_the_inbox_is_configured() {
+    let set = |builder: oncebox::OnceboxBuilder| {
         builder
             .on_divergence_from("first", Divergence::KeepFirst)
             .on_divergence_from("strict", Divergence::Conflict)
@@ -150,9 +156,9 @@ fn other_content_is_written_kept_out_or_refused_as_the_inbox_is_set() {
     on_every_store_with(set, async |fixture| {
         let inbox = fixture.oncebox.inbox();
         for (source, outcome, payload) in [
-            ("newest", Outcome::Replaced, "new"),
-            ("first", Outcome::Duplicate, "old"),
-            ("strict", Outcome::Conflict, "old"),
+            ("newest", EnqueueOutcome::Replaced, "new"),
+            ("first", EnqueueOutcome::Duplicate, "old"),
+            ("strict", EnqueueOutcome::Conflict, "old"),
         ] {
             let message = |text: &str| Message::new("t", source, "1").text(text);
             inbox.enqueue(message("old")).await.unwrap();
@@ -161,7 +167,7 @@ fn other_content_is_written_kept_out_or_refused_as_the_inbox_is_set() {
             let stored = fixture.oncebox.queue().get(&key).await.unwrap().unwrap();
             assert_eq!(stored.content.unwrap().payload.as_bytes(), payload.as_bytes());
             inbox.mark_processed(source, "1").await.unwrap();
-            let done = if source == "strict" { Outcome::Conflict } else { Outcome::Duplicate };
+            let done = if source == "strict" { EnqueueOutcome::Conflict } else { EnqueueOutcome::Duplicate };
             assert_eq!(inbox.enqueue(message("newer")).await.unwrap().outcome, done);
         }
     });
@@ -169,7 +175,7 @@ fn other_content_is_written_kept_out_or_refused_as_the_inbox_is_set() {
 
 /// Holds: RULE-04.
 #[test]
-fn marks_change_what_they_may_and_say_so() {
+fn marks_apply_where_allowed_and_report_the_outcome() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         assert_eq!(inbox.mark_processing("test", "no").await.unwrap(), Operated::Unknown);
@@ -187,19 +193,22 @@ fn marks_change_what_they_may_and_say_so() {
     });
 }
 
-/// Losing a message because an outcome was ignored must not be possible.
+/// A full inbox must be an error, so that a caller that ignores outcomes cannot lose messages.
 /// Holds: RULE-03, RULE-19.
 #[tokio::test(crate = "crate::timed")]
-async fn a_full_inbox_is_an_error_with_when_to_come_again() {
+async fn a_full_inbox_is_an_error_with_a_retry_delay() {
     let oncebox = Oncebox::open("memory:?messages_max=1").await.unwrap();
     let inbox = oncebox.inbox();
     let messages = [Message::new("t", "test", "1"), Message::new("t", "test", "2")];
     let outcomes = inbox.enqueue_all(messages).await.unwrap();
     assert!(outcomes[0].is_ok());
     let full = inbox.enqueue(Message::new("t", "test", "2")).await.unwrap_err();
-    assert_eq!((full.kind(), full.is_retryable()), (Kind::Saturated, true));
+    assert_eq!((full.kind(), full.is_retryable()), (ErrorKind::Saturated, true));
     assert!(full.retry_after().is_some_and(|after| !after.is_zero()));
-    assert_eq!(inbox.already_processed("test", "2").await.unwrap_err().kind(), Kind::Saturated);
+    assert_eq!(inbox.already_processed("test", "2").await.unwrap_err().kind(), ErrorKind::Saturated);
     inbox.mark_processed("test", "1").await.unwrap();
-    assert_eq!(inbox.enqueue(Message::new("t", "test", "2")).await.unwrap().outcome, Outcome::Accepted);
+    assert_eq!(
+        inbox.enqueue(Message::new("t", "test", "2")).await.unwrap().outcome,
+        EnqueueOutcome::Accepted
+    );
 }

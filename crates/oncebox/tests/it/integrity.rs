@@ -1,15 +1,20 @@
-//! What was sent is what is delivered, or nothing is: every change in between is noticed.
+//! Integrity checks: a stored message that was changed is never delivered.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use oncebox::mailbox::{Damaged, Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent, Settle};
-use oncebox::{DeadReason, MessageState, Oncebox, Payload};
+use oncebox::mailbox::{
+    Damaged, Mailbox, MailboxSettings, MsgId, OutgoingMessage, Receive, SendOutcome, Settle, SettleOutcome,
+};
+use oncebox::{
+    MessageState, Oncebox,
+    message::{DeadReason, Payload},
+};
 use oncebox_core::{
     Accepted, Attributes, Begin, Begun, Budget, Capabilities, Claim, Counts, Delivery, Error, Extended,
-    Extension, Fingerprint, Id, Interest, Key, NewMessage, Observed, Omitted, Operated, Order, Page,
-    PageSize, Query, ReadyTopics, Ref, Scope, Settlement, Sighting, Snapshot, Store, Timestamp, Topic,
-    TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    Extension, Fingerprint, Id, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef,
+    NewMessage, Observation, Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settlement,
+    Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
 use sqlx::PgPool;
 
@@ -17,7 +22,7 @@ use super::fixture::{on_every_store, postgres_in};
 
 type Change = fn(&mut Delivery);
 
-/// A store that changes what it delivers.
+/// A store that tampers with its deliveries.
 struct Tampering {
     store: Arc<dyn Store>,
     change: Mutex<Option<Change>>,
@@ -37,7 +42,7 @@ impl Store for Tampering {
     fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
         self.store.wakeups(interest)
     }
-    async fn observe(&self, items: &[Sighting]) -> Result<Vec<Observed>, Error> {
+    async fn observe(&self, items: &[Observation]) -> Result<Vec<Observed>, Error> {
         self.store.observe(items).await
     }
     async fn accept(&self, items: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -60,14 +65,14 @@ impl Store for Tampering {
     async fn operate(&self, items: &[Order]) -> Result<Vec<Operated>, Error> {
         self.store.operate(items).await
     }
-    async fn get(&self, items: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    async fn get(&self, items: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.store.get(items).await
     }
     async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
         self.store.with_key(key, limit).await
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, Error> {
+    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
         self.store.page(query).await
     }
     async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
@@ -82,20 +87,20 @@ impl Store for Tampering {
     async fn usage(&self) -> Result<Usage, Error> {
         self.store.usage().await
     }
-    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
-        self.store.upkeep(budget).await
+    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
+        self.store.maintain(budget).await
     }
     async fn close(&self) -> Result<(), Error> {
         self.store.close().await
     }
 }
 
-/// Every field that the chain covers, the payload, its hash, and the seal itself.
+/// Changes to every field that the hash chain covers, to the payload, its hash, and the seal itself.
 const CHANGES: [(&str, Change); 10] = [
     ("payload", |delivery| {
         let mut bytes = delivery.content.payload.as_bytes().to_vec();
         bytes[0] ^= 1;
-        delivery.content.payload = Payload::new(bytes).expect("as long as before");
+        delivery.content.payload = Payload::new(bytes).expect("same length as before");
     }),
     ("payload and its hash", |delivery| {
         delivery.content.payload = Payload::new("forged").expect("short");
@@ -106,12 +111,12 @@ const CHANGES: [(&str, Change); 10] = [
     ("idempotency key", |delivery| delivery.key.id = Id::new("l").expect("short")),
     ("value of an attribute", |delivery| delivery.content.attributes = attributes([("a", "2")])),
     ("missing attribute", |delivery| delivery.content.attributes = attributes([])),
-    ("moment", |delivery| {
-        let seal = delivery.content.seal.as_mut().expect("it was sealed");
+    ("timestamp", |delivery| {
+        let seal = delivery.content.seal.as_mut().expect("the message is sealed");
         seal.at = Timestamp::from_millis(seal.at.as_millis() ^ 1);
     }),
     ("chain", |delivery| {
-        let seal = delivery.content.seal.as_mut().expect("it was sealed");
+        let seal = delivery.content.seal.as_mut().expect("the message is sealed");
         let mut bytes = *seal.chain.as_bytes();
         bytes[31] ^= 0x80;
         seal.chain = Fingerprint::from_bytes(bytes);
@@ -124,20 +129,21 @@ fn attributes<const N: usize>(pairs: [(&str, &str); N]) -> Attributes {
 }
 
 async fn send(mailbox: &Mailbox, idem_key: &str) -> MsgId {
-    let parcel = Parcel::new("t", idem_key).bytes("hello").attributes([("a", "1")]).corr_id(CORR_ID);
-    match mailbox.send(parcel).await.unwrap() {
-        Sent::Accepted(ticket) => ticket.msg_id,
-        sent => panic!("{idem_key} is new: {sent:?}"),
+    let message =
+        OutgoingMessage::new("t", idem_key).bytes("hello").attributes([("a", "1")]).corr_id(CORR_ID);
+    match mailbox.send(message).await.unwrap() {
+        SendOutcome::Accepted(receipt) => receipt.msg_id,
+        outcome => panic!("{idem_key} is new: {outcome:?}"),
     }
 }
 
 const CORR_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-/// Whatever is changed, nobody gets the message, its receiver learns which it was, and it is a dead letter; unchanged, it comes.
-/// Replays R-T7.
+/// After any change, the message is not delivered, the receiver gets its id, and it becomes a dead letter; unchanged,
+/// it is delivered. Replays R-T7.
 /// Holds: MBX-G-7, MBX-I-12, RULE-18.
 #[test]
-fn whatever_is_changed_is_delivered_to_nobody_and_its_receiver_learns_of_it() {
+fn a_tampered_message_is_never_delivered_and_is_reported_to_the_receiver() {
     on_every_store(async |fixture| {
         let tampering = Arc::new(Tampering { store: fixture.store.clone(), change: Mutex::new(None) });
         let oncebox = Oncebox::builder().clock(fixture.clock.clone()).on(tampering.clone()).unwrap();
@@ -148,22 +154,22 @@ fn whatever_is_changed_is_delivered_to_nobody_and_its_receiver_learns_of_it() {
             let received = mailbox.receive(Receive::new("t")).await.unwrap();
             tampering.set(None);
             assert_eq!(received.envelopes, [], "{field}");
-            assert_eq!(told(&received.damaged), [(id, CORR_ID)], "{field}");
+            assert_eq!(ids(&received.damaged), [(id, CORR_ID)], "{field}");
             let dead = mailbox.operator("ann").show(id).await.unwrap().unwrap();
-            let stands = (dead.state, dead.dead);
-            assert_eq!(stands, (MessageState::Dead, Some(DeadReason::Integrity)), "{field}");
+            let state = (dead.state, dead.dead);
+            assert_eq!(state, (MessageState::Dead, Some(DeadReason::Integrity)), "{field}");
             mailbox.operator("ann").redrive(id).await.unwrap();
-            let whole = mailbox.receive(Receive::new("t")).await.unwrap();
-            assert_eq!((whole.envelopes[0].msg_id, whole.damaged.len()), (id, 0), "{field}");
-            assert_eq!(mailbox.ack(whole.envelopes[0].receipt).await.unwrap(), Outcome::Ok);
+            let intact = mailbox.receive(Receive::new("t")).await.unwrap();
+            assert_eq!((intact.envelopes[0].msg_id, intact.damaged.len()), (id, 0), "{field}");
+            assert_eq!(mailbox.ack(intact.envelopes[0].receipt).await.unwrap(), SettleOutcome::Ok);
         }
     });
 }
 
-/// What is whole comes although something beside it is damaged, and what was settled in the same call is answered.
+/// Intact messages are delivered next to damaged ones, and settlements of the same call get their outcomes.
 /// Holds: MBX-G-7.
 #[test]
-fn damage_does_not_hold_up_what_is_whole() {
+fn a_damaged_message_does_not_block_intact_ones() {
     on_every_store(async |fixture| {
         let tampering = Arc::new(Tampering { store: fixture.store.clone(), change: Mutex::new(None) });
         let oncebox = Oncebox::builder().clock(fixture.clock.clone()).on(tampering.clone()).unwrap();
@@ -171,7 +177,7 @@ fn damage_does_not_hold_up_what_is_whole() {
         send(&mailbox, "first").await;
         let held = mailbox.receive(Receive::new("t")).await.unwrap().envelopes.remove(0);
         let damaged = send(&mailbox, "damaged").await;
-        send(&mailbox, "whole").await;
+        send(&mailbox, "intact").await;
         tampering.set(Some(|delivery| {
             if delivery.key.id.as_str() == "damaged" {
                 delivery.content.seal = None;
@@ -179,20 +185,23 @@ fn damage_does_not_hold_up_what_is_whole() {
         }));
         let work = mailbox.work(vec![Settle::ack(held.receipt)], Receive::new("t"));
         let (outcomes, received) = work.await.unwrap();
-        assert_eq!(outcomes, [Outcome::Ok]);
-        assert_eq!(received.envelopes.iter().map(|one| one.idem_key.as_str()).collect::<Vec<_>>(), ["whole"]);
-        assert_eq!(told(&received.damaged), [(damaged, CORR_ID)]);
+        assert_eq!(outcomes, [SettleOutcome::Ok]);
+        assert_eq!(
+            received.envelopes.iter().map(|one| one.idem_key.as_str()).collect::<Vec<_>>(),
+            ["intact"]
+        );
+        assert_eq!(ids(&received.damaged), [(damaged, CORR_ID)]);
     });
 }
 
-fn told(damaged: &[Damaged]) -> Vec<(MsgId, &str)> {
+fn ids(damaged: &[Damaged]) -> Vec<(MsgId, &str)> {
     damaged.iter().map(|one| (one.msg_id, one.corr_id.as_str())).collect()
 }
 
-/// Whoever changes a row in the database changes what was sent.
+/// A row that was changed directly in the database fails the integrity check.
 /// Holds: MBX-G-7, MBX-I-12.
 #[tokio::test(crate = "crate::timed")]
-async fn a_changed_row_is_delivered_to_nobody() {
+async fn a_message_whose_row_was_changed_is_never_delivered() {
     let (store, pool) = postgres_in("integrity", None).await;
     let mailbox = Oncebox::builder().on(store).unwrap().mailbox(MailboxSettings::default()).unwrap();
     for change in [
@@ -210,7 +219,7 @@ async fn a_changed_row_is_delivered_to_nobody() {
         assert_eq!(changed, 1, "{change}");
         let received = mailbox.receive(Receive::new("t")).await.unwrap();
         assert_eq!(received.envelopes, [], "{change}");
-        assert_eq!(told(&received.damaged), [(id, CORR_ID)], "{change}");
+        assert_eq!(ids(&received.damaged), [(id, CORR_ID)], "{change}");
         let dead = mailbox.operator("ann").show(id).await.unwrap().unwrap();
         assert_eq!(dead.dead, Some(DeadReason::Integrity), "{change}");
     }

@@ -1,11 +1,11 @@
-//! Keeping leases, losing them, and stores that fail in between. Time is paused, so every moment is exact.
+//! Keeping and losing leases, and stores that fail in between. Time is paused, so times are exact.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use oncebox::{Context, DeadReason, Failure, Message, MessageState, Oncebox, State, Worker};
-use oncebox_testkit::faulty::{Fault, Operation};
+use oncebox::{Context, Failure, Message, MessageState, Oncebox, State, Worker, message::DeadReason};
+use oncebox_testkit::faulty::{InjectedFault, Operation};
 use oncebox_testkit::servers::Postgres;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -35,18 +35,18 @@ async fn a_long_handler_keeps_its_lease_by_heartbeats() {
 
 /// Holds: RULE-05.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn a_worker_that_has_a_name_leaves_it_with_what_it_held() {
+async fn a_worker_records_its_name_with_its_grants() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
     let worker = || Worker::new(&inbox.oncebox).on("t", async || ());
     worker().name("billing-3").run_until_idle().await.unwrap();
-    let held = inbox.show("1").await.grant.expect("it was held");
+    let held = inbox.show("1").await.grant.expect("the message was leased");
     assert_eq!(held.worker.map(|name| name.to_string()).as_deref(), Some("billing-3"));
     let refused = worker().name("a\nb").run_until_idle().await.unwrap_err().to_string();
     assert!(refused.starts_with("worker has a character that is not printable ASCII"), "{refused}");
 }
 
-/// Cancels when it is dropped before its time.
+/// Notifies when it is dropped.
 struct Dropped(Arc<Notify>);
 
 impl Drop for Dropped {
@@ -60,9 +60,9 @@ impl Drop for Dropped {
 async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
-    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let handler = async |State((begun, dropped)): State<(Arc<Notify>, Arc<Notify>)>, context: Context| {
-        begun.notify_one();
+    let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler = async |State((started, dropped)): State<(Arc<Notify>, Arc<Notify>)>, context: Context| {
+        started.notify_one();
         let _dropped = Dropped(dropped);
         match context.delivery() {
             1 => std::future::pending().await,
@@ -70,16 +70,16 @@ async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
         }
     };
     let worker = Worker::new(&inbox.oncebox)
-        .with_state((begun.clone(), dropped.clone()))
+        .with_state((started.clone(), dropped.clone()))
         .on("t", handler)
         .lease(LEASE)
         .start()
         .unwrap();
-    within("the handler begins", begun.notified()).await;
-    // An operator takes it out of the worker's hands.
+    within("the handler starts", started.notified()).await;
+    // An operator revokes the lease of the worker.
     inbox.oncebox.inbox().mark_processing("test", "1").await.unwrap();
     within("the handler is dropped", dropped.notified()).await;
-    within("the handler begins again", begun.notified()).await;
+    within("the handler starts again", started.notified()).await;
     worker.drain().await.unwrap();
     let stopped = worker.stop().await.unwrap();
     assert_eq!((stopped.lost, stopped.handled), (1, 1));
@@ -87,32 +87,32 @@ async fn a_lost_lease_cancels_the_handler_and_its_result_does_not_count() {
     assert_eq!((found.state, found.deliveries, found.attempts), (MessageState::Done, 2, 0));
 }
 
-/// How often the handler of message `1` has begun, and what its first run waits for: it holds its thread, so that it cannot be
-/// dropped at an await.
+/// Counts the runs of the handler of message `1`. Its first run waits for `resume` and blocks its thread, so that it
+/// cannot be dropped at an await.
 #[derive(Clone)]
 struct Blocking {
     runs: Count,
-    at_once: Count,
+    concurrent: Count,
     most: Count,
-    go_on: Arc<Mutex<mpsc::Receiver<()>>>,
+    resume: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
 async fn block(State(blocking): State<Blocking>, context: Context) {
     if context.id() != "1" {
         return;
     }
-    let at_once = blocking.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-    blocking.most.fetch_max(at_once, Ordering::SeqCst);
+    let concurrent = blocking.concurrent.fetch_add(1, Ordering::SeqCst) + 1;
+    blocking.most.fetch_max(concurrent, Ordering::SeqCst);
     if blocking.runs.fetch_add(1, Ordering::SeqCst) == 0 {
-        let _told = blocking.go_on.lock().unwrap().recv();
+        let _resumed = blocking.resume.lock().unwrap().recv();
     }
-    blocking.at_once.fetch_sub(1, Ordering::SeqCst);
+    blocking.concurrent.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// A message that comes back to the worker whose handler still has it waits until that has ended.
+/// A message that is delivered again to a worker whose handler still runs waits until that handler ends.
 /// Holds: IBX-078.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 3)]
-async fn a_message_that_comes_back_waits_for_its_own_handler_to_end() {
+async fn a_redelivered_message_waits_until_its_previous_handler_ends() {
     let directory = Directory::new();
     let database = Postgres::shared().unwrap().lend_database().unwrap();
     for url in [
@@ -120,79 +120,79 @@ async fn a_message_that_comes_back_waits_for_its_own_handler_to_end() {
         format!("embedded:{}", directory.0.display()),
         format!("{}?ensure=yes", database.url()),
     ] {
-        comes_back_to_its_handler(&Oncebox::open(&url).await.unwrap()).await;
+        redeliver_while_running(&Oncebox::open(&url).await.unwrap()).await;
     }
 }
 
-async fn comes_back_to_its_handler(oncebox: &Oncebox) {
+async fn redeliver_while_running(oncebox: &Oncebox) {
     let enqueue = async |id: &str| oncebox.inbox().enqueue(Message::new("t", "test", id)).await.map(drop);
     let show = async |id: &str| oncebox.operator("t").show(key(id)).await.unwrap().unwrap();
     enqueue("1").await.unwrap();
-    let (tell, go_on) = mpsc::channel();
+    let (resume_sender, resume) = mpsc::channel();
     let (runs, most) = (Count::default(), Count::default());
     let blocking = Blocking {
         runs: runs.clone(),
-        at_once: Count::default(),
+        concurrent: Count::default(),
         most: most.clone(),
-        go_on: Arc::new(Mutex::new(go_on)),
+        resume: Arc::new(Mutex::new(resume)),
     };
     let worker = Worker::new(oncebox).with_state(blocking).on("t", block).lease(Duration::from_secs(3));
     let worker = worker.start().unwrap();
     until("its handler runs", async || runs.load(Ordering::SeqCst) == 1).await;
-    // An operator takes it away; the worker hears of it by its next heartbeat, and is given the message again.
+    // An operator revokes the lease; the worker notices at its next heartbeat, and gets the message again.
     oncebox.inbox().mark_processing("test", "1").await.unwrap();
     until("it is delivered again", async || show("1").await.deliveries >= 2).await;
-    // What comes after it is handled: it was its turn, and it did not start.
+    // A later message is handled, so the first one was due and did not start.
     enqueue("2").await.unwrap();
     until("the next message is handled", async || show("2").await.state == MessageState::Done).await;
     assert_eq!(runs.load(Ordering::SeqCst), 1, "the first run has not ended");
-    tell.send(()).unwrap();
+    resume_sender.send(()).unwrap();
     until("it is handled", async || show("1").await.state == MessageState::Done).await;
     worker.stop().await.unwrap();
     assert_eq!((runs.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), (2, 1), "one after the other");
 }
 
-/// When the store cannot be reached, another worker may have the message by the end of the lease.
+/// While the store cannot be reached, another worker may get the message when the lease ends.
 /// Holds: RULE-05.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn a_worker_that_cannot_reach_its_store_lets_go_when_the_lease_is_over() {
+async fn a_worker_that_cannot_reach_its_store_cancels_handlers_when_the_lease_ends() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
-    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let handler = async |State((begun, dropped)): State<(Arc<Notify>, Arc<Notify>)>| {
-        begun.notify_one();
+    let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler = async |State((started, dropped)): State<(Arc<Notify>, Arc<Notify>)>| {
+        started.notify_one();
         let _dropped = Dropped(dropped);
         std::future::pending::<()>().await;
     };
     let worker = Worker::new(&inbox.oncebox)
-        .with_state((begun.clone(), dropped.clone()))
+        .with_state((started.clone(), dropped.clone()))
         .on("t", handler)
         .lease(LEASE)
-        .without_upkeep()
+        .without_maintenance()
         .start()
         .unwrap();
-    begun.notified().await;
+    started.notified().await;
     let since = Instant::now();
     for _ in 0..10_000 {
-        inbox.faults.next(Fault::FailBefore);
+        inbox.faults.next(InjectedFault::FailBefore);
     }
     within("the handler is dropped", dropped.notified()).await;
     let held = since.elapsed();
     assert!(held <= LEASE && held >= LEASE * 29 / 30, "{held:?}");
     let found = inbox.show("1").await;
-    assert_eq!(found.deliveries, 1, "nobody else has asked yet");
+    assert_eq!(found.deliveries, 1, "no other worker has claimed it yet");
     drop(worker);
 }
 
 /// Holds: RULE-05.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn heartbeats_go_on_until_the_settlement_is_answered() {
+async fn heartbeats_continue_until_the_settlement_is_confirmed() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
-    // The claim passes, then every settlement fails for three leases' time.
-    inbox.faults.next_of(Operation::Work, Fault::Pass);
+    // The claim succeeds, then every settlement fails for the time of three leases.
+    inbox.faults.next_of(Operation::Work, InjectedFault::Pass);
     for _ in 0..25 {
-        inbox.faults.next_of(Operation::Work, Fault::FailBefore);
+        inbox.faults.next_of(Operation::Work, InjectedFault::FailBefore);
     }
     let runs = Count::default();
     let handler = async |State(runs): State<Count>| {
@@ -209,7 +209,7 @@ async fn heartbeats_go_on_until_the_settlement_is_answered() {
 /// Holds: RULE-06.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_claim_whose_answer_was_lost_is_repeated_and_nothing_lapses() {
-    for fault in [Fault::FailAfterCommit, Fault::Hang] {
+    for fault in [InjectedFault::FailAfterCommit, InjectedFault::Hang] {
         let inbox = Paused::new();
         for id in ["1", "2", "3"] {
             inbox.enqueue("t", id).await;
@@ -234,54 +234,59 @@ async fn a_claim_whose_answer_was_lost_is_repeated_and_nothing_lapses() {
 async fn a_settlement_whose_answer_was_lost_is_repeated_and_counts_once() {
     let inbox = Paused::new();
     inbox.enqueue("fails", "1").await;
-    inbox.faults.next_of(Operation::Work, Fault::Pass);
-    inbox.faults.next_of(Operation::Work, Fault::FailAfterCommit);
-    inbox.faults.next_of(Operation::Work, Fault::FailAfterCommit);
+    inbox.faults.next_of(Operation::Work, InjectedFault::Pass);
+    inbox.faults.next_of(Operation::Work, InjectedFault::FailAfterCommit);
+    inbox.faults.next_of(Operation::Work, InjectedFault::FailAfterCommit);
     let worker = Worker::new(&inbox.oncebox).on("fails", async || Err::<(), _>("no"));
-    let stopped = worker.attempts_max(5).without_upkeep().run_until_idle().await.unwrap();
+    let stopped = worker.attempts_max(5).without_maintenance().run_until_idle().await.unwrap();
     assert_eq!(stopped.retrying, 1);
     assert_eq!(inbox.show("1").await.attempts, 1);
 }
 
 /// Holds: RULE-07, CMD-20.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn what_a_crashed_worker_held_is_taken_over_after_its_lease() {
+async fn messages_of_a_crashed_worker_are_taken_over_after_the_lease() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
-    let begun = Arc::new(Notify::new());
-    let handler = async |State(begun): State<Arc<Notify>>, context: Context| {
-        begun.notify_one();
+    let started = Arc::new(Notify::new());
+    let handler = async |State(started): State<Arc<Notify>>, context: Context| {
+        started.notify_one();
         if context.delivery() == 1 {
             std::future::pending::<()>().await;
         }
     };
-    let worker = || Worker::new(&inbox.oncebox).with_state(begun.clone()).on("t", handler).lease(LEASE);
+    let worker = || Worker::new(&inbox.oncebox).with_state(started.clone()).on("t", handler).lease(LEASE);
     let crashing = worker();
     let crashing = tokio::spawn(async move { crashing.run(std::future::pending()).await });
-    within("the handler begins", begun.notified()).await;
+    within("the handler starts", started.notified()).await;
     let since = Instant::now();
     crashing.abort();
     let next = worker().start().unwrap();
-    within("another worker's handler begins", begun.notified()).await;
+    within("another worker's handler starts", started.notified()).await;
     let waited = since.elapsed();
     assert!(waited <= LEASE + Duration::from_secs(2), "{waited:?}");
     next.drain().await.unwrap();
     let found = inbox.show("1").await;
-    assert_eq!((found.state, found.deliveries, found.attempts), (MessageState::Done, 2, 1), "a crash counts");
+    assert_eq!(
+        (found.state, found.deliveries, found.attempts),
+        (MessageState::Done, 2, 1),
+        "a crash counts as an attempt"
+    );
 }
 
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn a_handler_that_runs_over_its_time_is_stopped_and_tried_again() {
+async fn a_handler_that_exceeds_its_timeout_is_cancelled_and_retried() {
     let inbox = Paused::new();
     inbox.enqueue("t", "1").await;
     let worker = Worker::new(&inbox.oncebox).on("t", async || sleep(Duration::from_secs(60)).await);
-    let stopped = worker.timeout(Duration::from_secs(5)).without_upkeep().run_until_idle().await.unwrap();
+    let stopped =
+        worker.timeout(Duration::from_secs(5)).without_maintenance().run_until_idle().await.unwrap();
     assert_eq!(stopped.retrying, 1);
     let error = inbox.show("1").await.last_error.unwrap();
     assert_eq!(error.as_str(), "timeout: the handler ran for more than 5s");
 }
 
-/// An expired message does not come again, but what a handler holds is not taken from it.
+/// An expired message is not delivered again, but a running handler keeps its message.
 /// Holds: RULE-12.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn expiry_waits_for_the_handler_that_holds_the_message() {

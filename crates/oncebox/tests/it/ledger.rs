@@ -1,72 +1,78 @@
-//! The ledger.
+//! Tests of the ledger.
 
 use std::time::Duration;
 
-use oncebox::Kind;
-use oncebox::ledger::{Begun, Finished, KEEP_MIN, LEASE_MAX, LEASE_MIN, LeaseToken, Released, Status};
+use oncebox::ErrorKind;
+use oncebox::ledger::{
+    BeginOutcome, FinishOutcome, KEEP_MIN, KeyStatus, LEASE_MAX, LEASE_MIN, LeaseToken, ReleaseOutcome,
+};
 
 use super::fixture::{Fixture, on_every_store, on_every_store_with};
 
 async fn begin(fixture: &Fixture, key: &str) -> LeaseToken {
     match fixture.oncebox.ledger().try_begin(key, None, None).await.unwrap() {
-        Begun::Acquired { lease, .. } => lease,
-        begun => panic!("{key} can be begun: {begun:?}"),
+        BeginOutcome::Acquired { lease, .. } => lease,
+        outcome => panic!("{key} can be leased: {outcome:?}"),
     }
 }
 
 /// Holds: RULE-16.
 #[test]
-fn asking_records_nothing_and_marking_is_unconditional() {
+fn checking_a_key_records_nothing_and_marking_is_unconditional() {
     on_every_store(async |fixture| {
         let ledger = fixture.oncebox.ledger();
         assert!(!ledger.is_processed("k").await.unwrap());
-        assert_eq!(ledger.get("k").await.unwrap().status, Status::Unknown);
+        assert_eq!(ledger.get("k").await.unwrap().status, KeyStatus::Unknown);
         begin(&fixture, "held").await;
         for key in ["k", "held"] {
             ledger.mark_processed(key).await.unwrap();
             ledger.mark_processed(key).await.unwrap();
             assert!(ledger.is_processed(key).await.unwrap());
         }
-        assert_eq!(ledger.is_processed(" ").await.unwrap_err().kind(), Kind::Invalid);
-        assert_eq!(ledger.mark_processed("").await.unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(ledger.is_processed(" ").await.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(ledger.mark_processed("").await.unwrap_err().kind(), ErrorKind::Invalid);
     });
 }
 
 /// Holds: LDG-05, RULE-16.
 #[test]
-fn one_holder_at_a_time_and_whoever_comes_after_the_lease_gets_it() {
+fn a_key_has_one_holder_at_a_time_until_its_lease_ends() {
     on_every_store(async |fixture| {
         let ledger = fixture.oncebox.ledger();
         let first = ledger.try_begin("k", Some("worker-1"), None).await.unwrap();
-        let Begun::Acquired { lease, expires_at } = first else { panic!("{first:?}") };
+        let BeginOutcome::Acquired { lease, expires_at } = first else { panic!("{first:?}") };
         let again = ledger.try_begin("k", Some("worker-1"), None).await.unwrap();
-        assert_eq!(again, Begun::Busy { expires_at }, "the same owner, too");
+        assert_eq!(again, BeginOutcome::Busy { expires_at }, "also for the same owner");
         let entry = ledger.get("k").await.unwrap();
-        assert_eq!((entry.status, entry.attempts, entry.lease_until), (Status::Busy, 1, Some(expires_at)));
+        assert_eq!((entry.status, entry.attempts, entry.lease_until), (KeyStatus::Busy, 1, Some(expires_at)));
         fixture.advance(LEASE_MIN);
         let second = begin(&fixture, "k").await;
-        assert_eq!(ledger.finish("k", &lease).await.unwrap(), Finished::LeaseLost);
+        assert_eq!(ledger.finish("k", &lease).await.unwrap(), FinishOutcome::LeaseLost);
         assert_eq!(ledger.get("k").await.unwrap().attempts, 2);
-        assert_eq!(ledger.finish("k", &second).await.unwrap(), Finished::Processed);
-        assert_eq!(ledger.finish("k", &second).await.unwrap(), Finished::Processed, "the same again");
-        assert_eq!(ledger.try_begin("k", None, None).await.unwrap(), Begun::Processed);
+        assert_eq!(ledger.finish("k", &second).await.unwrap(), FinishOutcome::Processed);
+        assert_eq!(
+            ledger.finish("k", &second).await.unwrap(),
+            FinishOutcome::Processed,
+            "finishing again returns the same outcome"
+        );
+        assert_eq!(ledger.try_begin("k", None, None).await.unwrap(), BeginOutcome::Processed);
     });
 }
 
 /// Holds: LDG-07, LDG-09, RULE-07.
 #[test]
-fn a_released_key_is_free_and_a_foreign_lease_changes_nothing() {
+fn a_released_key_is_free_and_a_lease_on_another_key_changes_nothing() {
     on_every_store(async |fixture| {
         let ledger = fixture.oncebox.ledger();
         let (one, two) = (begin(&fixture, "1").await, begin(&fixture, "2").await);
-        assert_eq!(ledger.release("1", &two).await.unwrap(), Released::LeaseLost);
-        assert_eq!(ledger.finish("1", &two).await.unwrap(), Finished::LeaseLost);
-        assert_eq!(ledger.finish("unknown", &two).await.unwrap(), Finished::LeaseLost);
-        assert_eq!(ledger.get("2").await.unwrap().status, Status::Busy);
-        assert_eq!(ledger.release("1", &one).await.unwrap(), Released::Released);
-        assert_eq!(ledger.get("1").await.unwrap().status, Status::Pending);
+        assert_eq!(ledger.release("1", &two).await.unwrap(), ReleaseOutcome::LeaseLost);
+        assert_eq!(ledger.finish("1", &two).await.unwrap(), FinishOutcome::LeaseLost);
+        assert_eq!(ledger.finish("unknown", &two).await.unwrap(), FinishOutcome::LeaseLost);
+        assert_eq!(ledger.get("2").await.unwrap().status, KeyStatus::Busy);
+        assert_eq!(ledger.release("1", &one).await.unwrap(), ReleaseOutcome::Released);
+        assert_eq!(ledger.get("1").await.unwrap().status, KeyStatus::Pending);
         begin(&fixture, "1").await;
-        // However often it is begun and lost, a key of the ledger never dies.
+        // However often its lease lapses, a ledger key never becomes Dead.
         for _ in 0..30 {
             fixture.advance(LEASE_MIN);
             begin(&fixture, "1").await;
@@ -76,7 +82,7 @@ fn a_released_key_is_free_and_a_foreign_lease_changes_nothing() {
 
 /// Holds: LDG-08.
 #[test]
-fn an_entry_tells_when_the_key_came() {
+fn a_key_record_has_the_first_and_last_time_it_was_seen() {
     on_every_store(async |fixture| {
         let ledger = fixture.oncebox.ledger();
         begin(&fixture, "k").await;
@@ -90,38 +96,39 @@ fn an_entry_tells_when_the_key_came() {
 
 /// Holds: LDG-11.
 #[test]
-fn leases_last_30_to_120_seconds_and_processed_keys_are_kept_as_set() {
+fn leases_last_30_to_120_seconds_and_processed_keys_are_kept_as_configured() {
     on_every_store_with(
         |builder| builder.ledger_keep(KEEP_MIN),
         async |fixture| {
             let ledger = fixture.oncebox.ledger();
-            let now = || oncebox::Clock::now(&*fixture.clock);
-            for (key, asked, given) in
+            let now = || oncebox::store::Clock::now(&*fixture.clock);
+            for (key, requested, granted) in
                 [("a", 1, LEASE_MIN), ("b", 60, Duration::from_secs(60)), ("c", 999, LEASE_MAX)]
             {
-                let begun = ledger.try_begin(key, None, Some(Duration::from_secs(asked))).await.unwrap();
-                let Begun::Acquired { expires_at, .. } = begun else { panic!("{begun:?}") };
-                assert_eq!(expires_at.since(now()), given);
+                let outcome =
+                    ledger.try_begin(key, None, Some(Duration::from_secs(requested))).await.unwrap();
+                let BeginOutcome::Acquired { expires_at, .. } = outcome else { panic!("{outcome:?}") };
+                assert_eq!(expires_at.since(now()), granted);
             }
             ledger.mark_processed("a").await.unwrap();
             fixture.advance(KEEP_MIN / 2);
             ledger.mark_processed("a").await.unwrap();
             fixture.advance(KEEP_MIN / 2);
-            assert!(!ledger.is_processed("a").await.unwrap(), "marking again does not prolong");
+            assert!(!ledger.is_processed("a").await.unwrap(), "marking again does not extend the retention");
         },
     );
-    let refused = oncebox::Oncebox::builder().ledger_keep(KEEP_MIN * 5);
+    let invalid = oncebox::Oncebox::builder().ledger_keep(KEEP_MIN * 5);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(
-        runtime.block_on(refused.open("memory:")).unwrap_err().to_string(),
+        runtime.block_on(invalid.open("memory:")).unwrap_err().to_string(),
         "ledger_keep must be from 7 to 30 days"
     );
 }
 
-/// The ledger and the inbox keep their keys apart.
+/// The ledger and the inbox have separate keys.
 /// Holds: RULE-02.
 #[test]
-fn a_key_of_the_ledger_is_no_message_of_the_inbox() {
+fn a_ledger_key_is_not_an_inbox_message() {
     on_every_store(async |fixture| {
         begin(&fixture, "1").await;
         let queue = fixture.oncebox.queue();

@@ -1,4 +1,4 @@
-//! The library as its user sees it, on every store that it can open.
+//! Tests of the library's public API, on every store that it can open.
 
 #[cfg(test)]
 mod capture;
@@ -10,8 +10,6 @@ mod commands;
 mod deadlines;
 #[cfg(test)]
 mod fixture;
-#[cfg(test)]
-mod hardship;
 #[cfg(test)]
 mod health;
 #[cfg(test)]
@@ -27,17 +25,21 @@ mod ledger;
 #[cfg(test)]
 mod mailbox;
 #[cfg(test)]
+mod maintenance;
+#[cfg(test)]
 mod open;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]
 mod outage;
 #[cfg(test)]
-mod pace;
+mod pacing;
 #[cfg(test)]
 mod queue;
 #[cfg(test)]
 mod replays;
+#[cfg(test)]
+mod robustness;
 #[cfg(test)]
 mod stopping;
 #[cfg(test)]
@@ -49,10 +51,8 @@ mod transaction;
 #[cfg(test)]
 mod unhandled;
 #[cfg(test)]
-mod upkeep;
-#[cfg(test)]
 mod worker;
 
-// Every async test here says `crate = "crate::timed"`: it fails at a deadline instead of hanging.
+// Every async test here has `crate = "crate::timed"`, so it fails at a deadline instead of hanging.
 #[cfg(test)]
 use oncebox_testkit::timed;

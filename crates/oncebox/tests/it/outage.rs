@@ -1,10 +1,10 @@
-//! An application whose database goes and comes back.
+//! A database that hangs and recovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use oncebox::{Kind, Message, Oncebox, Worker};
+use oncebox::{ErrorKind, Message, Oncebox, Worker};
 use oncebox_testkit::servers::Postgres;
 use tokio::time::{sleep, timeout};
 
@@ -14,10 +14,11 @@ use crate::timed::within;
 const SOON: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Senders are refused soon, also many at once; workers go on by themselves, and nothing that was accepted is lost.
+/// Senders get an error soon, even many at the same time; workers resume by themselves, and no accepted message is
+/// lost.
 /// Holds: RULE-25.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn an_application_on_a_database_that_hangs_is_told_soon_and_goes_on_later() {
+async fn calls_fail_soon_while_the_database_hangs_and_work_resumes_afterwards() {
     let server = Postgres::start().unwrap();
     let oncebox = Oncebox::open(&format!("{}?ensure=yes", server.url())).await.unwrap();
     let inbox = oncebox.inbox();
@@ -40,15 +41,15 @@ async fn an_application_on_a_database_that_hangs_is_told_soon_and_goes_on_later(
         let inbox = oncebox.inbox();
         tokio::spawn(async move {
             let message = Message::new("t", "test", number.to_string());
-            timeout(SOON, inbox.enqueue(message)).await.expect("an answer comes soon")
+            timeout(SOON, inbox.enqueue(message)).await.expect("the call returns soon")
         })
     });
     let senders: Vec<_> = senders.collect();
     for sender in senders {
         let error = sender.await.unwrap().expect_err("the database hangs");
-        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
-    let health = timeout(SOON, oncebox.health()).await.expect("an answer comes soon");
+    let health = timeout(SOON, oncebox.health()).await.expect("the call returns soon");
     assert!(health.findings.iter().any(|finding| finding.subject == "store"), "{health:?}");
     assert!(!health.is_healthy());
     server.thaw();
@@ -59,7 +60,7 @@ async fn an_application_on_a_database_that_hangs_is_told_soon_and_goes_on_later(
     })
     .await;
     inbox.enqueue(Message::new("t", "test", "after")).await.unwrap();
-    within("what came in is handled", async {
+    within("all accepted messages are handled", async {
         loop {
             let counts = oncebox.operator("test").counts(None).await.unwrap();
             if counts.ready + counts.waiting + counts.leased == 0 {

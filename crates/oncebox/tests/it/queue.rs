@@ -1,8 +1,12 @@
-//! Working by hand.
+//! Claiming and settling with the work queue.
 
 use std::time::Duration;
 
-use oncebox::{DeadReason, Extended, Kind, MessageState, Settled};
+use oncebox::{
+    ErrorKind, MessageState,
+    message::DeadReason,
+    queue::{Extended, Settled},
+};
 
 use super::fixture::{key, on_every_store, on_every_store_with};
 
@@ -10,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(30);
 
 /// Holds: IBX-030, IBX-031, IBX-033, IBX-034, IBX-035, IBX-036, IBX-037, IBX-039, IBX-044, IBX-047, IBX-049.
 #[test]
-fn what_is_claimed_is_leased_and_what_is_acked_is_done() {
+fn a_claimed_message_is_leased_and_an_acked_one_is_done() {
     on_every_store(async |fixture| {
         let queue = fixture.oncebox.queue();
         let owner = queue.new_owner();
@@ -26,7 +30,7 @@ fn what_is_claimed_is_leased_and_what_is_acked_is_done() {
         assert_eq!(lease.until.since(fixture.show("1").await.accepted_at), LEASE);
         assert_eq!(queue.claim(queue.new_owner(), LEASE, 10).await.unwrap().len(), 1);
         assert_eq!(queue.ack(owner, &[key("1"), key("2")]).await.unwrap(), [Settled::Done; 2]);
-        assert_eq!(queue.ack(owner, &[key("1")]).await.unwrap(), [Settled::Done], "the same again");
+        assert_eq!(queue.ack(owner, &[key("1")]).await.unwrap(), [Settled::Done], "repeating an ack");
         let done = fixture.show("1").await;
         assert_eq!((done.state, done.lease()), (MessageState::Done, None));
     });
@@ -34,24 +38,24 @@ fn what_is_claimed_is_leased_and_what_is_acked_is_done() {
 
 /// Holds: IBX-040, IBX-041, IBX-043, IBX-058, IBX-130.
 #[test]
-fn a_call_with_a_senseless_value_is_refused() {
+fn a_call_with_an_invalid_value_is_rejected() {
     on_every_store(async |fixture| {
         let queue = fixture.oncebox.queue();
         let owner = queue.new_owner();
         fixture.enqueue("t", "1").await;
-        assert_eq!(queue.claim(owner, Duration::ZERO, 1).await.unwrap_err().kind(), Kind::Invalid);
-        assert_eq!(queue.claim(owner, LEASE, 0).await.unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(queue.claim(owner, Duration::ZERO, 1).await.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(queue.claim(owner, LEASE, 0).await.unwrap_err().kind(), ErrorKind::Invalid);
         queue.claim(owner, LEASE, 1).await.unwrap();
         let refused = queue.abandon(owner, &[key("1")], None, Some(Duration::ZERO)).await.unwrap_err();
         assert_eq!(refused.to_string(), "delay must be greater than zero");
         assert!(fixture.show("1").await.lease().is_some(), "nothing changed");
-        assert!(oncebox::Owner::new(0).is_err());
+        assert!(oncebox::queue::Owner::new(0).is_err());
     });
 }
 
 /// Holds: IBX-045, IBX-046, IBX-048, IBX-054, IBX-055, IBX-059, IBX-062, IBX-063, IBX-066, RULE-05.
 #[test]
-fn only_the_owner_settles_and_others_are_told_without_an_error() {
+fn only_the_owner_can_settle_and_others_get_lease_lost() {
     on_every_store(async |fixture| {
         let queue = fixture.oncebox.queue();
         let (owner, other) = (queue.new_owner(), queue.new_owner());
@@ -73,7 +77,7 @@ fn only_the_owner_settles_and_others_are_told_without_an_error() {
 
 /// Holds: IBX-050, IBX-051, IBX-052, IBX-053, IBX-056, IBX-057, IBX-080, IBX-081.
 #[test]
-fn an_abandoned_message_comes_again_after_2_4_8_seconds_or_the_given_delay() {
+fn an_abandoned_message_is_retried_after_2_4_8_seconds_or_the_given_delay() {
     on_every_store(async |fixture| {
         let queue = fixture.oncebox.queue();
         let owner = queue.new_owner();
@@ -113,7 +117,7 @@ fn a_failed_message_is_dead_with_its_error() {
 
 /// Holds: IBX-068, IBX-069, IBX-070, IBX-071, RULE-07.
 #[test]
-fn reaping_frees_what_a_crashed_worker_held() {
+fn reaping_releases_messages_of_a_crashed_worker() {
     on_every_store(async |fixture| {
         let queue = fixture.oncebox.queue();
         let (crashed, next) = (queue.new_owner(), queue.new_owner());
@@ -124,7 +128,7 @@ fn reaping_frees_what_a_crashed_worker_held() {
         assert_eq!(queue.reap().await.unwrap(), 1);
         assert_eq!(queue.reap().await.unwrap(), 0);
         let delivery = queue.claim(next, LEASE, 1).await.unwrap().pop().unwrap();
-        assert_eq!((delivery.attempts, delivery.deliveries), (1, 2), "a crash counts");
+        assert_eq!((delivery.attempts, delivery.deliveries), (1, 2), "a crash counts as an attempt");
         assert_eq!(queue.ack(crashed, &[key("1")]).await.unwrap(), [Settled::LeaseLost]);
         assert_eq!(queue.ack(next, &[key("1")]).await.unwrap(), [Settled::Done]);
     });
@@ -132,7 +136,7 @@ fn reaping_frees_what_a_crashed_worker_held() {
 
 /// Holds: RULE-05, RULE-07.
 #[test]
-fn a_lease_can_be_extended_and_given_back() {
+fn a_lease_can_be_extended_and_released() {
     on_every_store(async |fixture| {
         let queue = fixture.oncebox.queue();
         let owner = queue.new_owner();

@@ -1,5 +1,5 @@
-//! What the inbox that ours was designed after does, one test per behaviour, by the number it has in
-//! `docs/internals/inbox-behaviours.md`. Where ours does something else on purpose, the test shows what.
+//! Behaviours of the inbox that Oncebox was modelled on: one test for each, with its number in
+//! `docs/internals/inbox-behaviours.md`. Where Oncebox differs on purpose, the test shows how.
 
 mod receiving;
 mod working;
@@ -10,11 +10,11 @@ const SOURCES: [&str; 2] = [include_str!("replays/receiving.rs"), include_str!("
 const TABLE: &str = include_str!("../../../../docs/internals/inbox-behaviours.md");
 
 #[test]
-fn the_table_names_every_replay() {
+fn the_table_lists_every_replayed_behaviour() {
     let lines = SOURCES.into_iter().flat_map(str::lines);
     let tests = lines.filter_map(|line| line.strip_prefix("fn ")?.split_once("()"));
     let tests: BTreeSet<_> = tests.map(|(name, _)| name).filter(|name| name.starts_with("i_t")).collect();
-    let told: BTreeSet<_> = TABLE.split('`').filter(|text| text.starts_with("i_t")).collect();
-    assert_eq!(tests, told);
+    let listed: BTreeSet<_> = TABLE.split('`').filter(|text| text.starts_with("i_t")).collect();
+    assert_eq!(tests, listed);
     assert_eq!(tests.len(), 28);
 }

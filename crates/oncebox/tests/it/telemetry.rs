@@ -1,4 +1,4 @@
-//! What is logged, counted and traced; and what never is.
+//! Logs, metrics and traces, and what they must never contain.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::fixture::{Directory, on_every_store};
 
 /// Holds: IBX-008, IBX-107, IBX-108, IBX-109, IBX-110, IBX-111, IBX-112.
 #[test]
-fn everything_is_logged_at_its_level_with_the_name_of_the_store() {
+fn events_are_logged_at_their_level_with_the_store_name() {
     on_every_store(async |fixture| {
         let (capture, _guard) = Capture::start();
         let inbox = fixture.oncebox.inbox();
@@ -23,16 +23,16 @@ fn everything_is_logged_at_its_level_with_the_name_of_the_store() {
         fixture.enqueue("t", "1").await;
         let worker =
             Worker::new(&fixture.oncebox).on("t", async || Err::<(), _>(Failure::retry("why it failed")));
-        worker.without_upkeep().run_until_idle().await.unwrap();
+        worker.without_maintenance().run_until_idle().await.unwrap();
         fixture.enqueue("u", "2").await;
         let queue = fixture.oncebox.queue();
         queue.claim(queue.new_owner(), Duration::from_secs(1), 1).await.unwrap();
         fixture.advance(Duration::from_secs(1));
-        fixture.oncebox.upkeep().run_once().await.unwrap();
+        fixture.oncebox.maintenance().run_once().await.unwrap();
         let store = format!("store={}", fixture.oncebox.name());
         for (level, texts) in [
-            (Level::DEBUG, ["looked for a duplicate", "source=test id=1", "processed=false"]),
-            (Level::WARN, ["came again with other content", "source=test id=1", ""]),
+            (Level::DEBUG, ["checked for a duplicate", "source=test id=1", "processed=false"]),
+            (Level::WARN, ["duplicate message has different content", "source=test id=1", ""]),
             (Level::INFO, ["enqueued", "topic=t source=test id=1", "outcome=Accepted"]),
             (Level::DEBUG, ["claimed", "claimed=1", "owner="]),
             (Level::INFO, ["reaped", "reaped=1", ""]),
@@ -44,13 +44,12 @@ fn everything_is_logged_at_its_level_with_the_name_of_the_store() {
             capture.find(Level::INFO, &["oncebox.handle", "topic=t", "source=test", "id=1", "attempt=0"]);
         assert_eq!(span.len(), 1);
         assert_eq!(capture.find(Level::INFO, &["message=handling", "in=oncebox.handle"]).len(), 1);
-        let errors =
-            capture.find(Level::ERROR, &["the handler failed", "why it failed", "in=oncebox.handle"]);
+        let errors = capture.find(Level::ERROR, &["handler failed", "why it failed", "in=oncebox.handle"]);
         assert_eq!(errors.len(), 1);
     });
 }
 
-/// What handles one message in an inbox logs, span by span and line by line.
+/// The lines and spans that are logged while one message is handled.
 async fn logged(oncebox: &Oncebox) -> Vec<String> {
     let (capture, _guard) = Capture::start();
     oncebox.inbox().enqueue(Message::new("t", "test", "1")).await.unwrap();
@@ -68,7 +67,7 @@ async fn logged(oncebox: &Oncebox) -> Vec<String> {
 
 /// Holds: IBX-113.
 #[tokio::test(crate = "crate::timed")]
-async fn two_databases_are_told_apart_in_every_line_without_being_named_by_hand() {
+async fn every_log_line_identifies_its_store_by_a_default_name() {
     let server = Postgres::shared().unwrap();
     let databases = [server.lend_database().unwrap(), server.lend_database().unwrap()];
     let [one, two] = databases.each_ref().map(|database| format!("{}?ensure=yes", database.url()));
@@ -81,48 +80,48 @@ async fn two_databases_are_told_apart_in_every_line_without_being_named_by_hand(
     for url in urls.iter().chain(&directories) {
         let oncebox = Oncebox::open(url).await.unwrap();
         let name = oncebox.name().to_owned();
-        let place = url.split_once('?').map_or(&**url, |(place, _)| place);
-        // What comes after the user and the password, if it is on a server.
-        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-        assert!(name.contains(place) || name.starts_with("memory-"), "{name} is at {place}");
+        let address = url.split_once('?').map_or(&**url, |(address, _)| address);
+        // The part after user and password, for a store on a server.
+        let address = address.rsplit_once('@').map_or(address, |(_, address)| address);
+        assert!(name.contains(address) || name.starts_with("memory-"), "{name} is at {address}");
         assert!(!name.contains("hush") && !name.contains("ensure") && !name.contains("durability"), "{name}");
         let lines = logged(&oncebox).await;
-        for text in [
-            "oncebox.worker",
-            "oncebox.upkeep",
-            "oncebox.handle",
-            "the lease is outside",
-            "the worker starts",
-        ] {
+        for text in
+            ["oncebox.worker", "oncebox.maintenance", "oncebox.handle", "lease is outside", "worker started"]
+        {
             assert!(lines.iter().any(|line| line.contains(text)), "{text} in {lines:#?}");
         }
         for line in lines {
-            // What a handler's span holds, its lines need not repeat.
-            let told = line.contains(&format!("store={name}")) || line.contains(&format!("store=\"{name}\""));
-            assert!(told || line.contains("in=oncebox.handle"), "{name}: {line}");
+            // Events inside a handler span need not repeat the store.
+            let has_store =
+                line.contains(&format!("store={name}")) || line.contains(&format!("store=\"{name}\""));
+            assert!(has_store || line.contains("in=oncebox.handle"), "{name}: {line}");
         }
         assert!(names.insert(name), "{names:?}");
     }
     let stores = [1, 2].map(|seed| {
         let clock = Arc::new(oncebox_testkit::ManualClock::default());
         let rng = Box::new(oncebox_testkit::SplitMix::new(seed));
-        let store =
-            oncebox_store_memory::MemoryStore::with(oncebox_store_memory::Options::default(), clock, rng);
+        let store = oncebox_store_memory::MemoryStore::with(
+            oncebox_store_memory::MemoryOptions::default(),
+            clock,
+            rng,
+        );
         Oncebox::builder().on(Arc::new(store)).unwrap()
     });
-    assert_ne!(stores[0].name(), stores[1].name(), "stores of one's own are numbered");
+    assert_ne!(stores[0].name(), stores[1].name(), "stores passed to the builder are numbered");
 }
 
-/// A store that is given has the name that it would have by its URL.
+/// A store that is passed to the builder has the same name as if it were opened by URL.
 /// Holds: IBX-113.
 #[tokio::test(crate = "crate::timed")]
-async fn a_given_database_has_the_name_of_an_opened_one() {
+async fn a_store_passed_by_pool_has_the_same_name_as_one_opened_by_url() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
     let opened = Oncebox::open(&format!("{}?ensure=yes", database.url())).await.unwrap();
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
-    let store = oncebox::postgres::PostgresStore::new(pool, &oncebox::postgres::Options::default());
-    let given = Oncebox::builder().on_postgres(Arc::new(store)).unwrap();
-    assert_eq!(given.name(), opened.name());
+    let store = oncebox::postgres::PostgresStore::new(pool, &oncebox::postgres::PostgresOptions::default());
+    let passed = Oncebox::builder().on_postgres(Arc::new(store)).unwrap();
+    assert_eq!(passed.name(), opened.name());
     assert_eq!(Oncebox::builder().name("mine").open("memory:").await.unwrap().name(), "mine");
 }
 
@@ -143,13 +142,16 @@ fn no_payload_and_no_attribute_is_ever_logged() {
             .on("fail", async || Err::<(), _>("no"))
             .on("json", async |_: oncebox::Json<u32>| {})
             .on("dead", async || Err::<(), _>(Failure::dead("no")))
-            .on_unhandled(oncebox::Unhandled::Abandon)
+            .on_unhandled(oncebox::worker::Unhandled::Abandon)
             .run_until_idle()
             .await
             .unwrap();
         let operator = fixture.oncebox.operator("ann");
-        operator.redrive_where(&oncebox::Filter::dead()).await.unwrap();
-        operator.purge(&oncebox::Filter::state(oncebox::MessageState::Processing)).await.unwrap();
+        operator.redrive_where(&oncebox::operator::SweepFilter::dead()).await.unwrap();
+        operator
+            .purge(&oncebox::operator::SweepFilter::state(oncebox::MessageState::Processing))
+            .await
+            .unwrap();
         assert!(capture.lines().len() > 20);
         for (_, line) in capture.lines() {
             assert!(!line.contains("sesame"), "{line}");
@@ -173,17 +175,17 @@ fn outcomes_are_counted_by_topics_that_have_a_handler() {
                 inbox.enqueue(Message::new(topic, "test", id).text(text)).await.unwrap();
             }
             let worker = Worker::new(&oncebox).on("ok", async || {}).on("no", async || Err::<(), _>("no"));
-            worker.without_upkeep().run_until_idle().await.unwrap();
+            worker.without_maintenance().run_until_idle().await.unwrap();
         });
     });
     let mut counted: Vec<_> = snapshotter.snapshot().into_vec();
     let mut value = |name: &str, labels: &[(&str, &str)]| {
-        let place = counted.iter().position(|(key, ..)| {
+        let index = counted.iter().position(|(key, ..)| {
             let key = key.key();
             let labelled = |label: &metrics::Label| labels.contains(&(label.key(), label.value()));
             key.name() == name && key.labels().count() == labels.len() && key.labels().all(labelled)
         });
-        place.map(|place| counted.swap_remove(place).3)
+        index.map(|index| counted.swap_remove(index).3)
     };
     for (outcome, count) in [("accepted", 3), ("duplicate", 1), ("replaced", 1)] {
         assert_eq!(
@@ -228,18 +230,19 @@ impl TraceContext for Traces {
 #[test]
 fn the_first_attempt_is_a_child_of_the_senders_span_and_a_retry_links_to_it() {
     let traces = Arc::new(Traces::default());
-    let set = |builder: oncebox::Builder| builder.trace_context(traces.clone());
+    let set = |builder: oncebox::OnceboxBuilder| builder.trace_context(traces.clone());
     super::fixture::on_every_store_with(set, async |fixture| {
         fixture.enqueue("t", "1").await;
         let own = Message::new("t", "test", "2").attribute(TRACE_PARENT, "00-its-own");
         fixture.oncebox.inbox().enqueue(own).await.unwrap();
-        let worker = || Worker::new(&fixture.oncebox).on("t", async || Err::<(), _>("no")).without_upkeep();
+        let worker =
+            || Worker::new(&fixture.oncebox).on("t", async || Err::<(), _>("no")).without_maintenance();
         worker().run_until_idle().await.unwrap();
         fixture.advance(Duration::from_secs(2));
         worker().run_until_idle().await.unwrap();
-        let told = std::mem::take(&mut *traces.0.lock().unwrap());
+        let links = std::mem::take(&mut *traces.0.lock().unwrap());
         assert_eq!(
-            told,
+            links,
             [
                 "child of 00-of-the-sender",
                 "child of 00-its-own",
@@ -252,14 +255,14 @@ fn the_first_attempt_is_a_child_of_the_senders_span_and_a_retry_links_to_it() {
 
 /// Holds: IBX-119, IBX-120.
 #[test]
-fn settings_that_are_not_wise_are_warned_about() {
+fn unusual_worker_settings_cause_warnings() {
     on_every_store(async |fixture| {
         let (capture, _guard) = Capture::start();
         let worker = || Worker::new(&fixture.oncebox).on("t", async || {});
         worker().run_until_idle().await.unwrap();
         assert_eq!(capture.find(Level::WARN, &[]).len(), 0);
         worker().lease(Duration::from_secs(9)).batch(101).run_until_idle().await.unwrap();
-        assert_eq!(capture.find(Level::WARN, &["the lease is outside 10 to 300 s"]).len(), 1);
-        assert_eq!(capture.find(Level::WARN, &["the batch is over 100"]).len(), 1);
+        assert_eq!(capture.find(Level::WARN, &["lease is outside 10 to 300 s"]).len(), 1);
+        assert_eq!(capture.find(Level::WARN, &["batch is over 100"]).len(), 1);
     });
 }

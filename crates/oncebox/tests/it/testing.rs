@@ -1,9 +1,9 @@
-//! The helpers for the tests of applications.
+//! Tests of the helpers for application tests.
 
 use std::panic::AssertUnwindSafe;
 
-use oncebox::testing::{Fault, Operation, TestInbox};
-use oncebox::{Failure, Kind, Message, Worker};
+use oncebox::testing::{InjectedFault, Operation, TestInbox};
+use oncebox::{ErrorKind, Failure, Message, Worker};
 
 fn panic_text(run: impl Future<Output = ()>) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -12,7 +12,7 @@ fn panic_text(run: impl Future<Output = ()>) -> String {
 }
 
 #[tokio::test(crate = "crate::timed")]
-async fn assertions_pass_for_what_is_so() {
+async fn assertions_pass_when_they_hold() {
     let test = TestInbox::new();
     test.inbox().enqueue(Message::new("t", "test", "1").text("a")).await.unwrap();
     test.inbox().enqueue(Message::new("d", "test", "2")).await.unwrap();
@@ -27,11 +27,11 @@ async fn assertions_pass_for_what_is_so() {
 }
 
 #[test]
-fn assertions_tell_what_is_there_instead() {
+fn failed_assertions_report_the_actual_state() {
     let test = TestInbox::new();
     let inbox = test.inbox();
     let unknown = panic_text(async { drop(test.assert_enqueued("t", "test", "1").await) });
-    assert!(unknown.starts_with("test/1 was not enqueued; of \"t\" there are []"), "{unknown}");
+    assert!(unknown.starts_with("test/1 was not enqueued; messages of topic \"t\": []"), "{unknown}");
     let topic = panic_text(async {
         let _ = inbox.enqueue(Message::new("u", "test", "1")).await;
         drop(test.assert_enqueued("t", "test", "1").await);
@@ -45,10 +45,10 @@ fn assertions_tell_what_is_there_instead() {
 #[tokio::test(crate = "crate::timed")]
 async fn planned_faults_reach_the_code_under_test_and_not_the_assertions() {
     let test = TestInbox::new();
-    test.faults().next_of(Operation::Accept, Fault::FailAfterCommit);
+    test.faults().next_of(Operation::Accept, InjectedFault::FailAfterCommit);
     let message = Message::new("t", "test", "1");
-    assert_eq!(test.inbox().enqueue(message.clone()).await.unwrap_err().kind(), Kind::Unavailable);
-    test.faults().next_of(Operation::Get, Fault::FailBefore);
+    assert_eq!(test.inbox().enqueue(message.clone()).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    test.faults().next_of(Operation::Get, InjectedFault::FailBefore);
     test.assert_enqueued("t", "test", "1").await;
-    assert_eq!(test.inbox().enqueue(message).await.unwrap().outcome, oncebox::Outcome::Duplicate);
+    assert_eq!(test.inbox().enqueue(message).await.unwrap().outcome, oncebox::EnqueueOutcome::Duplicate);
 }

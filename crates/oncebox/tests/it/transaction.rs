@@ -1,4 +1,4 @@
-//! Handlers and receivers inside a transaction, on PostgreSQL.
+//! Handlers and enqueueing inside a transaction, on PostgreSQL.
 
 mod connections;
 
@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use oncebox::postgres::Tx;
 use oncebox::{
-    Backoff, Context, Failure, Growth, Jitter, Kind, Message, MessageState, Oncebox, Recorded, Route, State,
-    Worker,
+    Backoff, Context, ErrorKind, Failure, Message, MessageState, Oncebox, State, Worker,
+    store::Recorded,
+    worker::{Growth, Jitter, Route},
 };
-use oncebox::{Outcome, TransactionalStore};
+use oncebox::{EnqueueOutcome, store::TransactionalStore};
 use sqlx::{Executor, PgPool, Row};
 
 use crate::fixture;
 use crate::timed::until;
 
-/// An inbox on the server's own clock, with a table of the application's beside it.
+/// An inbox on the database server's clock, and an application table in the same database.
 struct Shop {
     oncebox: Oncebox,
     pool: PgPool,
@@ -44,7 +45,7 @@ impl Shop {
     }
 
     async fn state(&self, id: &str) -> Option<MessageState> {
-        let key = oncebox::Key::inbox("shop", id).unwrap();
+        let key = oncebox::message::Key::inbox("shop", id).unwrap();
         let found = self.oncebox.operator("test").show(key).await.unwrap();
         found.map(|message| message.state)
     }
@@ -54,7 +55,7 @@ impl Shop {
     }
 }
 
-/// Books every payment, and fails with some of them after that.
+/// Books every payment, and then fails for some of them.
 async fn book(mut tx: Tx, State(table): State<Arc<str>>, context: Context) -> Result<(), Failure> {
     let insert = format!("insert into {table} values ('{}')", context.id());
     (**tx).execute(sqlx::AssertSqlSafe(insert)).await?;
@@ -65,7 +66,7 @@ async fn book(mut tx: Tx, State(table): State<Arc<str>>, context: Context) -> Re
     }
 }
 
-/// What a handler wrote and the acknowledgement commit together; what a failed one wrote is gone.
+/// The writes of a handler commit together with the acknowledgement; the writes of a failed handler are rolled back.
 /// Holds: RULE-01.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn a_handlers_writes_commit_with_the_acknowledgement() {
@@ -77,7 +78,7 @@ async fn a_handlers_writes_commit_with_the_acknowledgement() {
         .unwrap();
     let worker = Worker::new(&shop.oncebox).with_state(Arc::from(shop.table.as_str())).backoff(soon);
     let worker = worker.on("payment", book).start().unwrap();
-    until("the second is handled again", async || shop.state("2").await == Some(MessageState::Done)).await;
+    until("the second message is handled", async || shop.state("2").await == Some(MessageState::Done)).await;
     worker.drain().await.unwrap();
     let stopped = worker.stop().await.unwrap();
     assert_eq!((stopped.handled, stopped.retrying, stopped.dead), (2, 1, 1), "{stopped:?}");
@@ -86,10 +87,9 @@ async fn a_handlers_writes_commit_with_the_acknowledgement() {
     assert_eq!(states, [MessageState::Done, MessageState::Done, MessageState::Dead].map(Some));
 }
 
-/// A handler whose lease was lost has written nothing.
 /// Holds: RULE-01, RULE-05.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_lost_its_lease_has_written_nothing() {
+async fn writes_of_a_handler_that_lost_its_lease_are_rolled_back() {
     let shop = shop().await;
     shop.enqueue("1").await;
     let (operator, table) = (shop.oncebox.operator("test"), shop.table.clone());
@@ -101,7 +101,7 @@ async fn a_handler_that_lost_its_lease_has_written_nothing() {
             let insert = format!("insert into {table} values ('{}')", context.id());
             (**tx).execute(sqlx::AssertSqlSafe(insert)).await?;
             if runs.fetch_add(1, Ordering::SeqCst) == 0 {
-                // Somebody takes the message away from the first run.
+                // An operator cancels the message during the first run.
                 operator.cancel(context.uid()).await?;
             }
             Ok::<(), Failure>(())
@@ -114,10 +114,10 @@ async fn a_handler_that_lost_its_lease_has_written_nothing() {
     assert_eq!(shop.state("1").await, Some(MessageState::Dead));
 }
 
-/// A message taken in with the application's own row is there with it or not at all; a key is recorded once.
+/// A message that is enqueued together with an application row is stored with it or not at all; a key is recorded once.
 /// Holds: CMD-17, RULE-01.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_taken_in_with_the_applications_own_row() {
+async fn a_message_is_accepted_with_the_applications_own_row_or_not_at_all() {
     let shop = shop().await;
     let inbox = shop.oncebox.inbox();
     for commits in [false, true] {
@@ -144,31 +144,28 @@ async fn a_message_is_taken_in_with_the_applications_own_row() {
     }
 }
 
-async fn ask(_tx: Tx) {}
+async fn transactional(_tx: Tx) {}
 
-/// Where there are no transactions, that is said before anything runs.
+/// A worker with a transactional handler does not start on a store without transactions.
 #[tokio::test(crate = "crate::timed")]
-async fn a_store_without_transactions_says_so() {
+async fn a_store_without_transactions_rejects_transactional_calls() {
     let oncebox = Oncebox::open("memory:").await.unwrap();
-    let refused = Worker::new(&oncebox).on("payment", ask).start().err().unwrap();
-    assert_eq!(refused.kind(), Kind::Unsupported);
-    assert!(
-        refused.to_string().contains("the handler of topic `payment` asks for a transaction"),
-        "{refused}"
-    );
-    let refused = Worker::new(&oncebox).route(Route::new("other", ask)).start().err().unwrap();
-    assert_eq!(refused.kind(), Kind::Unsupported);
+    let refused = Worker::new(&oncebox).on("payment", transactional).start().err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("the handler of topic `payment` needs a transaction"), "{refused}");
+    let refused = Worker::new(&oncebox).route(Route::new("other", transactional)).start().err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
     let refused = oncebox.inbox().record_in(&mut 7, "bank", "1").await.unwrap_err();
-    assert!(refused.to_string().contains("takes part in no transactions"), "{refused}");
+    assert!(refused.to_string().contains("does not support transactions"), "{refused}");
     let shop = shop().await;
     let refused = shop.oncebox.inbox().record_in(&mut 7, "bank", "1").await.unwrap_err();
-    assert!(refused.to_string().contains("none of the store's"), "{refused}");
+    assert!(refused.to_string().contains("does not belong to the store"), "{refused}");
 }
 
-/// Calls that were merged do not wait for what somebody else holds up in one of them.
+/// Coalesced calls do not wait for one of them that is blocked by another transaction.
 /// Holds: RULE-13.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_up_call_holds_up_no_other() {
+async fn a_call_blocked_by_a_lock_does_not_block_other_calls() {
     let (store, _) = fixture::postgres(None).await;
     let oncebox = Oncebox::builder().on_postgres(store.clone()).unwrap();
     let message = |id: &str| Message::new("payment", "shop", id).text(id);
@@ -191,13 +188,13 @@ async fn a_held_up_call_holds_up_no_other() {
         })
         .collect();
     for other in others {
-        assert_eq!(other.await.unwrap().unwrap().outcome, Outcome::Accepted);
+        assert_eq!(other.await.unwrap().unwrap().outcome, EnqueueOutcome::Accepted);
     }
-    // Those who came later go on, too, while the transaction is still open.
-    assert_eq!(oncebox.inbox().enqueue(message("later")).await.unwrap().outcome, Outcome::Accepted);
-    assert!(held.iter().all(|held| !held.is_finished()), "whoever needs its key waits for it");
+    // Later calls succeed too while the transaction is open.
+    assert_eq!(oncebox.inbox().enqueue(message("later")).await.unwrap().outcome, EnqueueOutcome::Accepted);
+    assert!(held.iter().all(|held| !held.is_finished()), "calls for the locked key wait");
     store.commit(slow).await.unwrap();
     for held in held {
-        assert_eq!(held.await.unwrap().unwrap().outcome, Outcome::Duplicate);
+        assert_eq!(held.await.unwrap().unwrap().outcome, EnqueueOutcome::Duplicate);
     }
 }

@@ -1,4 +1,4 @@
-//! Handlers and what becomes of their messages.
+//! Handlers and the outcomes of their messages.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use oncebox::{
-    Backoff, Bytes, Context, DeadReason, Failure, FromState, Growth, Handler, Jitter, Json, Message,
-    MessageState, Oncebox, Route, State, Stopped, Text, Worker,
+    Backoff, Bytes, Context, Failure, Json, Message, MessageState, Oncebox, State, Text, Worker,
+    WorkerSummary,
+    message::DeadReason,
+    worker::{FromState, Growth, Handler, Jitter, Route},
 };
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
@@ -15,7 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use super::fixture::on_every_store;
 use crate::timed::until;
 
-/// What handlers saw, in order.
+/// What handlers recorded, in order.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -29,7 +31,7 @@ impl Seen {
     }
 }
 
-fn counts(stopped: Stopped) -> [u64; 3] {
+fn counts(stopped: WorkerSummary) -> [u64; 3] {
     [stopped.handled, stopped.retrying, stopped.dead]
 }
 
@@ -58,13 +60,17 @@ fn each_topic_goes_to_its_handler_and_topics_differ_by_case() {
         assert_eq!(counts(stopped), [2, 0, 0]);
         assert_eq!(fixture.show("2").await.state, MessageState::Done);
         let left = fixture.show("3").await;
-        assert_eq!((left.state, left.deliveries), (MessageState::Processing, 0), "left for who handles it");
+        assert_eq!(
+            (left.state, left.deliveries),
+            (MessageState::Processing, 0),
+            "left for a worker that handles it"
+        );
     });
 }
 
 /// Holds: IBX-076.
 #[test]
-fn a_handler_sees_the_whole_message_and_its_delivery() {
+fn a_handler_sees_all_fields_of_the_message_and_its_delivery() {
     on_every_store(async |fixture| {
         let sent = Message::new("t", "test", "1")
             .text("payload")
@@ -106,26 +112,26 @@ fn a_handler_sees_the_whole_message_and_its_delivery() {
 
 /// Holds: IBX-075, IBX-080, IBX-081, IBX-082, RULE-10.
 #[test]
-fn a_failed_message_comes_again_when_its_policy_says() {
+fn a_failed_message_is_retried_according_to_its_backoff() {
     on_every_store(async |fixture| {
-        for id in ["usual", "own", "wish"] {
+        for id in ["default", "route", "handler"] {
             fixture.enqueue(id, id).await;
         }
         let fixed = Backoff::new(Duration::from_secs(7), Duration::from_secs(7), Growth::Fixed, Jitter::None);
         let fail = async || Err::<(), _>(std::io::Error::other("disk on fire"));
-        let wish = async || Err::<(), _>(Failure::retry_after(Duration::from_secs(9), "busy"));
+        let fail_with_delay = async || Err::<(), _>(Failure::retry_after(Duration::from_secs(9), "busy"));
         let stopped = Worker::new(&fixture.oncebox)
-            .on("usual", fail)
-            .route(Route::new("own", fail).backoff(fixed.unwrap()))
-            .on("wish", wish)
+            .on("default", fail)
+            .route(Route::new("route", fail).backoff(fixed.unwrap()))
+            .on("handler", fail_with_delay)
             .run_until_idle()
             .await
             .unwrap();
         assert_eq!(counts(stopped), [0, 3, 0]);
         for (id, seconds, error) in [
-            ("usual", 2, "std::io::error::Error: disk on fire"),
-            ("own", 7, "std::io::error::Error: disk on fire"),
-            ("wish", 9, "busy"),
+            ("default", 2, "std::io::error::Error: disk on fire"),
+            ("route", 7, "std::io::error::Error: disk on fire"),
+            ("handler", 9, "busy"),
         ] {
             let found = fixture.show(id).await;
             assert_eq!((found.state, found.attempts), (MessageState::Processing, 1));
@@ -135,10 +141,10 @@ fn a_failed_message_comes_again_when_its_policy_says() {
     });
 }
 
-/// The limit that the sender named counts; else the route's, the worker's, and at last the inbox's ten.
+/// The limit of the sender applies; otherwise that of the route, of the worker, and finally the default of ten.
 /// Holds: IBX-083, IBX-084, RULE-07.
 #[test]
-fn a_message_is_dead_when_it_has_failed_too_often() {
+fn a_message_is_dead_when_its_attempts_are_used_up() {
     on_every_store(async |fixture| {
         for id in ["worker", "topic", "default"] {
             fixture.enqueue(id, id).await;
@@ -151,14 +157,14 @@ fn a_message_is_dead_when_it_has_failed_too_often() {
             let topic = Route::new("topic", fail).attempts_max(1);
             Worker::new(&fixture.oncebox).on("worker", fail).route(topic).attempts_max(3)
         };
-        let patient = || Worker::new(&fixture.oncebox).on("default", fail);
+        let default = || Worker::new(&fixture.oncebox).on("default", fail);
         let mut tried = 0;
         while fixture.show("default").await.dead.is_none() {
             strict().run_until_idle().await.unwrap();
-            patient().run_until_idle().await.unwrap();
+            default().run_until_idle().await.unwrap();
             fixture.advance(Duration::from_secs(60));
             tried += 1;
-            assert!(tried <= 10, "the inbox's limit counts where nobody names one");
+            assert!(tried <= 10, "the default limit applies if no other is set");
         }
         for (id, attempts) in [("topic", 1), ("sender", 2), ("worker", 3), ("default", 10)] {
             let dead = fixture.show(id).await;
@@ -168,23 +174,24 @@ fn a_message_is_dead_when_it_has_failed_too_often() {
     });
 }
 
-/// A worker that dies says nothing: the limit that its claim carried counts all the same.
+/// A worker that crashes cannot report a failure; the attempt limit in its claim still applies.
 /// Holds: IBX-083, CMD-16, RULE-07.
 #[test]
-fn a_message_that_kills_its_worker_is_dead_at_the_worker_s_limit() {
+fn a_message_that_crashes_its_worker_is_dead_at_the_workers_attempt_limit() {
     on_every_store(async |fixture| {
         fixture.enqueue("topic", "1").await;
         let mut started = 0;
         while fixture.show("1").await.dead.is_none() {
             let hang = async || std::future::pending::<Result<(), String>>().await;
-            let worker = Worker::new(&fixture.oncebox).on("topic", hang).attempts_max(3).without_upkeep();
+            let worker =
+                Worker::new(&fixture.oncebox).on("topic", hang).attempts_max(3).without_maintenance();
             let worker = tokio::spawn(worker.run_until_idle());
             started += 1;
-            assert!(started <= 3, "it was tried as often as its worker allows");
+            assert!(started <= 3, "no more attempts than the worker's limit");
             while fixture.show("1").await.lease().is_none() {
                 tokio::task::yield_now().await;
             }
-            // The process dies: no word, no heartbeat.
+            // The worker crashes: no settlement, no heartbeat.
             worker.abort();
             assert!(worker.await.unwrap_err().is_cancelled());
             fixture.advance(Duration::from_secs(30));
@@ -199,10 +206,10 @@ struct Payment {
     cents: u64,
 }
 
-/// The text of an error that quotes the payload would end up in logs and listings.
+/// Errors must not quote the payload, because they appear in logs and listings.
 /// Holds: IBX-075, IBX-127.
 #[test]
-fn what_cannot_be_read_is_dead_and_its_error_quotes_nothing() {
+fn an_undecodable_message_is_dead_and_its_error_quotes_no_payload() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         for (id, payload) in
@@ -219,7 +226,7 @@ fn what_cannot_be_read_is_dead_and_its_error_quotes_nothing() {
             .unwrap();
         assert_eq!(counts(stopped), [1, 0, 3]);
         for (id, error) in [
-            ("type", "payload is not of the type that its handler expects (at line 1 column 17)"),
+            ("type", "payload does not match the type that its handler expects (at line 1 column 17)"),
             ("text", "payload is not JSON (at line 1 column 1)"),
             ("bytes", "payload is not UTF-8 (at byte 1)"),
         ] {
@@ -232,7 +239,7 @@ fn what_cannot_be_read_is_dead_and_its_error_quotes_nothing() {
 
 /// Holds: IBX-075.
 #[test]
-fn a_panic_is_a_failure_and_a_wish_for_death_is_granted() {
+fn a_panic_is_a_failure_and_a_handler_can_dead_letter_its_message() {
     on_every_store(async |fixture| {
         fixture.enqueue("panic", "1").await;
         fixture.enqueue("dead", "2").await;
@@ -249,12 +256,12 @@ fn a_panic_is_a_failure_and_a_wish_for_death_is_granted() {
 }
 
 #[test]
-fn a_worker_that_is_set_up_wrongly_does_not_start() {
+fn a_worker_with_invalid_settings_does_not_start() {
     on_every_store(async |fixture| {
         let worker = || Worker::new(&fixture.oncebox).on("t", async || {});
         for (worker, text) in [
-            (Worker::new(&fixture.oncebox), "handlers are none: add at least one with `on`"),
-            (worker().on("t", async || {}), "topic `t` has two handlers: a topic has one"),
+            (Worker::new(&fixture.oncebox), "handlers must not be empty: add at least one with `on`"),
+            (worker().on("t", async || {}), "topic `t` has two handlers: a topic can have only one"),
             (worker().on("", async || {}), "topic is empty: give at least one character"),
             (worker().concurrency(0), "concurrency must be greater than zero"),
             (worker().batch(0), "batch size must be greater than zero"),
@@ -285,7 +292,7 @@ impl Handler for Mailer {
 
     async fn handle(&self, message: Message, context: Context) -> Result<(), Failure> {
         self.0.push(format!("{} {}", message.id(), context.delivery()));
-        // What follows from a message goes back into the inbox.
+        // A follow-up message goes back into the inbox.
         let receipt = Message::new("mail.sent", "mailer", message.id());
         context.inbox().enqueue(receipt).await?;
         Ok(())
@@ -293,7 +300,7 @@ impl Handler for Mailer {
 }
 
 #[test]
-fn an_object_handles_its_topic_and_enqueues_what_follows() {
+fn a_handler_object_can_enqueue_follow_up_messages() {
     on_every_store(async |fixture| {
         let seen = Seen::default();
         fixture.enqueue("mail", "1").await;
@@ -323,7 +330,7 @@ impl FromState<App> for Region {
 }
 
 #[test]
-fn a_handler_may_ask_for_a_part_of_the_state() {
+fn a_handler_can_extract_a_part_of_the_state() {
     on_every_store(async |fixture| {
         let seen = Seen::default();
         fixture.enqueue("t", "1").await;
@@ -334,7 +341,7 @@ fn a_handler_may_ask_for_a_part_of_the_state() {
     });
 }
 
-/// Handlers that wait for a permit each, and the most that ever ran at once.
+/// Makes each handler wait for a permit, and records the maximum number of concurrent handlers.
 #[derive(Clone)]
 struct Gate {
     permits: Arc<Semaphore>,
@@ -357,7 +364,7 @@ impl Gate {
 
 /// Holds: IBX-079.
 #[test]
-fn as_many_handlers_run_at_once_as_allowed_overall_and_per_topic() {
+fn concurrency_is_limited_per_worker_and_per_topic() {
     on_every_store(async |fixture| {
         for id in 0..20 {
             fixture.enqueue(if id < 10 { "narrow" } else { "wide" }, &id.to_string()).await;
@@ -398,17 +405,17 @@ fn two_workers_share_the_work_and_no_message_is_handled_twice() {
         for id in 0..200 {
             fixture.enqueue("t", &id.to_string()).await;
         }
-        // No handler of either goes on before both have begun: one alone could take everything meanwhile.
+        // No handler finishes before both workers have started one; otherwise one worker could handle everything.
         let both = Arc::new(watch::Sender::new(0));
         let worker = || {
-            let (seen, both, begun) = (seen.clone(), both.clone(), Arc::new(AtomicBool::new(false)));
+            let (seen, both, started) = (seen.clone(), both.clone(), Arc::new(AtomicBool::new(false)));
             Worker::new(&fixture.oncebox).on("t", move |id: Text| {
-                let (seen, both, mut told) = (seen.clone(), both.clone(), both.subscribe());
-                if !begun.swap(true, Ordering::SeqCst) {
-                    both.send_modify(|workers| *workers += 1);
+                let (seen, both, mut workers) = (seen.clone(), both.clone(), both.subscribe());
+                if !started.swap(true, Ordering::SeqCst) {
+                    both.send_modify(|count| *count += 1);
                 }
                 async move {
-                    told.wait_for(|workers| *workers == 2).await.unwrap();
+                    workers.wait_for(|count| *count == 2).await.unwrap();
                     drop(both);
                     seen.push(id.0);
                 }
@@ -449,7 +456,7 @@ fn one_message_of_a_partition_is_handled_at_a_time_in_order() {
 /// The newer content is never lost.
 /// Holds: RULE-08.
 #[test]
-fn content_that_was_replaced_while_it_was_handled_comes_again() {
+fn a_message_replaced_while_it_is_handled_is_delivered_again() {
     on_every_store(async |fixture| {
         let seen = Seen::default();
         fixture.enqueue("t", "1").await;
@@ -486,7 +493,7 @@ impl<S: tower::Service<Context>> tower::Service<Context> for Counting<S> {
 }
 
 #[test]
-fn tower_layers_stand_around_every_handler() {
+fn tower_layers_wrap_every_handler() {
     on_every_store(async |fixture| {
         for topic in ["good", "dead", "slow"] {
             fixture.enqueue(topic, topic).await;
@@ -509,7 +516,7 @@ fn tower_layers_stand_around_every_handler() {
         assert_eq!(
             fixture.show("dead").await.dead,
             Some(DeadReason::Failed),
-            "the wish came through the layers"
+            "the failure action passes through the layers"
         );
         let slow = fixture.show("slow").await.last_error.unwrap();
         assert!(slow.as_str().contains("timed out"), "{slow:?}");
@@ -518,7 +525,7 @@ fn tower_layers_stand_around_every_handler() {
 
 /// Holds: IBX-102.
 #[test]
-fn more_topics_than_one_claim_can_name_are_all_served() {
+fn more_topics_than_fit_in_one_claim_are_all_served() {
     on_every_store(async |fixture| {
         let mut worker = Worker::new(&fixture.oncebox).concurrency(3);
         for topic in 0..150 {

@@ -1,36 +1,36 @@
-//! A configuration that is being put together.
+//! A configuration under construction.
 
 use std::collections::BTreeMap;
 
-use oncebox::Topic;
+use oncebox::message::Topic;
 
 use super::field::Value;
-use super::layers::Given;
+use super::layers::Assignment;
 use super::origin::{Origin, Origins};
 use super::problem::Problems;
 use super::raw::Raw;
 use super::sections::Config;
 use super::target::Target;
 
-/// Topics with settings of their own, at most.
+/// Maximum number of topics with settings of their own.
 const TOPICS_MAX: usize = 1_000;
 
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) origins: Origins,
-    /// The names of settings whose value could not be read. What depends on them is not judged.
-    doubtful: Vec<String>,
+    /// Names of settings whose value is invalid. Rules that involve them are not checked.
+    invalid: Vec<String>,
 }
 
 impl Draft {
-    pub(super) fn new(given: Vec<Given>, problems: &mut Problems) -> Self {
-        let mut draft = Self { config: Config::default(), origins: Origins::default(), doubtful: Vec::new() };
-        // What all topics have must be known before what one has instead.
-        let (topics, server): (Vec<Given>, Vec<Given>) =
-            given.into_iter().partition(|given| given.target.topic.is_some());
-        let topics = known_topics(topics, problems);
-        for given in server.into_iter().chain(topics) {
-            draft.apply(given, problems);
+    pub(super) fn new(assignments: Vec<Assignment>, problems: &mut Problems) -> Self {
+        let mut draft = Self { config: Config::default(), origins: Origins::default(), invalid: Vec::new() };
+        // The settings of all topics must be known before those that single topics override.
+        let (topics, server): (Vec<Assignment>, Vec<Assignment>) =
+            assignments.into_iter().partition(|assignment| assignment.target.topic.is_some());
+        let topics = valid_topics(topics, problems);
+        for assignment in server.into_iter().chain(topics) {
+            draft.apply(assignment, problems);
         }
         draft
     }
@@ -40,14 +40,14 @@ impl Draft {
         self.origins.insert(target, origin);
     }
 
-    pub(super) fn is_doubtful(&self, target: &Target) -> bool {
-        self.doubtful.contains(&target.to_string())
+    pub(super) fn is_invalid(&self, target: &Target) -> bool {
+        self.invalid.contains(&target.to_string())
     }
 
-    fn apply(&mut self, given: Given, problems: &mut Problems) {
-        let Given { target, raw, origin } = given;
+    fn apply(&mut self, assignment: Assignment, problems: &mut Problems) {
+        let Assignment { target, raw, origin } = assignment;
         if raw == Raw::Broken {
-            self.doubtful.push(target.to_string());
+            self.invalid.push(target.to_string());
             return;
         }
         match target.setting.kind.read(&raw) {
@@ -57,33 +57,33 @@ impl Draft {
                 for fault in &faults {
                     problems.at(&name, &origin, fault);
                 }
-                self.doubtful.push(name);
+                self.invalid.push(name);
             }
         }
     }
 }
 
-/// Leaves out topics that no message can have, and those that are too many.
-fn known_topics(given: Vec<Given>, problems: &mut Problems) -> Vec<Given> {
+/// Drops assignments for invalid topic names, and for topics beyond the maximum.
+fn valid_topics(assignments: Vec<Assignment>, problems: &mut Problems) -> Vec<Assignment> {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     let mut kept = Vec::new();
-    for given in given {
-        let Some(topic) = &given.target.topic else { continue };
+    for assignment in assignments {
+        let Some(topic) = &assignment.target.topic else { continue };
         let count = known.len();
         let fits = known.entry(topic.clone()).or_insert_with(|| {
             let fault = match Topic::new(topic.as_str()) {
-                Err(invalid) => format!("is for no topic: {invalid}"),
+                Err(invalid) => format!("names an invalid topic: {invalid}"),
                 Ok(_) if count == TOPICS_MAX => {
-                    format!("is for topic {}, the most is {TOPICS_MAX}: remove some", count + 1)
+                    format!("is for topic {}, but at most {TOPICS_MAX} topics can have their own settings: remove some", count + 1)
                 }
                 Ok(_) => return count < TOPICS_MAX,
             };
-            let name = super::unit::line(&given.target.to_string());
-            problems.at(&name, &given.origin, &fault);
+            let name = super::unit::one_line(&assignment.target.to_string());
+            problems.at(&name, &assignment.origin, &fault);
             false
         });
         if *fits {
-            kept.push(given);
+            kept.push(assignment);
         }
     }
     kept

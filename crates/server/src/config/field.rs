@@ -1,26 +1,25 @@
-//! The bridge between a setting's value and the field of the configuration that holds it.
+//! Converts between the value of a setting and the field of the configuration that stores it.
 
 use std::time::Duration;
 
 use oncebox::mailbox::KeyHold;
 
-use super::listen::Listen;
+use super::listen::ListenAddress;
 
-/// A value that was read, whatever field it is for.
+/// A parsed value of any field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
-    Flag(bool),
+    Bool(bool),
     /// A count, or a size in bytes.
     Number(u64),
     Duration(Duration),
-    /// A duration, or none: for ever.
-    Keep(Option<Duration>),
+    /// A duration, or `None` for no limit.
+    OptionalDuration(Option<Duration>),
     Text(String),
-    Listen(Vec<Listen>),
+    Listen(Vec<ListenAddress>),
 }
 
-/// A field of the configuration. The kind of a setting makes sure that only values that fit are written; others
-/// change nothing.
+/// A field of the configuration. The kind of a setting ensures that values fit; a value that does not is ignored.
 pub(super) trait Field {
     fn read(&self) -> Value;
     fn write(&mut self, value: Value);
@@ -58,10 +57,10 @@ macro_rules! numbers {
     )+};
 }
 
-plain! { bool: Flag, Duration: Duration, Option<Duration>: Keep, String: Text, Vec<Listen>: Listen, }
+plain! { bool: Bool, Duration: Duration, Option<Duration>: OptionalDuration, String: Text, Vec<ListenAddress>: Listen, }
 numbers!(u16, u32, u64, usize);
 
-/// The words for what holds a key.
+/// Names of the variants of [`KeyHold`].
 pub(super) const KEY_HOLDS: &[&str] = &["window", "until-finished"];
 
 impl Field for KeyHold {
@@ -72,16 +71,16 @@ impl Field for KeyHold {
 
     fn write(&mut self, value: Value) {
         match value {
-            Value::Text(word) if word == KEY_HOLDS[0] => *self = Self::Window,
-            Value::Text(word) if word == KEY_HOLDS[1] => *self = Self::UntilFinished,
+            Value::Text(choice) if choice == KEY_HOLDS[0] => *self = Self::Window,
+            Value::Text(choice) if choice == KEY_HOLDS[1] => *self = Self::UntilFinished,
             _ => {}
         }
     }
 }
 
-/// An enum whose values are words of the configuration.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident: $word:literal,)+ }) => {
+/// Defines an enum whose values are named in the configuration.
+macro_rules! choices {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident: $choice:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
@@ -90,12 +89,12 @@ macro_rules! words {
         }
 
         impl $name {
-            pub(super) const WORDS: &'static [&'static str] = &[$($word),+];
+            pub(super) const CHOICES: &'static [&'static str] = &[$($choice),+];
 
-            /// The word that the configuration has for it.
+            /// The name in the configuration.
             pub fn as_str(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $word,)+
+                    $(Self::$variant => $choice,)+
                 }
             }
         }
@@ -106,13 +105,13 @@ macro_rules! words {
             }
 
             fn write(&mut self, value: super::field::Value) {
-                let super::field::Value::Text(word) = value else { return };
-                match word.as_str() {
-                    $($word => *self = Self::$variant,)+
+                let super::field::Value::Text(choice) = value else { return };
+                match choice.as_str() {
+                    $($choice => *self = Self::$variant,)+
                     _ => {}
                 }
             }
         }
     };
 }
-pub(super) use words;
+pub(super) use choices;

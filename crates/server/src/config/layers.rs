@@ -1,4 +1,4 @@
-//! What the file, the environment and the flags say, in the order in which they hold.
+//! Reads the file, the environment and the flags, in ascending precedence.
 
 mod environment;
 mod file;
@@ -13,41 +13,45 @@ use super::setting::Setting;
 use super::store::redacted;
 use super::table::SETTINGS;
 use super::target::{TOPICS, Target, is_section};
-use super::unit::{key, line};
+use super::unit::{key, one_line};
 
-/// A setting and what somebody wrote for it.
-pub(super) struct Given {
+/// A setting and the value that a source assigns to it.
+pub(super) struct Assignment {
     pub(super) target: Target,
     pub(super) raw: Raw,
     pub(super) origin: Origin,
 }
 
-/// All that was said; what is later in the list holds. Rules can stand in the file alone.
-pub(super) fn read(sources: &Sources, problems: &mut Problems) -> (Vec<Given>, Vec<RedriveRule>) {
-    let (mut given, mut rules) = (Vec::new(), Vec::new());
+/// Returns all assignments, later ones overriding earlier ones, and the redrive rules, which only the file can contain.
+pub(super) fn read(sources: &Sources, problems: &mut Problems) -> (Vec<Assignment>, Vec<RedriveRule>) {
+    let (mut assignments, mut rules) = (Vec::new(), Vec::new());
     if let Some((path, text)) = &sources.file {
-        (given, rules) = file::read(path, text, problems);
+        (assignments, rules) = file::read(path, text, problems);
     }
-    given.extend(environment::read(&sources.environment, problems));
-    given.extend(flags(&sources.flags, problems));
-    (given, rules)
+    assignments.extend(environment::read(&sources.environment, problems));
+    assignments.extend(flags(&sources.flags, problems));
+    (assignments, rules)
 }
 
-fn flags(flags: &[(String, String)], problems: &mut Problems) -> Vec<Given> {
-    let mut given = Vec::new();
+fn flags(flags: &[(String, String)], problems: &mut Problems) -> Vec<Assignment> {
+    let mut assignments = Vec::new();
     for (name, value) in flags {
         let path = flag_path(name);
         match Target::find(&path) {
             Some(target) => {
-                given.push(Given { target, raw: Raw::Untyped(value.clone()), origin: Origin::Flag });
+                assignments.push(Assignment {
+                    target,
+                    raw: Raw::Untyped(value.clone()),
+                    origin: Origin::Flag,
+                });
             }
             None => unknown(&path, &Origin::Flag, problems),
         }
     }
-    given
+    assignments
 }
 
-/// A topic's name may hold dots: what stands between the section and the last dot is the topic.
+/// A topic name may contain dots: it is everything between the section and the last dot.
 fn flag_path(name: &str) -> Vec<&str> {
     let topic = name.strip_prefix("mailbox.topics.").and_then(|rest| rest.rsplit_once('.'));
     match topic {
@@ -56,16 +60,20 @@ fn flag_path(name: &str) -> Vec<&str> {
     }
 }
 
-/// A value for what is no setting.
+/// Reports a value for an unknown setting.
 fn unknown(path: &[&str], origin: &Origin, problems: &mut Problems) {
     let fault = if path.starts_with(&redrive::PATH) {
-        "is a list of rules, which stands in the file only: write each as [[mailbox.redrive]]".to_owned()
+        "is a list of rules and can only be set in the file: write each rule as [[mailbox.redrive]]"
+            .to_owned()
     } else if is_section(path) {
-        format!("is a section: name a setting in it, as in {}", written(&first_setting(path), origin))
+        format!(
+            "is a section, not a setting: name a setting in it, such as {}",
+            written(&first_setting(path), origin)
+        )
     } else {
         match nearest::setting(path) {
-            Some(name) => format!("is no setting: did you mean {}?", written(&name, origin)),
-            None => "is no setting: remove it, or find its name in the configuration reference".to_owned(),
+            Some(name) => format!("is not a setting: did you mean {}?", written(&name, origin)),
+            None => "is not a setting: remove it, or find its name in the configuration reference".to_owned(),
         }
     };
     problems.at(&dotted(path), origin, &fault);
@@ -80,7 +88,7 @@ fn first_setting(section: &[&str]) -> String {
     SETTINGS.iter().find_map(name).unwrap_or(start)
 }
 
-/// A setting's name as it is written there.
+/// The name of a setting, as it is written in this source.
 fn written(name: &str, origin: &Origin) -> String {
     match origin {
         Origin::Variable(_) => environment::variable(name),
@@ -88,8 +96,8 @@ fn written(name: &str, origin: &Origin) -> String {
     }
 }
 
-/// A path for a message. Somebody may have put a value where a name belongs.
+/// Formats a path for an error message. A value may have been written where a name belongs, so passwords are hidden.
 fn dotted(path: &[&str]) -> String {
     let keys: Vec<String> = path.iter().map(|part| key(part)).collect();
-    line(&redacted(&keys.join(".")))
+    one_line(&redacted(&keys.join(".")))
 }

@@ -1,4 +1,4 @@
-//! Where the server listens.
+//! Addresses that the server listens on.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 use super::raw::shown;
 
-/// The longest path of a socket that every system takes.
+/// Maximum length of a socket path that all systems support.
 const SOCKET_BYTES_MAX: usize = 103;
 pub(super) const LISTEN_MAX: usize = 16;
 
-/// A place to listen at.
+/// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Listen {
-    /// A loopback address and its port; port 0 is any free one.
+pub enum ListenAddress {
+    /// A loopback address with a port; port 0 selects a free port.
     Tcp(SocketAddr),
-    /// The path of a socket.
+    /// The path of a unix socket.
     Unix(PathBuf),
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(formatter, "{address}"),
@@ -29,33 +29,36 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Reads all entries. Each fault continues a sentence.
-pub(super) fn parse_all(entries: &[&str], least: usize) -> Result<Vec<Listen>, Vec<String>> {
-    if entries.len() < least {
-        return Err(vec!["is empty: name at least one place, as in `127.0.0.1:7420`".to_owned()]);
+/// Parses all entries. Each error text continues a sentence.
+pub(super) fn parse_all(entries: &[&str], min: usize) -> Result<Vec<ListenAddress>, Vec<String>> {
+    if entries.len() < min {
+        return Err(vec!["is empty: list at least one address, such as `127.0.0.1:7420`".to_owned()]);
     }
     if entries.len() > LISTEN_MAX {
-        return Err(vec![format!("has {} entries, the most is {LISTEN_MAX}: remove some", entries.len())]);
+        return Err(vec![format!(
+            "has {} entries, but at most {LISTEN_MAX} are allowed: remove some",
+            entries.len()
+        )]);
     }
-    let (mut places, mut faults) = (Vec::new(), Vec::new());
+    let (mut addresses, mut faults) = (Vec::new(), Vec::new());
     for entry in entries {
         match parse(entry) {
-            Ok(place) if is_fixed(&place) && places.contains(&place) => {
-                faults.push(format!("names {} twice: remove one", shown(entry)));
+            Ok(address) if is_fixed(&address) && addresses.contains(&address) => {
+                faults.push(format!("lists {} twice: remove one", shown(entry)));
             }
-            Ok(place) => places.push(place),
+            Ok(address) => addresses.push(address),
             Err(fault) => faults.push(fault),
         }
     }
-    if faults.is_empty() { Ok(places) } else { Err(faults) }
+    if faults.is_empty() { Ok(addresses) } else { Err(faults) }
 }
 
-/// Whether it is the same place each time: port 0 is not.
-fn is_fixed(place: &Listen) -> bool {
-    !matches!(place, Listen::Tcp(address) if address.port() == 0)
+/// Whether the address is the same each time; port 0 is not.
+fn is_fixed(address: &ListenAddress) -> bool {
+    !matches!(address, ListenAddress::Tcp(address) if address.port() == 0)
 }
 
-fn parse(entry: &str) -> Result<Listen, String> {
+fn parse(entry: &str) -> Result<ListenAddress, String> {
     if let Some(path) = entry.strip_prefix("unix:") {
         return socket(entry, path);
     }
@@ -63,32 +66,32 @@ fn parse(entry: &str) -> Result<Listen, String> {
     let local = named.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let Some(address) = local.or_else(|| entry.parse().ok()) else {
         return Err(format!(
-            "holds {}, which is no address: write `127.0.0.1:7420`, `[::1]:7420`, `localhost:7420` or `unix:/path`",
+            "contains {}, which is not an address: use `127.0.0.1:7420`, `[::1]:7420`, `localhost:7420` or `unix:/path`",
             shown(entry)
         ));
     };
     if !address.ip().to_canonical().is_loopback() {
         return Err(format!(
-            "holds {}, which other machines can reach: there are no capabilities yet, so whoever reaches the port \
-             could read all; use a loopback address, a unix socket, or a proxy on the same machine",
+            "contains {}, which other machines can reach: there is no access control yet, so any client that reaches \
+             the port could read everything; use a loopback address, a unix socket, or a proxy on the same machine",
             shown(entry)
         ));
     }
-    Ok(Listen::Tcp(address))
+    Ok(ListenAddress::Tcp(address))
 }
 
-fn socket(entry: &str, path: &str) -> Result<Listen, String> {
+fn socket(entry: &str, path: &str) -> Result<ListenAddress, String> {
     if path.is_empty() || path.contains('\0') {
-        return Err(format!("holds {}, which names no file: write `unix:/path`", shown(entry)));
+        return Err(format!("contains {}, which is not a socket path: use `unix:/path`", shown(entry)));
     }
     if path.len() > SOCKET_BYTES_MAX {
         return Err(format!(
-            "holds {}, a path of {} bytes, the most is {SOCKET_BYTES_MAX}: shorten it",
+            "contains {}, a path of {} bytes, but at most {SOCKET_BYTES_MAX} are allowed: shorten it",
             shown(entry),
             path.len()
         ));
     }
-    Ok(Listen::Unix(PathBuf::from(path)))
+    Ok(ListenAddress::Unix(PathBuf::from(path)))
 }
 
 #[cfg(test)]
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_and_sockets_pass() {
+    fn loopback_addresses_and_sockets_are_valid() {
         let entries =
             ["127.0.0.1:7420", "localhost:80", "[::1]:0", "[::1]:0", "127.9.9.9:1", "unix:/run/x.sock"];
         let shown: Vec<_> = parse_all(&entries, 1).unwrap().iter().map(ToString::to_string).collect();
@@ -106,17 +109,17 @@ mod tests {
         );
     }
 
-    /// Nobody else may reach the port while there are no capabilities.
+    /// While there is no access control, only this machine may reach the port.
     #[test]
-    fn addresses_that_others_reach_are_refused() {
+    fn addresses_that_other_machines_can_reach_are_rejected() {
         for entry in ["0.0.0.0:7420", "[::]:7420", "192.168.1.2:7420", "[::ffff:10.0.0.1]:7420"] {
             let faults = parse_all(&[entry], 1).unwrap_err();
-            assert!(faults[0].contains("no capabilities yet"), "{faults:?}");
+            assert!(faults[0].contains("no access control yet"), "{faults:?}");
         }
     }
 
     #[test]
-    fn every_entry_that_is_no_place_is_told() {
+    fn every_invalid_entry_is_reported() {
         let long = format!("unix:/{}", "x".repeat(103));
         let faults =
             parse_all(&["7420", "example.com:80", "unix:", "", &long, "[::1]:1", "[::1]:1"], 1).unwrap_err();

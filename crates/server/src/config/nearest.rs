@@ -1,13 +1,13 @@
-//! The known name that somebody may have meant.
+//! Suggests the setting or section that a misspelt name may mean.
 
 use super::setting::Setting;
 use super::table::{SECTIONS, SETTINGS};
 use super::target::{TOPIC, TOPICS};
 
-/// Names longer than this are no misspelling.
+/// Longer names get no suggestion.
 const NAME_BYTES_MAX: usize = 100;
 
-/// The setting that is meant by a path that names none.
+/// The setting that an unknown path may mean.
 pub(super) fn setting(path: &[&str]) -> Option<String> {
     if let [first, second, topic, field] = path
         && [*first, *second] == TOPICS
@@ -19,7 +19,7 @@ pub(super) fn setting(path: &[&str]) -> Option<String> {
     nearest(&path.join("."), SETTINGS.iter().map(|setting| setting.name)).map(str::to_owned)
 }
 
-/// The section that is meant by a path that names none.
+/// The section that an unknown path may mean.
 pub(super) fn section(path: &[&str]) -> Option<String> {
     if let ["mailbox", "topic", topic] = path {
         return Some(format!("mailbox.topics.{}", super::unit::key(topic)));
@@ -34,16 +34,17 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
     }
     let name = name.to_lowercase();
     let last = |name: &str| name.rsplit('.').next().map(str::to_owned);
-    let far = |known: &str| {
-        // The right name in the wrong section is as near as one wrong letter.
+    let distance_to = |known: &str| {
+        // The right name in the wrong section is as close as one wrong letter.
         let misplaced = last(known) == last(&name);
         if misplaced { distance(&name, known).min(1) } else { distance(&name, known) }
     };
-    let (distance, known) = known.map(|known| (far(known), known)).min_by_key(|(distance, _)| *distance)?;
+    let (distance, known) =
+        known.map(|known| (distance_to(known), known)).min_by_key(|(distance, _)| *distance)?;
     (distance <= (name.chars().count() / 3).max(1)).then_some(known)
 }
 
-/// How many letters must be put in, taken out or changed to make one of the other.
+/// Levenshtein distance: how many letters must be inserted, deleted or replaced.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -68,16 +69,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_right() {
+    fn distances_count_single_letter_edits() {
         for (one, other, expected) in
-            [("", "", 0), ("abc", "", 3), ("", "abc", 3), ("kitten", "sitting", 3), ("shard", "shards", 1)]
+            [("", "", 0), ("abc", "", 3), ("", "abc", 3), ("saturday", "sunday", 3), ("shard", "shards", 1)]
         {
             assert_eq!(distance(one, other), expected, "{one} {other}");
         }
     }
 
     #[test]
-    fn what_was_meant_is_found() {
+    fn the_nearest_name_is_suggested() {
         for (path, expected) in [
             (&["mailbox", "shard"][..], Some("mailbox.shards")),
             (&["mailbox", "Shards"], Some("mailbox.shards")),

@@ -1,23 +1,23 @@
-//! Where a value was set.
+//! Origins: where a value was set.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 use super::target::Target;
-use super::unit::line;
+use super::unit::one_line;
 
 /// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nowhere.
+    /// Not set: the default.
     Default,
-    /// Nowhere, but it follows from the setting of this name.
+    /// Not set, but implied by the setting of this name.
     Follows(&'static str),
     /// In the file.
     File {
-        /// The file's path as the caller gave it.
+        /// The path of the file, as given by the caller.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -34,9 +34,9 @@ impl fmt::Display for Origin {
             Self::Default => formatter.write_str("default"),
             Self::Follows(name) => write!(formatter, "follows from {name}"),
             Self::File { path, line: number } => {
-                write!(formatter, "{}, line {number}", line(&path.to_string_lossy()))
+                write!(formatter, "{}, line {number}", one_line(&path.to_string_lossy()))
             }
-            Self::Variable(name) => write!(formatter, "variable {}", line(name)),
+            Self::Variable(name) => write!(formatter, "variable {}", one_line(name)),
             Self::Flag => formatter.write_str("command line"),
         }
     }
@@ -47,18 +47,18 @@ impl fmt::Display for Origin {
 pub struct Origins(BTreeMap<String, Origin>);
 
 impl Origins {
-    /// Where the setting of this dotted name was set. The default if it was not, or if there is none.
+    /// Where the setting of this dotted name was set; [`Origin::Default`] if it was not set or does not exist.
     pub fn of(&self, name: &str) -> Origin {
         self.0.get(name).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Whether it was set at all.
+    /// Whether the setting was set or implied.
     pub(super) fn has(&self, target: &Target) -> bool {
         self.0.contains_key(&target.to_string())
     }
 
-    /// Where the value that holds was set: a topic without one of its own has the one of all topics.
-    pub(super) fn holding(&self, target: &Target) -> Origin {
+    /// Where the effective value was set: a topic without a value of its own uses the value of all topics.
+    pub(super) fn effective(&self, target: &Target) -> Origin {
         let own = self.0.get(&target.to_string());
         own.cloned().unwrap_or_else(|| self.of(target.setting.name))
     }

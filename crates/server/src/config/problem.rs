@@ -1,21 +1,21 @@
-//! All that is wrong, told at once.
+//! All problems of a configuration, reported together.
 
 use std::fmt;
 
 use super::origin::Origin;
 
-/// How many problems are told.
+/// Maximum number of problems that are listed.
 const PROBLEMS_MAX: usize = 100;
 
-/// All that is wrong with a configuration: a sentence for each, one per line.
+/// All problems of a configuration, one sentence per line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problems {
     texts: Vec<String>,
-    untold: usize,
+    omitted: usize,
 }
 
 impl Problems {
-    /// The sentences.
+    /// Iterates over the problems.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.texts.iter().map(String::as_str)
     }
@@ -24,11 +24,11 @@ impl Problems {
         if self.texts.len() < PROBLEMS_MAX {
             self.texts.push(text);
         } else {
-            self.untold += 1;
+            self.omitted += 1;
         }
     }
 
-    /// Something is wrong with what was set there; `fault` continues the sentence.
+    /// Adds a problem with a value; `fault` continues the sentence that begins with its name.
     pub(super) fn at(&mut self, name: &str, origin: &Origin, fault: &str) {
         self.add(format!("{name} ({origin}) {fault}"));
     }
@@ -37,7 +37,7 @@ impl Problems {
         self.texts.is_empty()
     }
 
-    pub(super) fn none(self) -> Result<(), Self> {
+    pub(super) fn into_result(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }
 }
@@ -45,8 +45,8 @@ impl Problems {
 impl fmt::Display for Problems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.texts.join("\n"))?;
-        if self.untold > 0 {
-            write!(formatter, "\nand {} more", self.untold)?;
+        if self.omitted > 0 {
+            write!(formatter, "\nand {} more", self.omitted)?;
         }
         Ok(())
     }

@@ -1,23 +1,23 @@
-//! A value as it was written, before anybody knows what it should be.
+//! A value as it was written, before it is parsed for a setting.
 
 use toml::de::{DeArray, DeValue};
 
 use super::store::redacted;
-use super::unit::line;
+use super::unit::one_line;
 
-/// What stands in a file, a variable or a flag.
+/// A value from a file, a variable or a flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Raw {
-    /// From a variable or a flag: can be anything.
+    /// From a variable or a flag: its type depends on the setting.
     Untyped(String),
     Text(String),
-    Flag(bool),
-    /// A whole number; none if it is beyond what can be told.
+    Bool(bool),
+    /// A whole number; `None` if it is too large.
     Number(Option<i128>),
     List(Vec<Raw>),
-    /// Something that no setting is.
+    /// A TOML type that no setting has.
     Other(&'static str),
-    /// Not TOML; that has been told.
+    /// Not valid TOML, which has been reported.
     Broken,
 }
 
@@ -28,11 +28,11 @@ impl Raw {
             DeValue::Integer(number) => {
                 Self::Number(i128::from_str_radix(number.as_str(), number.radix()).ok())
             }
-            DeValue::Boolean(flag) => Self::Flag(*flag),
+            DeValue::Boolean(flag) => Self::Bool(*flag),
             DeValue::Array(items) => Self::list(items),
-            DeValue::Float(_) => Self::Other("a number with a fraction"),
+            DeValue::Float(_) => Self::Other("a fractional number"),
             DeValue::Datetime(_) => Self::Other("a date"),
-            DeValue::Table(_) => Self::Other("a section"),
+            DeValue::Table(_) => Self::Other("a table"),
         }
     }
 
@@ -40,22 +40,22 @@ impl Raw {
         Self::List(items.iter().map(|item| Self::of(item.get_ref())).collect())
     }
 
-    /// How a message shows it: on one line, without a password.
+    /// Formats the value for a message: on one line, without passwords.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Untyped(text) => shown(text),
-            Self::Text(text) => format!("the text {}", shown(text)),
-            Self::Flag(flag) => flag.to_string(),
+            Self::Text(text) => format!("the string {}", shown(text)),
+            Self::Bool(flag) => flag.to_string(),
             Self::Number(Some(number)) => number.to_string(),
-            Self::Number(None) => "a number too large to read".to_owned(),
+            Self::Number(None) => "a number that is too large".to_owned(),
             Self::List(_) => "a list".to_owned(),
             Self::Other(what) => (*what).to_owned(),
-            Self::Broken => "broken".to_owned(),
+            Self::Broken => "invalid TOML".to_owned(),
         }
     }
 }
 
-/// How a message shows a text: on one line, in quotes, without a password.
+/// Formats a string for a message: on one line, in backticks, without passwords.
 pub(super) fn shown(text: &str) -> String {
-    format!("`{}`", line(&redacted(text)))
+    format!("`{}`", one_line(&redacted(text)))
 }

@@ -1,9 +1,9 @@
-//! Rules that redrive dead letters by themselves: `[[mailbox.redrive]]` in the file.
+//! Rules that redrive dead letters automatically: `[[mailbox.redrive]]` in the file.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use oncebox::{DeadReason, Topic};
+use oncebox::message::{DeadReason, Topic};
 use toml::de::{DeTable, DeValue};
 
 use super::field::Value;
@@ -13,54 +13,54 @@ use super::problem::Problems;
 use super::raw::Raw;
 use super::unit::{self, quoted};
 
-/// The list of rules in the file.
+/// The path of the list of rules in the file.
 pub(super) const PATH: [&str; 2] = ["mailbox", "redrive"];
-/// Rules, at most.
+/// Maximum number of rules.
 pub(super) const RULES_MAX: usize = 100;
-/// What stands for every topic.
-const EVERY: &str = "*";
+/// The topic that stands for every topic.
+const EVERY_TOPIC: &str = "*";
 
-const REASON_WORDS: &[&str] =
+const REASON_NAMES: &[&str] =
     &["failed", "exhausted", "expired", "cancelled", "integrity", "unhandled", "undecodable"];
 
 const AGE: Kind = Kind::Duration(Duration::from_secs(1), Duration::from_secs(365 * 24 * 60 * 60));
 const PER_MINUTE: Kind = Kind::Count(1, 60_000);
 const TIMES_MAX: Kind = Kind::Count(1, 100);
-const REASON: Kind = Kind::Word(REASON_WORDS);
+const REASON: Kind = Kind::Choice(REASON_NAMES);
 
 /// The fields of a rule, for the reference.
 const FIELDS: [(&str, Option<Kind>, &str); 5] = [
-    ("topic", None, "The topic whose dead letters are redriven; `*` is every topic"),
-    ("reason", Some(REASON), "Only what died for this reason; every reason if not given"),
-    ("age", Some(AGE), "Only what has been dead for at least this long"),
-    ("per_minute", Some(PER_MINUTE), "The rate of each server, in messages per minute"),
+    ("topic", None, "Topic whose dead letters are redriven; `*` stands for every topic"),
+    ("reason", Some(REASON), "Redrive only dead letters with this reason; any reason if not set"),
+    ("age", Some(AGE), "Redrive only messages that died at least this long ago"),
+    ("per_minute", Some(PER_MINUTE), "Maximum rate of each server, in messages per minute"),
     (
         "times_max",
         Some(TIMES_MAX),
-        "How often a message is redriven, by rules and by operators together, before this rule leaves it alone",
+        "Maximum number of redrives of a message, by rules and operators together; this rule skips messages that have reached it",
     ),
 ];
 
-/// A rule that redrives dead letters of the mailbox by itself.
+/// A rule that redrives dead letters of the mailbox automatically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedriveRule {
-    /// Only of this topic; of every topic if none.
+    /// Topic to redrive; every topic if `None`.
     pub topic: Option<String>,
-    /// Only what died for this reason; for any if none.
+    /// Reason of the dead letters to redrive; any reason if `None`.
     pub reason: Option<DeadReason>,
-    /// Only what has been dead for at least this long.
+    /// Minimum time since the message died.
     pub age: Duration,
-    /// How many in a minute, at most.
+    /// Maximum number of messages per minute and server.
     pub per_minute: u32,
-    /// How often a message is redriven in all, at most.
+    /// Maximum number of redrives of a message, by rules and by operators together.
     pub times_max: u32,
 }
 
 impl RedriveRule {
-    /// As it stands in a file.
+    /// Formats the rule as TOML.
     pub(super) fn toml(&self) -> String {
-        let mut text = format!("topic = {}\n", quoted(self.topic.as_deref().unwrap_or(EVERY)));
+        let mut text = format!("topic = {}\n", quoted(self.topic.as_deref().unwrap_or(EVERY_TOPIC)));
         // Writing to a string cannot fail.
         if let Some(reason) = self.reason {
             let _ = writeln!(text, "reason = {}", quoted(reason.as_str()));
@@ -71,7 +71,7 @@ impl RedriveRule {
     }
 }
 
-/// Reads the list; `at` tells where something stands, by its byte.
+/// Parses the list of rules; `at` returns the origin of a byte offset.
 pub(super) fn read(
     value: &DeValue<'_>,
     whole: &Origin,
@@ -83,40 +83,44 @@ pub(super) fn read(
             items
         }
         _ => {
-            problems.at("mailbox.redrive", whole, "is a list of rules: write each as [[mailbox.redrive]]");
+            problems.at(
+                "mailbox.redrive",
+                whole,
+                "must be a list of rules: write each rule as [[mailbox.redrive]]",
+            );
             return Vec::new();
         }
     };
     if tables.len() > RULES_MAX {
-        let fault = format!("has {} rules, the most is {RULES_MAX}: remove some", tables.len());
+        let fault = format!("has {} rules, but at most {RULES_MAX} are allowed: remove some", tables.len());
         problems.at("mailbox.redrive", whole, &fault);
         return Vec::new();
     }
-    let rules = tables.iter().enumerate().filter_map(|(place, item)| {
+    let rules = tables.iter().enumerate().filter_map(|(index, item)| {
         let DeValue::Table(table) = item.get_ref() else { return None };
-        let rule = Rule { name: format!("mailbox.redrive[{place}]"), begin: at(item.span().start), table };
+        let rule = Rule { name: format!("mailbox.redrive[{index}]"), start: at(item.span().start), table };
         rule.read(&at, problems)
     });
     rules.collect()
 }
 
-/// A field is wrong, and that was reported.
+/// A field is invalid, which has been reported.
 struct Reported;
 
 /// A rule as it was written.
 struct Rule<'t, 'v> {
     name: String,
-    begin: Origin,
+    start: Origin,
     table: &'t DeTable<'v>,
 }
 
 impl Rule<'_, '_> {
-    /// Reports all of its faults; none if there are any.
+    /// Parses the rule and reports all of its problems; returns `None` if there are any.
     fn read(&self, at: &impl Fn(usize) -> Origin, problems: &mut Problems) -> Option<RedriveRule> {
         for (name, _) in self.table {
             if !FIELDS.iter().any(|(known, ..)| known == name.get_ref()) {
-                let full = format!("{}.{}", self.name, unit::line(&unit::key(name.get_ref())));
-                let fault = "is no setting of a rule: write topic, reason, age, per_minute or times_max";
+                let full = format!("{}.{}", self.name, unit::one_line(&unit::key(name.get_ref())));
+                let fault = "is not a setting of a rule: use topic, reason, age, per_minute or times_max";
                 problems.at(&full, &at(name.span().start), fault);
             }
         }
@@ -132,7 +136,7 @@ impl Rule<'_, '_> {
             _ => None,
         };
         Some(RedriveRule {
-            topic: Some(topic).filter(|topic| topic != EVERY),
+            topic: Some(topic).filter(|topic| topic != EVERY_TOPIC),
             reason,
             age,
             per_minute: u32::try_from(per_minute).unwrap_or(u32::MAX),
@@ -140,7 +144,7 @@ impl Rule<'_, '_> {
         })
     }
 
-    /// The value of a field; none if it may be missing and is.
+    /// The value of a field; `None` if it is optional and missing.
     fn field(
         &self,
         name: &str,
@@ -153,7 +157,7 @@ impl Rule<'_, '_> {
             if name == "reason" {
                 return Ok(None);
             }
-            problems.at(&full, &self.begin, "is missing: every rule needs it");
+            problems.at(&full, &self.start, "is missing: every rule must set it");
             return Err(Reported);
         };
         let raw = Raw::of(value.get_ref());
@@ -176,32 +180,33 @@ impl Rule<'_, '_> {
 
 fn topic(raw: &Raw) -> Result<Value, String> {
     let Raw::Text(topic) = raw else {
-        return Err(format!("is {}: write a topic, or \"*\" for every topic", raw.shown()));
+        return Err(format!("is {}: expected a topic, or \"*\" for every topic", raw.shown()));
     };
-    Topic::new(topic.as_str()).map_err(|invalid| format!("is no topic: {invalid}"))?;
+    Topic::new(topic.as_str()).map_err(|invalid| format!("is not a valid topic: {invalid}"))?;
     Ok(Value::Text(topic.clone()))
 }
 
 /// The section of the reference.
 pub(super) fn reference() -> String {
     let mut page = format!(
-        "\n## `[[mailbox.redrive]]`\nRules that redrive dead letters by themselves; there are none by default, and {RULES_MAX} at most. \
-         They stand in the file only, and are read again with SIGHUP. Every message that a rule redrives has a line in the audit log.\n\n\
-         ```toml\n[[mailbox.redrive]]\n{}```\n\n| Name | Type | Range | Meaning |\n| --- | --- | --- | --- |\n",
+        "\n## `[[mailbox.redrive]]`\nRules that redrive dead letters automatically: none by default, at most {RULES_MAX}. \
+         They can only be set in the file, and SIGHUP reloads them. \
+         Every message that a rule redrives is recorded in the audit log.\n\n\
+         ```toml\n[[mailbox.redrive]]\n{}```\n\n| Name | Type | Range | Description |\n| --- | --- | --- | --- |\n",
         example_rule().toml()
     );
-    for (name, kind, meaning) in FIELDS {
+    for (name, kind, description) in FIELDS {
         let (kind, range) =
-            kind.map_or(("text", "a topic, or `*`".to_owned()), |kind| (kind.name(), kind.range()));
+            kind.map_or(("string", "a topic, or `*`".to_owned()), |kind| (kind.name(), kind.range()));
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "| `{name}` | {kind} | {range} | {meaning}. |");
+        let _ = writeln!(page, "| `{name}` | {kind} | {range} | {description}. |");
     }
     page
 }
 
-/// The lines of the example file. They stay comments where the `#` of settings is taken away.
+/// The section of the example file. These lines stay comments when the `#` of settings is removed.
 pub(super) fn example() -> String {
-    let mut text = "\n# Rules that redrive dead letters by themselves; none by default. An example:\n# [[mailbox.redrive]]\n".to_owned();
+    let mut text = "\n# Rules that redrive dead letters automatically; none by default. Example:\n# [[mailbox.redrive]]\n".to_owned();
     for line in example_rule().toml().lines() {
         let _ = writeln!(text, "# {line}");
     }

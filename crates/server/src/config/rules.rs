@@ -1,4 +1,4 @@
-//! What must hold between settings.
+//! Rules between settings.
 
 mod order;
 mod profile;
@@ -8,12 +8,12 @@ use super::problem::Problems;
 
 pub(super) use order::sentences;
 
-/// Settles what follows from the profile, and tells every rule that does not hold. Gives the warnings.
+/// Applies what the profile implies, and reports every violated rule. Returns the warnings.
 pub(super) fn check(draft: &mut Draft, problems: &mut Problems) -> Vec<String> {
-    let warnings = profile::settle(draft, problems);
+    let warnings = profile::apply_implied(draft, problems);
     order::check(draft, problems);
     if problems.is_empty() {
-        // What the library refuses beyond the rules that are told here: the server must not fail later for it.
+        // Problems that only the library detects: the server must not fail on them later.
         for invalid in draft.config.mailbox.problems() {
             problems.add(format!("mailbox: {invalid}"));
         }

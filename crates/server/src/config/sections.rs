@@ -1,4 +1,4 @@
-//! What the server is set to, and the defaults.
+//! The configuration of the server and its defaults.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use oncebox::ledger::KEEP_MIN;
 use oncebox::mailbox::MailboxSettings;
 
-use super::field::words;
-use super::listen::Listen;
+use super::field::choices;
+use super::listen::ListenAddress;
 use super::redrive::RedriveRule;
 
 const KIB: usize = 1024;
@@ -18,143 +18,143 @@ const ADMIN_PORT: u16 = 7421;
 pub(super) const STORE_DEFAULT: &str = "embedded:./oncebox-data";
 pub(super) const STORE_AMNESIA: &str = "memory:";
 
-/// All that the server is set to.
+/// The configuration of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where it listens.
-    pub listen: Vec<Listen>,
-    /// Where it answers operators beside that.
-    pub admin: Admin,
-    /// What it is deployed as.
+    /// Addresses to listen on.
+    pub listen: Vec<ListenAddress>,
+    /// The listener for operator, health and metrics requests.
+    pub admin: AdminConfig,
+    /// Deployment profile.
     pub profile: Profile,
-    /// Keeps nothing on disk.
+    /// Whether nothing is kept on disk.
     pub amnesia: bool,
-    /// The URL of the store.
+    /// URL of the store.
     pub store: String,
-    /// What it logs.
-    pub log: Log,
-    /// The bounds of its HTTP door.
-    pub http: Http,
+    /// Log format and levels.
+    pub log: LogConfig,
+    /// Limits and timeouts of the HTTP API.
+    pub http: HttpConfig,
     /// The mailbox.
     pub mailbox: MailboxSettings,
-    /// Rules that redrive dead letters of the mailbox by themselves.
+    /// Rules that redrive dead letters of the mailbox automatically.
     pub redrive: Vec<RedriveRule>,
     /// The ledger.
-    pub ledger: Ledger,
-    /// How long what ended badly or was only seen is kept.
-    pub retention: Retention,
+    pub ledger: LedgerConfig,
+    /// Retention of dead and of seen messages.
+    pub retention: RetentionConfig,
     /// The metrics.
-    pub metrics: Metrics,
-    /// How it stops.
-    pub shutdown: Shutdown,
+    pub metrics: MetricsConfig,
+    /// Shutdown.
+    pub shutdown: ShutdownConfig,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             listen: local(PORT),
-            admin: Admin::default(),
+            admin: AdminConfig::default(),
             profile: Profile::Macronode,
             amnesia: false,
             store: STORE_DEFAULT.to_owned(),
-            log: Log::default(),
-            http: Http::default(),
+            log: LogConfig::default(),
+            http: HttpConfig::default(),
             mailbox: MailboxSettings::default(),
             redrive: Vec::new(),
-            ledger: Ledger::default(),
-            retention: Retention::default(),
-            metrics: Metrics::default(),
-            shutdown: Shutdown::default(),
+            ledger: LedgerConfig::default(),
+            retention: RetentionConfig::default(),
+            metrics: MetricsConfig::default(),
+            shutdown: ShutdownConfig::default(),
         }
     }
 }
 
-fn local(port: u16) -> Vec<Listen> {
-    vec![Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))]
+fn local(port: u16) -> Vec<ListenAddress> {
+    vec![ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))]
 }
 
-/// The listener for operators, health and metrics.
+/// The listener for operator, health and metrics requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Admin {
-    /// Where it listens; nowhere if empty.
-    pub listen: Vec<Listen>,
-    /// Connections at once, at most.
+pub struct AdminConfig {
+    /// Addresses to listen on; none if empty.
+    pub listen: Vec<ListenAddress>,
+    /// Maximum number of concurrent connections.
     pub connections_max: usize,
 }
 
-impl Default for Admin {
+impl Default for AdminConfig {
     fn default() -> Self {
         Self { listen: local(ADMIN_PORT), connections_max: 64 }
     }
 }
 
-words! {
-    /// What the server is deployed as.
+choices! {
+    /// Deployment profile.
     Profile {
-        /// A service that keeps what it takes in.
+        /// A service that keeps accepted messages on disk.
         Macronode: "macronode",
-        /// A node at the edge: amnesia unless told otherwise.
+        /// An edge node, with amnesia by default.
         Micronode: "micronode",
     }
 }
 
-/// What is logged, and how.
+/// Log settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Log {
-    /// How a line looks.
+pub struct LogConfig {
+    /// Format of log lines.
     pub format: LogFormat,
-    /// Levels, for all and by target; always parses as `tracing_subscriber::filter::Targets`.
+    /// Levels, global and by target; always parses as `tracing_subscriber::filter::Targets`.
     pub level: String,
 }
 
-impl Default for Log {
+impl Default for LogConfig {
     fn default() -> Self {
         Self { format: LogFormat::Auto, level: "info".to_owned() }
     }
 }
 
-words! {
-    /// How a line of the log looks.
+choices! {
+    /// Format of log lines.
     LogFormat {
-        /// Pretty on a terminal, else JSON.
+        /// Pretty on a terminal, JSON otherwise.
         Auto: "auto",
-        /// For people.
+        /// Human-readable text.
         Pretty: "pretty",
-        /// For machines, one object a line.
+        /// JSON, one object per line.
         Json: "json",
     }
 }
 
-/// The bounds of the HTTP door.
+/// Limits and timeouts of the HTTP API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Http {
-    /// Connections at once, at most.
+pub struct HttpConfig {
+    /// Maximum number of concurrent connections.
     pub connections_max: usize,
-    /// How long the head of a request may take to come, and the first one after the connection was opened.
+    /// Maximum time to receive a request head; for the first one, from when the connection was opened.
     pub header_timeout: Duration,
-    /// How long its body may take.
+    /// Maximum time to receive a request body.
     pub body_timeout: Duration,
-    /// How long a client may take to read an answer, or the next 64 KiB of it.
+    /// Maximum time for a client to read a response, or the next 64 KiB of it.
     pub write_timeout: Duration,
-    /// How long a connection stays open without a request.
+    /// Maximum time that a connection stays open without a request.
     pub idle_timeout: Duration,
-    /// The largest body of a call with one message.
+    /// Maximum body size of a request with a single message.
     pub body_bytes_max: usize,
-    /// The largest body of a call with many messages.
+    /// Maximum body size of a batch request.
     pub batch_bytes_max: usize,
-    /// All bodies that are being read at once, together.
+    /// Maximum total size of large bodies that are being processed.
     pub bodies_bytes_max: usize,
-    /// The longest that a call may wait for messages.
+    /// Maximum time that a request may wait for messages.
     pub wait_max: Duration,
-    /// Items in one call, at most.
+    /// Maximum number of items in a batch request.
     pub batch_items_max: usize,
 }
 
-impl Default for Http {
+impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connections_max: 1_024,
@@ -174,62 +174,62 @@ impl Default for Http {
 /// The ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Ledger {
-    /// How long a processed key is kept.
+pub struct LedgerConfig {
+    /// Retention of processed keys.
     pub keep: Duration,
-    /// What the answer for a key is that nobody has told of.
+    /// Response for an unknown key.
     pub unknown_key: UnknownKey,
 }
 
-impl Default for Ledger {
+impl Default for LedgerConfig {
     fn default() -> Self {
         Self { keep: KEEP_MIN, unknown_key: UnknownKey::Unknown }
     }
 }
 
-words! {
-    /// What the answer for an unknown key is.
+choices! {
+    /// Response for an unknown key.
     UnknownKey {
-        /// 200 with status `Unknown`.
+        /// 200 with the status `Unknown`.
         Unknown: "unknown",
         /// 404.
         NotFound: "not-found",
     }
 }
 
-/// How long what ended badly or was only seen is kept, but for the mailbox; for ever if not set.
+/// Retention of dead and of seen messages, except in the mailbox; unlimited if not set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Retention {
-    /// What was seen and never enqueued, from when it came.
+pub struct RetentionConfig {
+    /// Retention of messages that were seen and never enqueued, from when they were seen.
     pub seen: Option<Duration>,
-    /// What is Dead in the inbox and among the commands, from when it died.
+    /// Retention of dead messages of the inbox and the commands, from when they died.
     pub dead: Option<Duration>,
 }
 
 /// The metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Metrics {
-    /// Topics with a label of their own; those beyond are labelled `other`.
+pub struct MetricsConfig {
+    /// Maximum number of topics with a label of their own; others are labelled `other`.
     pub topics_max: usize,
 }
 
-impl Default for Metrics {
+impl Default for MetricsConfig {
     fn default() -> Self {
         Self { topics_max: 64 }
     }
 }
 
-/// How the server stops.
+/// Shutdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Shutdown {
-    /// How long calls that are under way may take to end.
+pub struct ShutdownConfig {
+    /// Maximum time for requests in progress to finish.
     pub drain: Duration,
 }
 
-impl Default for Shutdown {
+impl Default for ShutdownConfig {
     fn default() -> Self {
         Self { drain: Duration::from_secs(10) }
     }

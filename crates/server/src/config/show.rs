@@ -1,4 +1,4 @@
-//! The effective configuration, for people and for `oncebox config show`.
+//! The effective configuration, as printed by `oncebox config show`.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use super::table::SETTINGS;
 use super::target::{TOPIC, Target};
 use super::unit::key;
 
-/// The effective configuration as a file that gives the same again; a comment on each line tells where it was set.
-/// Passwords are not shown.
+/// Formats the effective configuration as a TOML file that loads to the same values; a comment on each line names the
+/// origin. Passwords are hidden.
 pub fn show(loaded: &Loaded) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -42,5 +42,5 @@ fn header(text: &mut String, section: &str) {
 fn line(text: &mut String, loaded: &Loaded, target: &Target) {
     let setting = target.setting;
     let value = setting.kind.toml(&target.get(&loaded.config));
-    let _ = writeln!(text, "{} = {value} # {}", setting.parts().1, loaded.origins.holding(target));
+    let _ = writeln!(text, "{} = {value} # {}", setting.parts().1, loaded.origins.effective(target));
 }

@@ -1,40 +1,40 @@
-//! The URL of the store: which ones can be opened, and how one is shown without its password.
+//! The URL of the store: validation, and display without the password.
 
 use super::raw::shown;
 
-/// Checks what can be told without opening it. The fault continues a sentence.
+/// Checks the URL as far as possible without opening the store. The error text continues a sentence.
 pub(super) fn check(url: &str) -> Result<(), String> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     let path = rest.split_once('?').map_or(rest, |(path, _)| path);
     match scheme {
-        "memory" if !url.contains(':') => Err("is `memory`, without its colon: write `memory:`".to_owned()),
+        "memory" if !url.contains(':') => Err("is `memory`, without the colon: write `memory:`".to_owned()),
         "memory" if path.is_empty() => Ok(()),
-        "memory" => Err(format!("is {}, but memory has no path: write `memory:`", shown(url))),
+        "memory" => Err(format!("is {}, but the memory store has no path: write `memory:`", shown(url))),
         "embedded" if path.is_empty() => {
-            Err(format!("is {}, without a directory: write `embedded:./data`", shown(url)))
+            Err(format!("is {}, which has no directory: write `embedded:./data`", shown(url)))
         }
         "embedded" if names_host(path) => {
             Err(format!("is {}, which names a host: write `embedded:./data`", shown(url)))
         }
         "embedded" => Ok(()),
         "postgres" | "postgresql" if names_host(path) => Ok(()),
-        "postgres" | "postgresql" => Err("names no host: write `postgres://user@host/database`".to_owned()),
+        "postgres" | "postgresql" => Err("has no host: write `postgres://user@host/database`".to_owned()),
         _ => Err(format!(
-            "is {}, which cannot be opened: use `memory:`, `embedded:DIRECTORY` or `postgres://HOST/DATABASE`",
+            "is {}, which is not a supported store: use `memory:`, `embedded:DIRECTORY` or `postgres://HOST/DATABASE`",
             shown(url)
         )),
     }
 }
 
-/// Whether it is gone with the process.
+/// Whether the store is lost with the process.
 pub(super) fn is_memory(url: &str) -> bool {
     url.starts_with("memory:")
 }
 
-/// The URL without what may be secret: `postgres://user:***@host/db`.
+/// Hides what may be secret: `postgres://user:***@host/db`.
 ///
-/// Errs on the safe side: a password may hold any character, so it ends at the last `@`, and of an unknown scheme no
-/// parameter is shown.
+/// Prefers hiding too much: a password may contain any character, so it ends at the last `@`, and parameters are hidden
+/// for all schemes except `memory` and `embedded`.
 pub(super) fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once(':') else { return url.to_owned() };
     let path = rest.split_once('?').map_or(rest, |(path, _)| path);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn passwords_are_hidden() {
         for (url, expected) in [
             ("postgres://user:secret@host/db", "postgres://user:***@host/db"),
             ("postgres://user:se/cr?e@t@host/db", "postgres://user:***@host/db"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn only_stores_that_can_be_opened_pass() {
+    fn only_supported_urls_are_valid() {
         for url in [
             "memory:",
             "memory:?messages_max=5",

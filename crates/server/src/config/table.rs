@@ -1,5 +1,5 @@
-//! Every setting, once. Parsing, suggestions, the reference and the example all come from here; the defaults are
-//! those of the fields.
+//! The table of all settings. Parsing, suggestions, the reference and the example file are derived from it; the
+//! defaults are those of the fields.
 
 use std::time::Duration;
 
@@ -21,161 +21,168 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What every section is for.
+/// Title of each section.
 pub(super) static SECTIONS: &[(&str, &str)] = &[
     ("", "The server"),
     (
         "admin",
-        "A listener of its own for operators, health and metrics, which answers also when all connections of `listen` are in use",
+        "Separate listener for operator, health and metrics requests, which stays reachable when all connections of `listen` are in use",
     ),
     ("log", "The log"),
-    ("http", "The bounds of the HTTP door"),
+    ("http", "Limits and timeouts of the HTTP API"),
     ("mailbox", "The mailbox"),
-    ("mailbox.topic", "The topics of the mailbox, unless `[mailbox.topics.NAME]` says otherwise for one"),
+    (
+        "mailbox.topic",
+        "Settings of all mailbox topics, unless `[mailbox.topics.NAME]` overrides them for a topic",
+    ),
     ("ledger", "The ledger"),
     (
         "retention",
-        "How long what ended badly or was only seen is kept, but for the mailbox, whose topics say it",
+        "Retention of dead and of seen messages, except in the mailbox, which has settings per topic",
     ),
     ("metrics", "The metrics"),
-    ("shutdown", "How the server stops"),
+    ("shutdown", "Shutdown"),
 ];
 
-/// Every setting, in the order in which they are shown.
+/// All settings, in the order in which they are shown.
 pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         listen,
         Kind::Listen(1),
-        "Where the server listens: `IP:PORT`, `localhost:PORT`, `unix:/path`. Loopback addresses and sockets only, until there are capabilities"
+        "Addresses to listen on: `IP:PORT`, `localhost:PORT` or `unix:/path`. Only loopback addresses and unix sockets, because there is no access control yet"
     ),
     setting!(
         profile,
-        Kind::Word(Profile::WORDS),
-        "What the server is deployed as. A `micronode` has amnesia unless `amnesia` says otherwise"
+        Kind::Choice(Profile::CHOICES),
+        "Deployment profile. A `micronode` has amnesia unless `amnesia` is set to `false`"
     ),
     setting!(
         amnesia,
-        Kind::Flag,
-        "Keeps nothing on disk: all messages, dead letters too, go with the process. Overwrites memory before it is freed. On a `micronode` the default is `true`"
+        Kind::Bool,
+        "Keep nothing on disk: all messages, including dead letters, are lost when the process ends. Memory is overwritten before it is freed. On a `micronode` the default is `true`"
     ),
-    setting!(store, Kind::Store, "Where messages are kept. With amnesia the default is `memory:`"),
+    setting!(
+        store,
+        Kind::Store,
+        "URL of the store that keeps the messages. With amnesia the default is `memory:`"
+    ),
     setting!(
         admin.listen,
         Kind::Listen(0),
-        "Where operators, health and metrics are answered beside `listen`: as there, or `off`"
+        "Addresses for operator, health and metrics requests, in addition to `listen`, or `off`"
     ),
-    setting!(admin.connections_max, Kind::Count(1, 100_000), "Connections at once"),
+    setting!(admin.connections_max, Kind::Count(1, 100_000), "Maximum number of concurrent connections"),
     setting!(
         log.format,
-        Kind::Word(LogFormat::WORDS),
-        "How a line looks; `auto` is `pretty` on a terminal, else `json`"
+        Kind::Choice(LogFormat::CHOICES),
+        "Format of log lines; `auto` is `pretty` on a terminal and `json` otherwise"
     ),
     setting!(
         log.level,
-        Kind::Levels,
-        "`off`, `error`, `warn`, `info`, `debug` or `trace`, and after commas levels by target, as in `info,oncebox=debug`"
+        Kind::LogLevels,
+        "Log level: `off`, `error`, `warn`, `info`, `debug` or `trace`, optionally followed by levels of single targets, such as `info,oncebox=debug`"
     ),
     setting!(
         http.connections_max,
         Kind::Count(1, 100_000),
-        "Connections at once; beyond, the one that has been idle the longest is closed for a new one"
+        "Maximum number of concurrent connections; beyond it, each new connection closes the one that was idle the longest"
     ),
     setting!(
         http.header_timeout,
         Kind::Duration(MILLI, HOUR),
-        "How long the head of a request may take to come, and the first one after the connection was opened"
+        "Maximum time to receive a request head; for the first one, from when the connection was opened"
     ),
-    setting!(http.body_timeout, Kind::Duration(MILLI, HOUR), "How long its body may take"),
+    setting!(http.body_timeout, Kind::Duration(MILLI, HOUR), "Maximum time to receive a request body"),
     setting!(
         http.write_timeout,
         Kind::Duration(MILLI, HOUR),
-        "How long a client may take to read an answer, or the next 64 KiB of it"
+        "Maximum time for a client to read a response, or the next 64 KiB of it"
     ),
     setting!(
         http.idle_timeout,
         Kind::Duration(MILLI, HOUR),
-        "How long a connection stays open without a request"
+        "Maximum time that a connection stays open without a request"
     ),
-    setting!(http.body_bytes_max, Kind::Size(KIB, 256 * MIB), "The largest body of a call with one message"),
     setting!(
-        http.batch_bytes_max,
+        http.body_bytes_max,
         Kind::Size(KIB, 256 * MIB),
-        "The largest body of a call with many messages"
+        "Maximum body size of a request with a single message"
     ),
+    setting!(http.batch_bytes_max, Kind::Size(KIB, 256 * MIB), "Maximum body size of a batch request"),
     setting!(
         http.bodies_bytes_max,
         Kind::Size(KIB, 64 * GIB),
-        "All bodies that are being read at once, together"
+        "Maximum total size of the request bodies that are processed at the same time"
     ),
-    setting!(http.wait_max, Kind::Duration(MILLI, HOUR), "The longest that a call may wait for messages"),
-    setting!(http.batch_items_max, Kind::Count(1, 10_000), "Items in one call"),
+    setting!(http.wait_max, Kind::Duration(MILLI, HOUR), "Maximum time that a request may wait for messages"),
+    setting!(http.batch_items_max, Kind::Count(1, 10_000), "Maximum number of items in a batch request"),
     setting!(
         mailbox.shards,
         Kind::Count(1, 1_024),
-        "Slices of each topic, each with its own order. Do not change it while messages wait"
+        "Number of shards of each topic; messages are ordered within a shard. Do not change it while messages are waiting"
     ),
     setting!(
         mailbox.shard_capacity,
         Kind::Count(1, 10_000_000),
-        "Unfinished messages in a shard; beyond, the answer is 429"
+        "Maximum number of unfinished messages in a shard; beyond it, sends are rejected with 429"
     ),
     setting!(
         mailbox.global_in_flight,
         Kind::Count(1, 10_000_000),
-        "Messages that receivers hold at once, over all topics; beyond, the answer is 429"
+        "Maximum number of messages in flight over all topics; beyond it, receives are rejected with 429"
     ),
     setting!(
         mailbox.visibility_min,
         Kind::Duration(MILLI, DAY),
-        "The shortest visibility that a receiver may ask for"
+        "Minimum visibility timeout that a receiver may request"
     ),
     setting!(
         mailbox.visibility_default,
         Kind::Duration(MILLI, DAY),
-        "The visibility of a receiver that asks for none, of topics that have none of their own"
+        "Visibility timeout used when the receiver gives none and the topic has none of its own"
     ),
     setting!(
         mailbox.messages_default,
         Kind::Count(1, 256),
-        "Messages that one call receives, if it does not say"
+        "Maximum number of messages per receive, if the request does not set one"
     ),
     setting!(
         mailbox.bytes_default,
         Kind::Size(1, 256 * MIB),
-        "Payload bytes that one call receives, if it does not say"
+        "Maximum payload bytes per receive, if the request does not set a limit"
     ),
     setting!(
         mailbox.topic.attempts_max,
         Kind::Count(1, 1_000),
-        "Deliveries of a message; then it is a dead letter. It keeps the limit that it was sent with"
+        "Maximum number of deliveries of a message; after that it becomes a dead letter. A message keeps the limit in effect when it was sent"
     ),
     setting!(
         mailbox.topic.backoff_base,
         Kind::Duration(MILLI, DAY),
-        "What the delay of a message that was not acknowledged grows from: it is drawn from 1ms up to twice this after the first delivery, and up to twice as much after each further one"
+        "Base of the retry backoff: after the first delivery, the delay is chosen at random between 1ms and twice this value; the upper end doubles with each further delivery"
     ),
-    setting!(mailbox.topic.backoff_max, Kind::Duration(MILLI, DAY), "The longest such delay"),
+    setting!(mailbox.topic.backoff_max, Kind::Duration(MILLI, DAY), "Maximum retry backoff"),
     setting!(
         mailbox.topic.visibility_default,
-        Kind::Own(MILLI, DAY),
-        "The visibility of a receiver that asks for none; `default` is `mailbox.visibility_default`"
+        Kind::DurationOrDefault(MILLI, DAY),
+        "Visibility timeout used when the receiver gives none; `default` stands for `mailbox.visibility_default`"
     ),
     setting!(
         mailbox.topic.replay_window,
         Kind::Duration(MILLI, YEAR),
-        "How long a repeated idempotency key is known as such, from acceptance"
+        "How long a repeated idempotency key is recognized as a duplicate, from when the message was accepted"
     ),
     setting!(
         mailbox.topic.key_hold,
-        Kind::Word(KEY_HOLDS),
-        "What holds a key: `window`, the replay window and nothing else, so that a message that waits longer can be sent a second time; or `until-finished`, also its message, until that is acknowledged or a dead letter"
+        Kind::Choice(KEY_HOLDS),
+        "How long a key is held: `window` for the replay window only, so that a message that waits longer can be sent a second time; `until-finished` also until its message is acknowledged or becomes a dead letter"
     ),
     setting!(
         mailbox.topic.ready_keep,
         Kind::Duration(SECOND, YEAR),
-        "How long a message may wait, from when it is due; then it is a dead letter"
+        "Maximum time that a message may wait for delivery, from when it is due; after that it becomes a dead letter"
     ),
-    setting!(mailbox.topic.payload_bytes_max, Kind::Size(1, MIB), "The largest payload"),
+    setting!(mailbox.topic.payload_bytes_max, Kind::Size(1, MIB), "Maximum payload size"),
     setting!(
         mailbox.topic.dlq_keep,
         Kind::Duration(HOUR, YEAR),
@@ -184,42 +191,42 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         mailbox.topic.dlq_messages_max,
         Kind::Count(1, 10_000_000),
-        "Dead letters that are kept, the newest; those of the last ten minutes stay beside them"
+        "Maximum number of dead letters that are kept; the oldest are removed first, and dead letters of the last ten minutes are kept in addition"
     ),
     setting!(
         mailbox.topic.dlq_alert_per_minute,
         Kind::Count(0, 1_000_000),
-        "More dead letters than this within a minute are a finding of `/readyz` and `/v1/stats`, and a line in the log; 0 turns that off"
+        "More dead letters than this within a minute are reported as a finding in `/readyz` and `/v1/stats`, and in the log; 0 disables this"
     ),
     setting!(ledger.keep, Kind::Duration(KEEP_MIN, KEEP_MAX), "How long a processed key is kept"),
     setting!(
         ledger.unknown_key,
-        Kind::Word(UnknownKey::WORDS),
-        "The answer for a key that nobody has told of: 200 with status `Unknown`, or 404"
+        Kind::Choice(UnknownKey::CHOICES),
+        "Response for an unknown key: 200 with the status `Unknown`, or 404"
     ),
     setting!(
         retention.seen,
-        Kind::Keep(HOUR, YEAR),
-        "What was seen and never enqueued, and keys of the ledger that were begun and never marked, from when they came; `off` keeps them for ever"
+        Kind::DurationOrOff(HOUR, YEAR),
+        "How long messages that were seen and never enqueued, and ledger keys that were begun and never marked as processed, are kept, from when they were first seen; `off` keeps them for ever"
     ),
     setting!(
         retention.dead,
-        Kind::Keep(HOUR, YEAR),
-        "What is Dead in the inbox and among the commands, from when it died; `off` keeps it for ever"
+        Kind::DurationOrOff(HOUR, YEAR),
+        "How long dead messages of the inbox and the commands are kept, from when they died; `off` keeps them for ever"
     ),
     setting!(
         metrics.topics_max,
         Kind::Count(0, 1_000),
-        "Topics with a label of their own; those beyond are labelled `other`"
+        "Maximum number of topics with a label of their own; other topics are labelled `other`"
     ),
     setting!(
         shutdown.drain,
         Kind::Duration(SECOND, MINUTE.saturating_mul(10)),
-        "How long calls that are under way may take to end"
+        "Maximum time for requests in progress to finish"
     ),
 ];
 
-/// The setting of that name.
+/// Finds a setting by its name.
 pub(super) fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
@@ -230,21 +237,27 @@ mod tests {
     use crate::config::field::Value;
     use crate::config::sections::Config;
 
-    /// A bound that the field cannot hold would be lost without a word.
+    /// A value that the field cannot store would be ignored silently.
     #[test]
-    fn every_field_holds_all_that_its_kind_allows() {
+    fn every_field_can_store_all_values_of_its_kind() {
         for setting in SETTINGS {
             let values = match setting.kind {
-                Kind::Flag => vec![Value::Flag(true), Value::Flag(false)],
-                Kind::Count(least, most) | Kind::Size(least, most) => {
-                    vec![Value::Number(least), Value::Number(most)]
+                Kind::Bool => vec![Value::Bool(true), Value::Bool(false)],
+                Kind::Count(min, max) | Kind::Size(min, max) => {
+                    vec![Value::Number(min), Value::Number(max)]
                 }
-                Kind::Duration(least, most) => vec![Value::Duration(least), Value::Duration(most)],
-                Kind::Keep(least, most) | Kind::Own(least, most) => {
-                    vec![Value::Keep(Some(least)), Value::Keep(None), Value::Keep(Some(most))]
+                Kind::Duration(min, max) => vec![Value::Duration(min), Value::Duration(max)],
+                Kind::DurationOrOff(min, max) | Kind::DurationOrDefault(min, max) => {
+                    vec![
+                        Value::OptionalDuration(Some(min)),
+                        Value::OptionalDuration(None),
+                        Value::OptionalDuration(Some(max)),
+                    ]
                 }
-                Kind::Word(words) => words.iter().map(|word| Value::Text((*word).to_owned())).collect(),
-                Kind::Levels | Kind::Store => vec![Value::Text("x".to_owned())],
+                Kind::Choice(choices) => {
+                    choices.iter().map(|choice| Value::Text((*choice).to_owned())).collect()
+                }
+                Kind::LogLevels | Kind::Store => vec![Value::Text("x".to_owned())],
                 Kind::Listen(_) => vec![Value::Listen(Vec::new())],
             };
             let mut config = Config::default();
@@ -255,9 +268,9 @@ mod tests {
         }
     }
 
-    /// In a file a section that comes twice is a fault.
+    /// A TOML file must not contain a section twice.
     #[test]
-    fn settings_stand_together_by_section() {
+    fn settings_are_grouped_by_section() {
         let mut sections: Vec<&str> = SETTINGS.iter().map(|setting| setting.parts().0).collect();
         sections.dedup();
         assert_eq!(sections, SECTIONS.iter().map(|(name, _)| *name).collect::<Vec<_>>());

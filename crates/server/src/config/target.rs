@@ -1,4 +1,4 @@
-//! What a name in a file, a variable or a flag means.
+//! The setting that a name in a file, a variable or a flag refers to.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use super::setting::Setting;
 use super::table::SETTINGS;
 use super::unit::key;
 
-/// The section whose settings a topic can have of its own.
+/// The section with the settings of all topics, which single topics can override.
 pub(super) const TOPIC: &str = "mailbox.topic";
 /// The section of topics with settings of their own.
 pub(super) const TOPICS: [&str; 2] = ["mailbox", "topics"];
 
-/// A setting of the server, or one of a topic.
+/// A setting of the server or of one topic.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) setting: &'static Setting,
@@ -25,7 +25,7 @@ impl Target {
         Self { setting, topic: None }
     }
 
-    /// The target at a path, if there is one.
+    /// Finds the target of a path.
     pub(super) fn find(path: &[&str]) -> Option<Self> {
         if let [first, second, topic, field] = path
             && [*first, *second] == TOPICS
@@ -37,7 +37,7 @@ impl Target {
         SETTINGS.iter().find(named).map(Self::of)
     }
 
-    /// Its value: a topic without a value of its own has the one of all topics.
+    /// Its effective value: a topic without a value of its own uses the value of all topics.
     pub(super) fn get(&self, config: &Config) -> Value {
         match &self.topic {
             None => (self.setting.get)(config),
@@ -53,8 +53,8 @@ impl Target {
     }
 }
 
-/// A configuration in which the settings of one topic stand in the place of those of all topics, so that the same
-/// rows of the table read and write both.
+/// A configuration in which the settings of one topic replace those of all topics, so that the same rows of the table
+/// read and write both.
 fn view(config: &Config, topic: &str) -> Config {
     let mut view = Config::default();
     view.mailbox.topic = config.mailbox.topics.get(topic).unwrap_or(&config.mailbox.topic).clone();
@@ -70,7 +70,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether a path leads to settings without being one.
+/// Whether a path is a section, not a setting.
 pub(super) fn is_section(path: &[&str]) -> bool {
     let topics = path == TOPICS || (path.len() == 3 && path.starts_with(&TOPICS));
     let leads = |setting: &Setting| {

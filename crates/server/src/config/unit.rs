@@ -1,4 +1,4 @@
-//! Durations and sizes with their unit, and texts as they stand in a file.
+//! Durations and sizes with units, and TOML strings.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,23 +7,23 @@ const DURATIONS: [(&str, u64); 5] =
     [("d", 24 * 60 * 60 * 1_000), ("h", 60 * 60 * 1_000), ("m", 60 * 1_000), ("s", 1_000), ("ms", 1)];
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads `250ms`, `5s`, `10m`, `1h`, `7d`.
+/// Parses `250ms`, `5s`, `10m`, `1h`, `7d`.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     parse(text, &DURATIONS).map(Duration::from_millis)
 }
 
-/// Reads `100B`, `512KiB`, `1MiB`, `1GiB`.
+/// Parses `100B`, `512KiB`, `1MiB`, `1GiB`.
 pub(super) fn parse_size(text: &str) -> Option<u64> {
     parse(text, &SIZES)
 }
 
-/// The shortest text without a fraction.
+/// Formats a duration in the largest unit that needs no fraction.
 pub(super) fn duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if millis == 0 { "0s".to_owned() } else { print(millis, &DURATIONS) }
 }
 
-/// The shortest text without a fraction.
+/// Formats a size in the largest unit that needs no fraction.
 pub(super) fn size(bytes: u64) -> String {
     if bytes == 0 { "0B".to_owned() } else { print(bytes, &SIZES) }
 }
@@ -40,7 +40,7 @@ fn print(value: u64, units: &[(&str, u64)]) -> String {
     unit.map_or_else(|| value.to_string(), |(name, factor)| format!("{}{name}", value / factor))
 }
 
-/// A text as TOML has it, on one line.
+/// Formats a TOML string on one line.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -57,14 +57,14 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A name as TOML has it: bare if it can be.
+/// Formats a TOML key, bare if possible.
 pub(super) fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// A text for a message or a comment: on one line, cut if it is long.
-pub(super) fn line(text: &str) -> String {
+/// Formats a text for a message or a comment: on one line, truncated to 120 characters.
+pub(super) fn one_line(text: &str) -> String {
     const CHARS_MAX: usize = 120;
     let mut line = String::new();
     for character in text.chars().take(CHARS_MAX) {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_reads_back() {
+    fn formatted_values_parse_to_the_same() {
         for text in ["1ms", "250ms", "5s", "90s", "10m", "1h", "7d", "0s"] {
             assert_eq!(parse_duration(text).map(duration).as_deref(), Some(text));
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_its_unit_or_out_of_bounds_is_nothing() {
+    fn numbers_without_a_unit_or_out_of_range_are_invalid() {
         for text in [
             "",
             "5",
@@ -116,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn texts_stay_on_one_line() {
+    fn strings_stay_on_one_line() {
         assert_eq!(quoted("a\"b\\\n\u{7f}"), r#""a\"b\\\u000A\u007F""#);
         assert_eq!(key("orders.eu"), "\"orders.eu\"");
-        assert_eq!(line("a\nb"), "a\\nb");
-        assert_eq!(line(&"x".repeat(500)).chars().count(), 121);
+        assert_eq!(one_line("a\nb"), "a\\nb");
+        assert_eq!(one_line(&"x".repeat(500)).chars().count(), 121);
     }
 }

@@ -1,4 +1,4 @@
-//! What all doors share.
+//! State shared by all endpoints.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,41 +6,46 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use oncebox::ledger::Ledger;
-use oncebox::{Clock, Namespace, Oncebox, Operator, Rng, Upkept};
+use oncebox::{
+    Oncebox, Operator,
+    maintenance::MaintenanceReport,
+    message::Namespace,
+    store::{Clock, Rng},
+};
 use oncebox_core::{Timestamp, Uid};
 use oncebox_system::{SystemClock, SystemRng};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::body::Room;
-use super::refusal::Refusal;
+use super::api_error::ApiError;
+use super::body::BodyBudget;
 use crate::config::Config;
-use crate::dead_letters::DeadLetters;
-use crate::live::{Current, Live};
-use crate::meters::Meters;
-use crate::net::Capacity;
+use crate::config_handle::{ActiveConfig, ConfigHandle};
+use crate::dlq_alerts::DlqAlerts;
+use crate::net::ConnectionLimit;
 use crate::redriver::RuleFindings;
 use crate::saturation::Saturation;
+use crate::server_metrics::ServerMetrics;
 
-/// Cheap to clone.
+/// Shared state of the server; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
 pub(crate) struct Inner {
-    live: Live,
+    config: ConfigHandle,
     pub(crate) oncebox: Oncebox,
     pub(crate) ledger: Ledger,
-    pub(crate) room: Room,
-    /// The connections of `listen`.
-    pub(crate) connections: Arc<Capacity>,
-    /// The connections of `admin.listen`.
-    pub(crate) admin_connections: Arc<Capacity>,
+    pub(crate) body_budget: BodyBudget,
+    /// Connections of `listen`.
+    pub(crate) connections: Arc<ConnectionLimit>,
+    /// Connections of `admin.listen`.
+    pub(crate) admin_connections: Arc<ConnectionLimit>,
     pub(crate) saturation: Saturation,
-    pub(crate) dead_letters: DeadLetters,
+    pub(crate) dlq_alerts: DlqAlerts,
     pub(crate) rule_findings: RuleFindings,
-    pub(crate) meters: Meters,
-    pub(crate) metrics: PrometheusHandle,
-    /// Set when the server is about to stop: long waits end, nothing more is taken in.
+    pub(crate) metrics: ServerMetrics,
+    pub(crate) prometheus: PrometheusHandle,
+    /// Cancelled when the server is about to stop: long waits end, and no new messages are accepted.
     pub(crate) stopping: CancellationToken,
     clock: SystemClock,
     rng: Mutex<SystemRng>,
@@ -58,94 +63,91 @@ impl App {
     pub(crate) fn new(
         config: Config,
         oncebox: Oncebox,
-        meters: Meters,
-        metrics: PrometheusHandle,
+        metrics: ServerMetrics,
+        prometheus: PrometheusHandle,
         stopping: CancellationToken,
     ) -> Result<Self, oncebox::Error> {
-        let room = Room::new(config.http.bodies_bytes_max);
-        let connections = Capacity::new(config.http.connections_max, "http.connections_max");
-        let admin_connections = Capacity::new(config.admin.connections_max, "admin.connections_max");
-        let live = Live::new(config, &oncebox)?;
+        let body_budget = BodyBudget::new(config.http.bodies_bytes_max);
+        let connections = ConnectionLimit::new(config.http.connections_max, "http.connections_max");
+        let admin_connections = ConnectionLimit::new(config.admin.connections_max, "admin.connections_max");
+        let config = ConfigHandle::new(config, &oncebox)?;
         let ledger = oncebox.ledger();
         let (clock, rng) = (SystemClock::default(), Mutex::new(SystemRng::default()));
         Ok(Self(Arc::new(Inner {
-            live,
+            config,
             oncebox,
             ledger,
-            room,
+            body_budget,
             connections,
             admin_connections,
             saturation: Saturation::default(),
-            dead_letters: DeadLetters::new(Instant::now()),
+            dlq_alerts: DlqAlerts::new(Instant::now()),
             rule_findings: RuleFindings::default(),
-            meters,
             metrics,
+            prometheus,
             stopping,
             clock,
             rng,
         })))
     }
 
-    /// The configuration that holds now, for a whole request.
-    pub(crate) fn live(&self) -> Arc<Current> {
-        self.live.get()
+    /// Returns the active configuration, to be used for a whole request.
+    pub(crate) fn active(&self) -> Arc<ActiveConfig> {
+        self.config.get()
     }
 
-    /// Lets a new configuration hold; names the settings that wait for a restart.
-    pub(crate) fn adopt(&self, config: Config) -> Result<Vec<&'static str>, oncebox::Error> {
-        self.live.adopt(config, &self.oncebox)
+    /// Applies a new configuration; returns the changed settings that need a restart.
+    pub(crate) fn apply(&self, config: Config) -> Result<Vec<&'static str>, oncebox::Error> {
+        self.config.apply(config, &self.oncebox)
     }
 
-    /// The time, as this process knows it.
+    /// The time of the clock of this process.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     /// A new correlation id.
     pub(super) fn corr_id(&self) -> Uid {
-        // Nothing here can panic halfway: what is found is whole.
+        // Nothing can panic while the lock is held.
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let random = (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64());
         Uid::v7(self.clock.now(), random)
     }
 
-    /// Counts a refusal, and notes the bound that it is for.
-    pub(super) fn refused(&self, refusal: &Refusal) {
-        self.meters.refused(refusal.code);
-        if let Some(bound) = refusal.bound {
-            self.saturation.refused(bound, Instant::now());
+    /// Counts an error, and records the bound that caused it.
+    pub(super) fn record_error(&self, error: &ApiError) {
+        self.metrics.rejected(error.code);
+        if let Some(bound) = error.bound {
+            self.saturation.rejected(bound, Instant::now());
         }
     }
 
-    /// How long a request may wait, if it asks for so long.
-    pub(super) fn wait(&self, wait_ms: Option<u64>) -> Result<Duration, Refusal> {
-        let (wait, most) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.live().config.http.wait_max);
-        if wait > most {
-            return Err(Refusal::schema(format!(
-                "wait_ms is over the most, which is {} (milliseconds)",
-                most.as_millis()
-            )));
+    /// Validates the wait time of a request.
+    pub(super) fn wait(&self, wait_ms: Option<u64>) -> Result<Duration, ApiError> {
+        let (wait, max) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.active().config.http.wait_max);
+        if wait > max {
+            return Err(ApiError::schema(format!("wait_ms must be at most {}", max.as_millis())));
         }
         Ok(wait)
     }
 
-    /// What upkeep did: counted, and looked at for dead letters that rise.
-    pub(crate) fn upkept(&self, upkept: &Upkept) {
-        self.meters.upkept(upkept);
-        let (live, now) = (self.live(), Instant::now());
-        for deaths in upkept.died.iter().filter(|deaths| deaths.namespace == Namespace::Mailbox) {
-            let label = deaths.topic.as_ref().and_then(|topic| self.meters.label(topic.as_str()));
-            let settings = live.config.mailbox.topic(label.as_deref().unwrap_or_default());
-            let most = settings.dlq_alert_per_minute;
-            self.dead_letters.died(label.as_deref(), deaths.reason, deaths.count, most, now);
+    /// Records the dead letters that maintenance created or removed, and starts alerts where there are too many.
+    pub(crate) fn record_maintenance(&self, report: &MaintenanceReport) {
+        self.metrics.record_maintenance(report);
+        let (active, now) = (self.active(), Instant::now());
+        for deaths in report.died.iter().filter(|deaths| deaths.namespace == Namespace::Mailbox) {
+            let label = deaths.topic.as_ref().and_then(|topic| self.metrics.label(topic.as_str()));
+            let settings = active.config.mailbox.topic(label.as_deref().unwrap_or_default());
+            let limit = settings.dlq_alert_per_minute;
+            self.dlq_alerts.died(label.as_deref(), deaths.reason, deaths.count, limit, now);
         }
     }
 
-    /// An operator of one face of the store.
+    /// Returns an operator of one namespace of the store.
     pub(crate) fn operator(&self, namespace: Namespace, actor: &str) -> Operator {
         match namespace {
-            Namespace::Mailbox => self.live().mailbox.operator(actor),
-            _ => self.oncebox.operator(actor).of(namespace),
+            Namespace::Mailbox => self.active().mailbox.operator(actor),
+            _ => self.oncebox.operator(actor).in_namespace(namespace),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Authorities: the host and the port that a request is for, as `Host` and the target of a request name them.
+//! Authorities: host and port of a request, as the `Host` header and the request target name them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where no port is named.
+/// Port if none is given.
 const PORT_DEFAULT: u16 = 80;
 
-/// A host and a port, and nothing else: no user, nothing behind.
+/// A host and a port, without user information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Authority<'a> {
     host: Host<'a>,
@@ -19,7 +19,7 @@ enum Host<'a> {
 }
 
 impl<'a> Authority<'a> {
-    /// The authority that a text is, as a whole; none if it is anything else.
+    /// Parses a whole text as an authority.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (host, rest) = match text.strip_prefix('[') {
             Some(text) => {
@@ -39,7 +39,7 @@ impl<'a> Authority<'a> {
         Some(Self { host, port })
     }
 
-    /// Whether it names this machine, whatever the port.
+    /// Whether the host is this machine, with any port.
     pub(super) fn is_local(&self) -> bool {
         match self.host {
             Host::Address(address) => address.is_loopback(),
@@ -70,7 +70,7 @@ impl PartialEq for Host<'_> {
 
 impl Eq for Host<'_> {}
 
-/// A port from 1 to 65535: digits, without a sign.
+/// Parses a port from 1 to 65535: digits only, without a sign.
 fn parse_port(text: &str) -> Option<u16> {
     let digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| digits && *port > 0)
@@ -105,7 +105,7 @@ mod tests {
 
     /// Holds: RULE-21.
     #[test]
-    fn everything_else_is_not() {
+    fn other_authorities_are_not_local() {
         for text in [
             "",
             ":",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn two_are_the_same_by_host_and_port() {
+    fn authorities_are_equal_by_host_and_port() {
         let same = |one, other| Authority::parse(one).unwrap() == Authority::parse(other).unwrap();
         assert!(same("localhost", "LocalHost:80"));
         assert!(same("[::1]:7420", "[0:0::1]:7420"));

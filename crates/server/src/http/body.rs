@@ -1,4 +1,4 @@
-//! Bodies: bounded before they are read, read in bounded time, and never more of them at once than fit.
+//! Request bodies: bounded in size, in time and in their total memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,88 +10,88 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT}
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use oncebox_wire::Code;
+use oncebox_wire::ErrorCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::api_error::ApiError;
 use super::app::App;
 use super::json;
-use super::refusal::Refusal;
 
 /// Bodies up to this size are bounded by the number of connections alone.
 const SMALL_BYTES: usize = 64 * 1024;
-/// The unit that room is counted in.
+/// Unit in which the budget is counted.
 const UNIT_BYTES: usize = 1024;
 
-/// What is refused is taken in up to this size, and for this long.
+/// The body of a rejected request is discarded up to this size and for this long.
 const DISCARD_BYTES_MAX: usize = 32 * 1024 * 1024;
 const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
-/// What most answers fit in.
-const ANSWER_BYTES: usize = 256;
+/// Buffer size that most responses fit in.
+const RESPONSE_BYTES: usize = 256;
 
-/// What a body is.
+/// Content type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     Json,
     Bytes,
 }
 
-/// How large a body may be, and how long it may take to come.
+/// Limits of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit {
     pub(crate) bytes_max: usize,
-    pub(crate) within: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Limit {
-    fn exceeded(self) -> Refusal {
-        let text = format!("the body is larger than {} bytes: send less at a time", self.bytes_max);
-        Refusal::new(Code::FrameTooLarge, text)
+    fn exceeded(self) -> ApiError {
+        let text = format!("the body is larger than {} bytes: send smaller requests", self.bytes_max);
+        ApiError::new(ErrorCode::FrameTooLarge, text)
     }
 }
 
-/// The room that a large body takes.
+/// The part of the budget that a large body uses; `None` for small bodies.
 pub(super) type Permit = Option<OwnedSemaphorePermit>;
 
-/// Room for bodies that are being worked on.
-pub(crate) struct Room {
+/// Memory budget of large bodies that are being processed.
+pub(crate) struct BodyBudget {
     units: Arc<Semaphore>,
 }
 
-impl Room {
+impl BodyBudget {
     pub(crate) fn new(bytes_max: usize) -> Self {
         let units = (bytes_max / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         Self { units: Arc::new(Semaphore::new(units)) }
     }
 
-    /// Reads a body. Its room is taken until the permit is dropped.
+    /// Reads a body. Its part of the budget is used until the permit is dropped.
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
         body: Body,
         limit: Limit,
-    ) -> Result<(Bytes, Permit), Refusal> {
-        let announced =
+    ) -> Result<(Bytes, Permit), ApiError> {
+        let declared =
             headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        let expected = announced.unwrap_or(limit.bytes_max);
+        let expected = declared.unwrap_or(limit.bytes_max);
         if expected > limit.bytes_max {
             return Err(discard(headers, body, limit.exceeded()).await);
         }
         let permit = match self.reserve(expected) {
             Ok(permit) => permit,
-            Err(refusal) => return Err(discard(headers, body, refusal).await),
+            Err(error) => return Err(discard(headers, body, error).await),
         };
-        let until = Instant::now() + limit.within;
+        let deadline = Instant::now() + limit.timeout;
         let mut body = body;
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
-        while let Some(data) = next(&mut body, until).await? {
+        while let Some(data) = next_chunk(&mut body, deadline).await? {
             if first.len() + rest.len() + data.len() > limit.bytes_max {
                 return Err(discard(headers, body, limit.exceeded()).await);
             }
-            // Most bodies come in one piece, and need not be copied.
+            // Most bodies arrive in one chunk and need not be copied.
             if first.is_empty() && rest.is_empty() {
                 first = data;
                 continue;
@@ -105,121 +105,122 @@ impl Room {
         Ok((if rest.is_empty() { first } else { rest.freeze() }, permit))
     }
 
-    fn reserve(&self, bytes: usize) -> Result<Permit, Refusal> {
+    fn reserve(&self, bytes: usize) -> Result<Permit, ApiError> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         let permit = self.units.clone().try_acquire_many_owned(units);
         permit.map(Some).map_err(|_| {
-            Refusal::new(
-                Code::Saturated,
-                "too many large requests at once: repeat it later, or send less at a time",
+            ApiError::new(
+                ErrorCode::Saturated,
+                "too many large requests at once: retry later, or send smaller requests",
             )
         })
     }
 }
 
-/// Takes in what a client sends that will be refused, as far as that is little: one that is cut off while it writes would not
-/// see why. One that asks first, by `Expect: 100-continue`, has not begun.
-pub(super) async fn discard(headers: &HeaderMap, mut body: Body, refusal: Refusal) -> Refusal {
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if headers.contains_key(EXPECT) || announced.is_some_and(|bytes| bytes > DISCARD_BYTES_MAX) {
-        return refusal;
+/// Reads and discards the rest of a rejected body, within limits: a client that is cut off while it writes would not
+/// see the response. A client that sends `Expect: 100-continue` has not begun to write.
+pub(super) async fn discard(headers: &HeaderMap, mut body: Body, error: ApiError) -> ApiError {
+    let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if headers.contains_key(EXPECT) || declared.is_some_and(|bytes| bytes > DISCARD_BYTES_MAX) {
+        return error;
     }
-    let until = Instant::now() + DISCARD_TIME_MAX;
+    let deadline = Instant::now() + DISCARD_TIME_MAX;
     let mut discarded = 0;
     while discarded <= DISCARD_BYTES_MAX
-        && let Ok(Some(data)) = next(&mut body, until).await
+        && let Ok(Some(data)) = next_chunk(&mut body, deadline).await
     {
         discarded += data.len();
     }
-    refusal
+    error
 }
 
-/// The next piece of a body that has data; none at its end.
-async fn next(body: &mut Body, until: Instant) -> Result<Option<Bytes>, Refusal> {
+/// Returns the next chunk of data; `None` at the end of the body.
+async fn next_chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
     loop {
-        let frame = timeout_at(until, body.frame()).await;
+        let frame = timeout_at(deadline, body.frame()).await;
         let frame = frame.map_err(|_| {
-            Refusal::new(
-                Code::Timeout,
-                "the body did not arrive in time: send it faster, or in smaller parts",
+            ApiError::new(
+                ErrorCode::Timeout,
+                "the body did not arrive in time: send it faster, or send smaller requests",
             )
         })?;
         let Some(frame) = frame else { return Ok(None) };
-        let frame = frame.map_err(|_| Refusal::schema("the body broke off: send it again"))?;
+        let frame = frame.map_err(|_| ApiError::schema("the body is incomplete: send the request again"))?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }
     }
 }
 
-/// Refuses a body that is compressed, say: it would be stored as it came.
-fn expect_plain(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Rejects a compressed or otherwise encoded body, which would be stored as it is.
+fn reject_encoded(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     if codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Ok(());
     }
-    let text = "the body has a content coding, and this server knows none: send it as it is, without `content-encoding`";
-    Err(Refusal::schema(text).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+    let text = "encoded bodies are not supported: send the body without `content-encoding`";
+    Err(ApiError::schema(text).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
-/// What the request says that its body is. Only what no web page can send unasked is taken.
-pub(super) fn kind(headers: &HeaderMap) -> Result<Kind, Refusal> {
-    expect_plain(headers)?;
+/// The content type of a request. Only types that no web page can send without a preflight request are accepted.
+pub(super) fn kind(headers: &HeaderMap) -> Result<BodyKind, ApiError> {
+    reject_encoded(headers)?;
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = content_type.split(';').next().unwrap_or_default().trim();
     match name {
-        _ if name.eq_ignore_ascii_case("application/json") => Ok(Kind::Json),
-        _ if name.eq_ignore_ascii_case("application/octet-stream") => Ok(Kind::Bytes),
-        _ => Err(Refusal::schema("the body is not announced as JSON: set `content-type: application/json`")
+        _ if name.eq_ignore_ascii_case("application/json") => Ok(BodyKind::Json),
+        _ if name.eq_ignore_ascii_case("application/octet-stream") => Ok(BodyKind::Bytes),
+        _ => Err(ApiError::schema("unsupported content type: set `content-type: application/json`")
             .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)),
     }
 }
 
-/// Refuses what is not JSON.
-pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Rejects everything but JSON.
+pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     match kind(headers)? {
-        Kind::Json => Ok(()),
-        Kind::Bytes => Err(Refusal::schema("this request takes JSON: set `content-type: application/json`")
-            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)),
+        BodyKind::Json => Ok(()),
+        BodyKind::Bytes => {
+            Err(ApiError::schema("this endpoint accepts JSON only: set `content-type: application/json`")
+                .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+        }
     }
 }
 
-/// Reads JSON, and nothing else.
+/// Reads and parses JSON.
 pub(super) async fn read_json<T: DeserializeOwned>(
     app: &App,
     headers: &HeaderMap,
     body: Body,
     limit: Limit,
-) -> Result<(T, Permit), Refusal> {
+) -> Result<(T, Permit), ApiError> {
     let (bytes, permit) = read_unparsed(app, headers, body, limit).await?;
     Ok((json::parse(&bytes)?, permit))
 }
 
-/// The same, before it is parsed.
+/// Reads JSON without parsing it.
 pub(super) async fn read_unparsed(
     app: &App,
     headers: &HeaderMap,
     body: Body,
     limit: Limit,
-) -> Result<(Bytes, Permit), Refusal> {
-    if let Err(refusal) = expect_json(headers) {
-        return Err(discard(headers, body, refusal).await);
+) -> Result<(Bytes, Permit), ApiError> {
+    if let Err(error) = expect_json(headers) {
+        return Err(discard(headers, body, error).await);
     }
-    app.room.read(headers, body, limit).await
+    app.body_budget.read(headers, body, limit).await
 }
 
-/// The same, where no body at all, or `null`, means the default.
+/// Reads and parses JSON; no body and `null` yield the default.
 pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
     app: &App,
     headers: &HeaderMap,
     body: Body,
     limit: Limit,
-) -> Result<T, Refusal> {
-    let (bytes, _permit) = app.room.read(headers, body, limit).await?;
+) -> Result<T, ApiError> {
+    let (bytes, _permit) = app.body_budget.read(headers, body, limit).await?;
     if bytes.is_empty() {
         return Ok(T::default());
     }
@@ -228,24 +229,25 @@ pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
     Ok(parsed.unwrap_or_default())
 }
 
-/// Answers with JSON.
-pub(super) fn answer(value: &impl Serialize) -> Result<Response, Refusal> {
-    answer_as(StatusCode::OK, value)
+/// Responds with JSON.
+pub(super) fn json(value: &impl Serialize) -> Result<Response, ApiError> {
+    json_with_status(StatusCode::OK, value)
 }
 
-/// Answers with JSON and a status.
-pub(super) fn answer_as(status: StatusCode, value: &impl Serialize) -> Result<Response, Refusal> {
-    let mut json = Vec::with_capacity(ANSWER_BYTES);
+/// Responds with JSON and a status.
+pub(super) fn json_with_status(status: StatusCode, value: &impl Serialize) -> Result<Response, ApiError> {
+    let mut json = Vec::with_capacity(RESPONSE_BYTES);
     let written = serde_json::to_writer(&mut json, value).map(|()| json);
-    let mut response = answer_written(written.map_err(Into::into))?;
+    let mut response = serialized_json(written.map_err(Into::into))?;
     *response.status_mut() = status;
     Ok(response)
 }
 
-/// Answers with JSON that is written already.
-pub(super) fn answer_written(json: std::io::Result<Vec<u8>>) -> Result<Response, Refusal> {
-    let mut json = json.map_err(|_| Refusal::new(Code::Unavailable, "the answer could not be written"))?;
-    // For those who read it on a terminal.
+/// Responds with JSON that is serialized already.
+pub(super) fn serialized_json(json: std::io::Result<Vec<u8>>) -> Result<Response, ApiError> {
+    let mut json =
+        json.map_err(|_| ApiError::new(ErrorCode::Unavailable, "the response could not be serialized"))?;
+    // For readability on a terminal.
     json.push(b'\n');
     let mut response = Response::new(Body::from(json));
     response.headers_mut().insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/json"));
@@ -257,7 +259,7 @@ mod tests {
     use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
     use axum::http::{HeaderMap, HeaderValue};
 
-    use super::{Kind, kind};
+    use super::{BodyKind, kind};
 
     fn headers(content_type: &'static str, codings: &[&'static str]) -> HeaderMap {
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
@@ -269,14 +271,14 @@ mod tests {
 
     /// Holds: MBX-G-4.
     #[test]
-    fn a_body_with_a_content_coding_is_refused() {
+    fn a_body_with_a_content_encoding_is_rejected() {
         for content_type in ["application/json", "application/octet-stream"] {
             for coded in [&["gzip"][..], &["identity, gzip"], &["identity", "br"], &[""]] {
-                let refusal = kind(&headers(content_type, coded)).unwrap_err();
-                assert!(refusal.message.contains("content-encoding"), "{coded:?}: {}", refusal.message);
+                let error = kind(&headers(content_type, coded)).unwrap_err();
+                assert!(error.message.contains("content-encoding"), "{coded:?}: {}", error.message);
             }
         }
-        assert_eq!(kind(&headers("application/json", &["Identity"])).ok(), Some(Kind::Json));
-        assert_eq!(kind(&headers("application/octet-stream", &[])).ok(), Some(Kind::Bytes));
+        assert_eq!(kind(&headers("application/json", &["Identity"])).ok(), Some(BodyKind::Json));
+        assert_eq!(kind(&headers("application/octet-stream", &[])).ok(), Some(BodyKind::Bytes));
     }
 }

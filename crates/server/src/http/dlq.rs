@@ -3,15 +3,18 @@
 use axum::extract::{Path, Request, State};
 use axum::http::Uri;
 use axum::response::Response;
-use oncebox::{MessageState, Namespace, Ref};
+use oncebox::{MessageState, message::Namespace, operator::MessageRef};
 use oncebox_wire as wire;
-use oncebox_wire::operator::{List, ListDead, Message, Page, Redrive, Show, Sweep, Swept};
+use oncebox_wire::operator::{
+    ListDeadRequest, ListRequest, ListResponse, MessageDetails, RedriveRequest, ShowRequest, SweepRequest,
+    SweepResponse,
+};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::api_error::ApiError;
 use super::app::App;
-use super::openapi::{NotFound, ReadRefusals, Refusals};
-use super::refusal::Refusal;
+use super::openapi::{BodyErrors, NotFound, ReadErrors};
 use super::{body, operator, redrive};
 
 const TAG: &str = "dead letters";
@@ -24,19 +27,20 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(reprocess))
 }
 
-/// Lists dead letters, a page at a time.
+/// Lists dead letters, one page at a time.
 #[utoipa::path(
     get,
     path = "/v1/dlq",
     operation_id = "list_dead_letters",
     tag = TAG,
-    params(ListDead),
-    responses((status = 200, description = "A page of dead letters.", body = Page), ReadRefusals),
+    params(ListDeadRequest),
+    responses((status = 200, description = "A page of dead letters.", body = ListResponse), ReadErrors),
 )]
-async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
-    let ListDead { reason, topic, sort, limit, after } = operator::query(&uri)?;
-    let state = Some(wire::operator::State::Dead);
-    operator::page(&app, List { state, reason, topic, sort, limit, after, ..List::default() }).await
+async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
+    let ListDeadRequest { reason, topic, sort, limit, after } = operator::query(&uri)?;
+    let state = Some(wire::operator::StateName::Dead);
+    operator::page(&app, ListRequest { state, reason, topic, sort, limit, after, ..ListRequest::default() })
+        .await
 }
 
 /// Shows a dead letter.
@@ -45,46 +49,59 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
     path = "/v1/dlq/{msg_id}",
     operation_id = "show_dead_letter",
     tag = TAG,
-    params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), Show),
-    responses((status = 200, description = "The dead letter.", body = Message), NotFound, ReadRefusals),
+    params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), ShowRequest),
+    responses((status = 200, description = "The dead letter.", body = MessageDetails), NotFound, ReadErrors),
 )]
-async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, Refusal> {
-    let show: Show = operator::query(&uri)?;
-    operator::answer_one(&app, Ref::Uid(operator::uid(&msg_id)?), show, Some(MessageState::Dead)).await
+async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, ApiError> {
+    let show: ShowRequest = operator::query(&uri)?;
+    operator::show_message(&app, MessageRef::Uid(operator::uid(&msg_id)?), show, Some(MessageState::Dead))
+        .await
 }
 
-/// Redrives dead letters: those named, or those that match get another chance. Their attempts count anew.
+/// Redrives dead letters, selected by id or by filter.
 ///
-/// It stops where a shard is full, says so in `stopped`, and continues with `after`. A topic that nothing is stored of, and ids
-/// of which none exists, are answered 404.
+/// The attempts of redriven messages are counted from zero again. If a shard is full, redriving stops: `stopped` names
+/// the reached bound, and `after` continues. A topic without messages, and ids of which none exists, are answered with
+/// 404.
 #[utoipa::path(
     post,
     path = "/v1/dlq/redrive",
     operation_id = "redrive_dead_letters",
     tag = TAG,
-    request_body = wire::schema::RedriveBody,
-    responses((status = 200, description = "What it did.", body = Swept), NotFound, Refusals),
+    request_body = wire::schema::RedriveSchema,
+    responses((status = 200, description = "Result of the redrive.", body = SweepResponse), NotFound, BodyErrors),
 )]
-async fn redrive(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+async fn redrive(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let (redrive, _room): (Redrive, _) =
-        body::read_json(&app, &parts.headers, content, app.live().one()).await?;
-    let Redrive { ids, topic, reason, error, since, until, limit, after, list, dry_run } = redrive;
-    let sweep =
-        Sweep { ids, topic, reason, error, since, until, limit, after, list, dry_run, ..Sweep::default() };
+    let (redrive, _permit): (RedriveRequest, _) =
+        body::read_json(&app, &parts.headers, content, app.active().single_body_limit()).await?;
+    let RedriveRequest { ids, topic, reason, error, since, until, limit, after, list, dry_run } = redrive;
+    let sweep = SweepRequest {
+        ids,
+        topic,
+        reason,
+        error,
+        since,
+        until,
+        limit,
+        after,
+        list,
+        dry_run,
+        ..SweepRequest::default()
+    };
     let operator = app.operator(Namespace::Mailbox, operator::actor(&parts.headers)?);
-    body::answer(&redrive::by(&app, &operator, &sweep).await?)
+    body::json(&redrive::run(&app, &operator, &sweep).await?)
 }
 
-/// The same as `/v1/dlq/redrive`, under the name that the mailbox's design has for it.
+/// Alias of `/v1/dlq/redrive`.
 #[utoipa::path(
     post,
     path = "/v1/dlq/reprocess",
     operation_id = "reprocess_dead_letters",
     tag = TAG,
-    request_body = wire::schema::RedriveBody,
-    responses((status = 200, description = "What it did.", body = Swept), NotFound, Refusals),
+    request_body = wire::schema::RedriveSchema,
+    responses((status = 200, description = "Result of the redrive.", body = SweepResponse), NotFound, BodyErrors),
 )]
-async fn reprocess(app: State<App>, request: Request) -> Result<Response, Refusal> {
+async fn reprocess(app: State<App>, request: Request) -> Result<Response, ApiError> {
     redrive(app, request).await
 }

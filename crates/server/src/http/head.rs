@@ -1,20 +1,20 @@
-//! Heads of requests: what is refused before anything of a request is carried out, whatever it is for.
+//! Checks of request heads that apply to all endpoints.
 
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use oncebox_wire::{Code, header};
+use oncebox_wire::{ErrorCode, header};
 
+use super::api_error::ApiError;
 use super::authority::Authority;
-use super::gate::Door;
 use super::percent;
-use super::refusal::Refusal;
+use super::service::Transport;
 
-/// Where a browser says that a request comes from.
+/// Browsers report the origin of a request in this header.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Headers of which one value counts: who sends two may mean either.
-const SINGLE: [HeaderName; 13] = [
+/// Headers that must not be repeated, because it would be unclear which value counts.
+const SINGLE_VALUE_HEADERS: [HeaderName; 13] = [
     HOST,
     CONTENT_TYPE,
     HeaderName::from_static(header::CORR_ID),
@@ -30,76 +30,77 @@ const SINGLE: [HeaderName; 13] = [
     HeaderName::from_static(header::ATTRS),
 ];
 
-/// Refuses what no client of ours sends.
-pub(super) fn check(door: Door, request: &Request) -> Result<(), Refusal> {
+/// Rejects requests that no legitimate client sends.
+pub(super) fn check(transport: Transport, request: &Request) -> Result<(), ApiError> {
     let (uri, headers) = (request.uri(), request.headers());
-    refuse_pages(headers)?;
-    refuse_repeated(headers)?;
-    refuse_foreign(door, uri, headers)?;
-    refuse_codings(headers)?;
-    if !percent::is_sound(uri.path()) || !uri.query().is_none_or(percent::is_sound) {
-        return Err(Refusal::schema(
-            "the address is not percent-encoded UTF-8: write a byte as `%` and two hex digits, and `%` itself as `%25`",
+    reject_web_pages(headers)?;
+    reject_repeated_headers(headers)?;
+    reject_foreign_host(transport, uri, headers)?;
+    reject_transfer_codings(headers)?;
+    if !percent::is_valid(uri.path()) || !uri.query().is_none_or(percent::is_valid) {
+        return Err(ApiError::schema(
+            "the URL is not percent-encoded UTF-8: encode a byte as `%` and two hex digits, and `%` itself as `%25`",
         ));
     }
     Ok(())
 }
 
-/// Without capabilities, everybody who reaches the port is trusted. A web page in a browser of this machine reaches it too, so
-/// what a browser sends on behalf of a page is refused: any `Origin`, and what is said to come from another site.
-fn refuse_pages(headers: &HeaderMap) -> Result<(), Refusal> {
-    let by_itself = |site: &HeaderValue| matches!(site.as_bytes(), b"none" | b"same-origin");
-    if headers.contains_key(ORIGIN) || !headers.get_all(SEC_FETCH_SITE).iter().all(by_itself) {
-        return Err(Refusal::new(
-            Code::CapScope,
-            "web pages may not call this server: it trusts everybody on this machine",
+/// Without access control, every client that reaches the port is trusted. A web page in a browser on this machine
+/// reaches it too, so requests that a browser sends on behalf of a page are rejected: those with an `Origin`, and those
+/// from another site.
+fn reject_web_pages(headers: &HeaderMap) -> Result<(), ApiError> {
+    let user_initiated = |site: &HeaderValue| matches!(site.as_bytes(), b"none" | b"same-origin");
+    if headers.contains_key(ORIGIN) || !headers.get_all(SEC_FETCH_SITE).iter().all(user_initiated) {
+        return Err(ApiError::new(
+            ErrorCode::CapScope,
+            "requests from web pages are not allowed: this server trusts every client on this machine",
         ));
     }
     Ok(())
 }
 
-fn refuse_repeated(headers: &HeaderMap) -> Result<(), Refusal> {
-    // Mostly no header comes twice.
+fn reject_repeated_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    // Most requests repeat no header.
     if headers.len() == headers.keys_len() {
         return Ok(());
     }
-    match SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
+    match SINGLE_VALUE_HEADERS.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         Some(name) => {
-            Err(Refusal::schema(format!("the header `{name}` is there more than once: send it once")))
+            Err(ApiError::schema(format!("the header `{name}` occurs more than once: send it once")))
         }
         None => Ok(()),
     }
 }
 
-/// A name that was made to point here is not ours: `Host`, and the target if it names a host, must name this machine.
-fn refuse_foreign(door: Door, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+/// Protects against DNS rebinding: `Host`, and the request target if it contains a host, must name this machine.
+fn reject_foreign_host(transport: Transport, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
     let host = host.and_then(Authority::parse);
     if let Some(target) = uri.authority()
         && Authority::parse(target.as_str()).is_none_or(|target| Some(target) != host)
     {
-        return Err(Refusal::schema(
-            "the address names another host than the header `host`: send a path alone, or the same host in both",
+        return Err(ApiError::schema(
+            "the host in the URL differs from the header `host`: send only a path, or the same host in both",
         ));
     }
-    match (door, host) {
-        (Door::Unix, _) => Ok(()),
-        (Door::Tcp, Some(host)) if host.is_local() => Ok(()),
-        (Door::Tcp, _) => Err(Refusal::new(
-            Code::CapScope,
-            "this server only answers to `localhost` and loopback addresses: call it by one of these",
+    match (transport, host) {
+        (Transport::Unix, _) => Ok(()),
+        (Transport::Tcp, Some(host)) if host.is_local() => Ok(()),
+        (Transport::Tcp, _) => Err(ApiError::new(
+            ErrorCode::CapScope,
+            "the header `host` must name `localhost` or a loopback address",
         )),
     }
 }
 
-/// What is coded twice would be taken for what it is not.
-fn refuse_codings(headers: &HeaderMap) -> Result<(), Refusal> {
+/// A body with several codings would be misinterpreted.
+fn reject_transfer_codings(headers: &HeaderMap) -> Result<(), ApiError> {
     let chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if codings.next().is_some_and(|first| !chunked(first) || codings.next().is_some()) {
-        return Err(Refusal::new(
-            Code::Unsupported,
-            "the only transfer coding that this server knows is `chunked`: send the body without any other",
+        return Err(ApiError::new(
+            ErrorCode::Unsupported,
+            "unsupported transfer coding: only `chunked` is supported",
         ));
     }
     Ok(())
@@ -109,44 +110,47 @@ fn refuse_codings(headers: &HeaderMap) -> Result<(), Refusal> {
 mod tests {
     use axum::body::Body;
     use axum::extract::Request;
-    use oncebox_wire::Code;
+    use oncebox_wire::ErrorCode;
 
-    use super::{Door, SINGLE, check};
+    use super::{SINGLE_VALUE_HEADERS, Transport, check};
 
-    /// Whether a request passes, or the code that it is refused with.
-    fn checked(door: Door, uri: &str, headers: &[(&str, &str)]) -> Result<(), Code> {
+    /// Returns the error code of a request, if it is rejected.
+    fn checked(transport: Transport, uri: &str, headers: &[(&str, &str)]) -> Result<(), ErrorCode> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        check(door, &request.body(Body::empty()).unwrap()).map_err(|refusal| refusal.code)
+        check(transport, &request.body(Body::empty()).unwrap()).map_err(|error| error.code)
     }
 
     const LOCAL: (&str, &str) = ("host", "localhost:7420");
 
     /// Holds: RULE-21.
     #[test]
-    fn only_who_calls_it_by_a_local_name_is_answered() {
-        assert_eq!(checked(Door::Tcp, "/", &[LOCAL]), Ok(()));
-        assert_eq!(checked(Door::Tcp, "/", &[]), Err(Code::CapScope), "no host at all");
-        assert_eq!(checked(Door::Tcp, "/", &[("host", "example.com")]), Err(Code::CapScope));
-        assert_eq!(checked(Door::Tcp, "/", &[("host", "localhost:1.evil.com")]), Err(Code::CapScope));
+    fn only_local_host_names_are_accepted() {
+        assert_eq!(checked(Transport::Tcp, "/", &[LOCAL]), Ok(()));
+        assert_eq!(checked(Transport::Tcp, "/", &[]), Err(ErrorCode::CapScope), "no host header");
+        assert_eq!(checked(Transport::Tcp, "/", &[("host", "example.com")]), Err(ErrorCode::CapScope));
         assert_eq!(
-            checked(Door::Unix, "/", &[("host", "example.com")]),
-            Ok(()),
-            "no browser reaches a socket"
+            checked(Transport::Tcp, "/", &[("host", "localhost:1.evil.com")]),
+            Err(ErrorCode::CapScope)
         );
-        assert_eq!(checked(Door::Unix, "/", &[]), Ok(()));
-        for door in [Door::Tcp, Door::Unix] {
-            assert_eq!(checked(door, "/", &[LOCAL, LOCAL]), Err(Code::Schema), "two hosts");
+        assert_eq!(
+            checked(Transport::Unix, "/", &[("host", "example.com")]),
+            Ok(()),
+            "a browser cannot reach a unix socket"
+        );
+        assert_eq!(checked(Transport::Unix, "/", &[]), Ok(()));
+        for transport in [Transport::Tcp, Transport::Unix] {
+            assert_eq!(checked(transport, "/", &[LOCAL, LOCAL]), Err(ErrorCode::Schema), "two host headers");
         }
     }
 
     /// Holds: RULE-21.
     #[test]
-    fn a_target_that_names_a_host_names_the_same() {
-        for door in [Door::Tcp, Door::Unix] {
-            let target = |uri| checked(door, uri, &[LOCAL]);
+    fn the_host_in_the_target_must_match_the_host_header() {
+        for transport in [Transport::Tcp, Transport::Unix] {
+            let target = |uri| checked(transport, uri, &[LOCAL]);
             assert_eq!(target("http://localhost:7420/healthz"), Ok(()));
             assert_eq!(target("http://LOCALHOST:7420/healthz"), Ok(()));
             for foreign in [
@@ -156,63 +160,63 @@ mod tests {
                 "http://user@localhost:7420/healthz",
                 "localhost:80",
             ] {
-                assert_eq!(target(foreign), Err(Code::Schema), "{foreign}");
+                assert_eq!(target(foreign), Err(ErrorCode::Schema), "{foreign}");
             }
-            assert_eq!(checked(door, "http://localhost:7420/", &[]), Err(Code::Schema), "no host beside it");
+            assert_eq!(
+                checked(transport, "http://localhost:7420/", &[]),
+                Err(ErrorCode::Schema),
+                "no host header"
+            );
         }
-        let foreign = checked(Door::Tcp, "http://example.com/", &[("host", "example.com")]);
-        assert_eq!(foreign, Err(Code::CapScope), "the same, and not ours");
+        let foreign = checked(Transport::Tcp, "http://example.com/", &[("host", "example.com")]);
+        assert_eq!(foreign, Err(ErrorCode::CapScope), "the hosts match, but are not local");
     }
 
     /// Holds: RULE-21.
     #[test]
-    fn what_a_browser_sends_for_a_page_is_refused() {
-        for door in [Door::Tcp, Door::Unix] {
-            let with = |name, value| checked(door, "/", &[LOCAL, (name, value)]);
-            assert_eq!(with("origin", "null"), Err(Code::CapScope));
+    fn requests_of_web_pages_are_rejected() {
+        for transport in [Transport::Tcp, Transport::Unix] {
+            let with = |name, value| checked(transport, "/", &[LOCAL, (name, value)]);
+            assert_eq!(with("origin", "null"), Err(ErrorCode::CapScope));
             for site in ["cross-site", "same-site", "Cross-Site", "", "none, cross-site", "later"] {
-                assert_eq!(with("sec-fetch-site", site), Err(Code::CapScope), "{site}");
+                assert_eq!(with("sec-fetch-site", site), Err(ErrorCode::CapScope), "{site}");
             }
             for site in ["none", "same-origin"] {
-                assert_eq!(
-                    with("sec-fetch-site", site),
-                    Ok(()),
-                    "{site}: an address that was typed, a link on /docs"
-                );
+                assert_eq!(with("sec-fetch-site", site), Ok(()), "{site}: a typed URL, or a link on /docs");
             }
             let two = [LOCAL, ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")];
-            assert_eq!(checked(door, "/", &two), Err(Code::CapScope));
+            assert_eq!(checked(transport, "/", &two), Err(ErrorCode::CapScope));
         }
     }
 
     #[test]
-    fn headers_of_which_one_counts_come_once() {
-        for name in &SINGLE {
+    fn single_value_headers_must_not_be_repeated() {
+        for name in &SINGLE_VALUE_HEADERS {
             let twice = [LOCAL, (name.as_str(), "localhost:7420"), (name.as_str(), "localhost:7420")];
-            assert_eq!(checked(Door::Tcp, "/", &twice), Err(Code::Schema), "{name}");
+            assert_eq!(checked(Transport::Tcp, "/", &twice), Err(ErrorCode::Schema), "{name}");
         }
         let lists = [LOCAL, ("accept", "text/html"), ("accept", "application/json")];
-        assert_eq!(checked(Door::Tcp, "/", &lists), Ok(()), "others may come twice");
+        assert_eq!(checked(Transport::Tcp, "/", &lists), Ok(()), "other headers may be repeated");
     }
 
     #[test]
-    fn addresses_are_percent_encoded_by_the_letter() {
+    fn urls_must_be_percent_encoded() {
         for uri in ["/v1/inbox/%41%2F%C3%BC", "/v1/counts?topic=%25zz&x=%20", "/v1/inbox/a+b"] {
-            assert_eq!(checked(Door::Tcp, uri, &[LOCAL]), Ok(()), "{uri}");
+            assert_eq!(checked(Transport::Tcp, uri, &[LOCAL]), Ok(()), "{uri}");
         }
         for uri in
             ["/v1/inbox/%zz", "/v1/inbox/%FF", "/v1/inbox/%4", "/v1/counts?topic=%zz", "/?%FF", "/?a=1&b=%"]
         {
-            assert_eq!(checked(Door::Tcp, uri, &[LOCAL]), Err(Code::Schema), "{uri}");
+            assert_eq!(checked(Transport::Tcp, uri, &[LOCAL]), Err(ErrorCode::Schema), "{uri}");
         }
     }
 
     #[test]
     fn chunked_is_the_only_transfer_coding() {
-        let coded = |coding| checked(Door::Tcp, "/", &[LOCAL, ("transfer-encoding", coding)]);
+        let coded = |coding| checked(Transport::Tcp, "/", &[LOCAL, ("transfer-encoding", coding)]);
         assert_eq!((coded("chunked"), coded("Chunked")), (Ok(()), Ok(())));
         for coding in ["gzip, chunked", "gzip", "chunked, chunked", ""] {
-            assert_eq!(coded(coding), Err(Code::Unsupported), "{coding}");
+            assert_eq!(coded(coding), Err(ErrorCode::Unsupported), "{coding}");
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Health, stats and metrics.
+//! Health, statistics and metrics.
 
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use oncebox::{Error, Health, Kind, Level, Namespace};
-use oncebox_wire::operator::{NamespaceCounts, Stats};
-use oncebox_wire::{Finding, Live, Ready};
+use oncebox::{Error, ErrorKind, Health, health::HealthLevel, message::Namespace};
+use oncebox_wire::operator::{NamespaceCounts, StatsResponse};
+use oncebox_wire::{LiveResponse, ReadyFinding, ReadyResponse};
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::api_error::ApiError;
 use super::app::App;
-use super::openapi::{HeadRefusals, ReadRefusals};
-use super::refusal::Refusal;
+use super::openapi::{HeadErrors, ReadErrors};
 use super::{body, operator, view};
-use crate::saturation::Reached;
+use crate::saturation::ReachedBound;
 use crate::scrape;
 
 const TAG: &str = "health";
-/// When to ask again whether the server is ready, in seconds.
+/// `Retry-After` of an unready server, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -33,22 +33,22 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(metrics))
 }
 
-/// Whether the process lives.
-#[utoipa::path(get, path = "/healthz", tag = TAG, responses((status = 200, description = "It does.", body = Live), HeadRefusals))]
-async fn healthz() -> Result<Response, Refusal> {
-    body::answer(&Live { status: "live".to_owned() })
+/// Liveness of the process.
+#[utoipa::path(get, path = "/healthz", tag = TAG, responses((status = 200, description = "The process is alive.", body = LiveResponse), HeadErrors))]
+async fn healthz() -> Result<Response, ApiError> {
+    body::json(&LiveResponse { status: "live".to_owned() })
 }
 
-/// Whether the process lives.
-#[utoipa::path(get, path = "/health/live", tag = TAG, responses((status = 200, description = "It does.", body = Live), HeadRefusals))]
-async fn health_live() -> Result<Response, Refusal> {
-    body::answer(&Live { status: "live".to_owned() })
+/// Liveness of the process.
+#[utoipa::path(get, path = "/health/live", tag = TAG, responses((status = 200, description = "The process is alive.", body = LiveResponse), HeadErrors))]
+async fn health_live() -> Result<Response, ApiError> {
+    body::json(&LiveResponse { status: "live".to_owned() })
 }
 
-/// What the asker wants to do.
+/// The query of `/readyz`.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct For {
+struct ReadyQuery {
     #[serde(default)]
     r#for: Option<Purpose>,
 }
@@ -60,62 +60,67 @@ enum Purpose {
     Writes,
 }
 
-/// Whether the server can work, and what is missing. Writes are given up before reads: `?for=reads` asks for those alone.
+/// Readiness of the server, and what is missing.
+///
+/// Writes fail before reads: `?for=reads` checks reads only.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = TAG,
-    params(("for" = inline(Option<Purpose>), Query, description = "`reads` or `writes`; both if not given.")),
+    params(("for" = inline(Option<Purpose>), Query, description = "`reads` or `writes`; both if omitted.")),
     responses(
-        (status = 200, description = "It can.", body = Ready),
-        (status = 503, description = "It cannot; the body lists what is missing.", body = Ready),
-        HeadRefusals,
+        (status = 200, description = "The server is ready.", body = ReadyResponse),
+        (status = 503, description = "The server is not ready; `missing` lists why.", body = ReadyResponse),
+        HeadErrors,
     ),
 )]
-async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
-    let asked: For = operator::query(&uri)?;
-    ready(&app, asked.r#for).await
+async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
+    let query: ReadyQuery = operator::query(&uri)?;
+    ready(&app, query.r#for).await
 }
 
-/// Whether the server can work, and what is missing.
+/// Readiness of the server, and what is missing.
 #[utoipa::path(
     get,
     path = "/health/ready",
     tag = TAG,
     responses(
-        (status = 200, description = "It can.", body = Ready),
-        (status = 503, description = "It cannot; the body lists what is missing.", body = Ready),
-        HeadRefusals,
+        (status = 200, description = "The server is ready.", body = ReadyResponse),
+        (status = 503, description = "The server is not ready; `missing` lists why.", body = ReadyResponse),
+        HeadErrors,
     ),
 )]
-async fn health_ready(State(app): State<App>) -> Result<Response, Refusal> {
+async fn health_ready(State(app): State<App>) -> Result<Response, ApiError> {
     ready(&app, None).await
 }
 
-async fn ready(app: &App, purpose: Option<Purpose>) -> Result<Response, Refusal> {
+async fn ready(app: &App, purpose: Option<Purpose>) -> Result<Response, ApiError> {
     let ready = readiness(app).await;
-    let fine = match purpose {
+    let is_ready = match purpose {
         None => ready.reads && ready.writes,
         Some(Purpose::Reads) => ready.reads,
         Some(Purpose::Writes) => ready.writes,
     };
-    if fine {
-        return body::answer(&ready);
+    if is_ready {
+        return body::json(&ready);
     }
-    let mut response = body::answer_as(StatusCode::SERVICE_UNAVAILABLE, &ready)?;
+    let mut response = body::json_with_status(StatusCode::SERVICE_UNAVAILABLE, &ready)?;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
     Ok(response)
 }
 
-/// What can be done, and what is missing.
-pub(super) async fn readiness(app: &App) -> Ready {
+/// Determines whether reads and writes work, and what is missing.
+pub(super) async fn readiness(app: &App) -> ReadyResponse {
     let health = app.oncebox.health().await;
     let usage = app.oncebox.usage().await;
     let mut missing = Vec::new();
     if usage.is_err() {
         missing.push("store");
     }
-    if health.findings.iter().any(|finding| finding.level == Level::Unhealthy && finding.subject == "upkeep")
+    if health
+        .findings
+        .iter()
+        .any(|finding| finding.level == HealthLevel::Unhealthy && finding.subject == "maintenance")
     {
         missing.push("scanner_ok");
     }
@@ -125,9 +130,9 @@ pub(super) async fn readiness(app: &App) -> Ready {
     let reads = !missing.contains(&"store");
     let reached = app.saturation.current(Instant::now());
     let full = usage.is_ok_and(|usage| {
-        usage.trouble.is_some() || usage.bounds.iter().any(|bound| bound.used >= bound.limit)
+        usage.problem.is_some() || usage.bounds.iter().any(|bound| bound.used >= bound.limit)
     });
-    if full || reached.iter().any(Reached::stops_writes) {
+    if full || reached.iter().any(ReachedBound::stops_writes) {
         missing.push("capacity");
     }
     let writes = missing.is_empty();
@@ -136,7 +141,7 @@ pub(super) async fn readiness(app: &App) -> Ready {
         (true, false) => "degraded",
         (false, _) => "unavailable",
     };
-    Ready {
+    ReadyResponse {
         status: status.to_owned(),
         degraded: !writes,
         reads,
@@ -147,64 +152,65 @@ pub(super) async fn readiness(app: &App) -> Ready {
     }
 }
 
-/// What an operator should know: about the store and the loops, about bounds that requests are refused for, about dead
-/// letters that rise, about rules that keep failing, and about connections.
-fn findings(app: &App, health: Health, reached: &[Reached]) -> Vec<Finding> {
+/// Findings for operators: about the store and its background loops, bounds that cause rejections, dead letter alerts,
+/// redrive rules and connections.
+fn findings(app: &App, health: Health, reached: &[ReachedBound]) -> Vec<ReadyFinding> {
     let connections =
         [&app.connections, &app.admin_connections].into_iter().filter_map(|known| known.finding());
-    let connections = connections.map(|text| Finding {
+    let connections = connections.map(|text| ReadyFinding {
         level: "warning".to_owned(),
         subject: "connections".to_owned(),
         text,
     });
-    let letters = app.dead_letters.current(Instant::now()).into_iter().map(|rising| Finding {
+    let dead_letters = app.dlq_alerts.current(Instant::now()).into_iter().map(|rising| ReadyFinding {
         level: "warning".to_owned(),
         subject: "dead_letters".to_owned(),
         text: rising.text(),
     });
-    let rules = app.rule_findings.texts().into_iter().map(|text| Finding {
+    let rules = app.rule_findings.texts().into_iter().map(|text| ReadyFinding {
         level: "warning".to_owned(),
         subject: "redrive".to_owned(),
         text,
     });
-    // What is refused says more than how full the same bound is.
-    let refused =
-        |finding: &oncebox::Finding| reached.iter().any(|reached| reached.bound.name == finding.subject);
-    let health = health.findings.into_iter().filter(|finding| !refused(finding));
+    // A rejection says more than how full the same bound is.
+    let rejected = |finding: &oncebox::health::HealthFinding| {
+        reached.iter().any(|reached| reached.bound.name == finding.subject)
+    };
+    let health = health.findings.into_iter().filter(|finding| !rejected(finding));
     let reached = reached.iter().map(|reached| {
         let bound = reached.bound;
         let (problem, remedy) = (bound.problem(), bound.remedy());
-        let text = format!("requests are refused: {problem} ({} of {}); {remedy}", bound.used, bound.limit);
+        let text = format!("requests are rejected: {problem} ({} of {}); {remedy}", bound.used, bound.limit);
         let level = view::level(reached.level());
-        Finding { level: level.to_owned(), subject: bound.name.to_owned(), text }
+        ReadyFinding { level: level.to_owned(), subject: bound.name.to_owned(), text }
     });
-    reached.chain(health.map(view::finding)).chain(letters).chain(rules).chain(connections).collect()
+    reached.chain(health.map(view::finding)).chain(dead_letters).chain(rules).chain(connections).collect()
 }
 
-/// How the server and its store stand.
+/// Statistics of the server and its store.
 #[utoipa::path(
     get,
     path = "/v1/stats",
     tag = TAG,
-    responses((status = 200, description = "How it stands.", body = Stats), ReadRefusals),
+    responses((status = 200, description = "The statistics.", body = StatsResponse), ReadErrors),
 )]
-async fn stats(State(app): State<App>) -> Result<Response, Refusal> {
+async fn stats(State(app): State<App>) -> Result<Response, ApiError> {
     let mut unknown = Vec::new();
-    let namespaces = known("namespaces", namespaces(&app).await, &mut unknown)?;
-    let mut bounds = known("bounds", app.oncebox.usage().await, &mut unknown)?.bounds;
+    let namespaces = or_unknown("namespaces", namespaces(&app).await, &mut unknown)?;
+    let mut bounds = or_unknown("bounds", app.oncebox.usage().await, &mut unknown)?.bounds;
     let reached = app.saturation.current(Instant::now());
-    for Reached { bound, .. } in &reached {
+    for ReachedBound { bound, .. } in &reached {
         match bounds.iter_mut().find(|known| known.name == bound.name) {
             Some(known) => *known = *bound,
             None => bounds.push(*bound),
         }
     }
-    body::answer(&Stats {
+    body::json(&StatsResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: oncebox_system::uptime().as_secs(),
         store: app.oncebox.name().to_owned(),
-        profile: app.live().config.profile.as_str().to_owned(),
-        amnesia: app.live().config.amnesia,
+        profile: app.active().config.profile.as_str().to_owned(),
+        amnesia: app.active().config.amnesia,
         dlq_profile: scrape::dlq_profile(&app).to_owned(),
         auth: "none".to_owned(),
         namespaces,
@@ -226,10 +232,10 @@ async fn namespaces(app: &App) -> Result<Vec<NamespaceCounts>, Error> {
     Ok(namespaces)
 }
 
-/// What was read, or nothing and its name among the unknown where the store does not answer.
-fn known<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<String>) -> Result<T, Error> {
+/// Returns what was read; if the store is unavailable, adds the name to `unknown` and returns the default.
+fn or_unknown<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<String>) -> Result<T, Error> {
     match read {
-        Err(error) if error.kind() == Kind::Unavailable => {
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
             unknown.push(name.to_owned());
             Ok(T::default())
         }
@@ -237,16 +243,16 @@ fn known<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<Strin
     }
 }
 
-/// Metrics, as Prometheus reads them.
+/// Metrics in the Prometheus text format.
 ///
-/// While the store does not answer, `oncebox_store_up` is 0, and what the store would have to say is `NaN`.
+/// While the store does not answer, `oncebox_store_up` is 0, and all values that come from the store are `NaN`.
 #[utoipa::path(
     get,
     path = "/metrics",
     tag = TAG,
-    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), ReadRefusals),
+    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), ReadErrors),
 )]
-async fn metrics(State(app): State<App>) -> Result<Response, Refusal> {
+async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
     let mut response = Response::new(scrape::render(&app).await?.into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);

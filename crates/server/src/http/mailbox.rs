@@ -1,19 +1,19 @@
-//! The mailbox's door: send, receive, settle.
+//! The mailbox API: send, receive, settle.
 
 mod binary;
 mod convert;
-mod outgoing;
 pub(super) mod receive;
 pub(super) mod send;
 pub(super) mod settle;
 mod stream;
+mod write_json;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::App;
 
-/// The chapter of the document.
+/// OpenAPI tag.
 pub(super) const TAG: &str = "mailbox";
 
 pub(super) fn routes() -> OpenApiRouter<App> {

@@ -1,6 +1,6 @@
-//! The description of all doors, for programs and for people.
+//! The OpenAPI document, as JSON and as an HTML page.
 
-mod refusals;
+mod errors;
 
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -8,12 +8,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use utoipa::openapi::{OpenApi, Server};
 
-use super::page;
-pub(super) use refusals::{
-    Duplicate, HeadRefusals, Integrity, NotFound, NotHeld, ReadRefusals, Refusals, describe,
+use super::docs_page;
+pub(super) use errors::{
+    BodyErrors, Duplicate, HeadErrors, Integrity, NotFound, NotHeld, ReadErrors, describe,
 };
 
-/// The document, and the page for people; made once.
+/// The rendered document and page; rendered once.
 #[derive(Clone)]
 pub(super) struct Documents {
     json: bytes::Bytes,
@@ -22,10 +22,10 @@ pub(super) struct Documents {
 
 impl Documents {
     pub(super) fn new(mut document: OpenApi) -> Self {
-        // A client that reads it has reached the server by some address: that is the one to call.
+        // A client that reads the document has reached the server by some URL, which is the one to use.
         document.servers = Some(vec![Server::new("/")]);
         let json = document.to_pretty_json().unwrap_or_default() + "\n";
-        Self { json: json.into(), page: page::render(&document).into() }
+        Self { json: json.into(), page: docs_page::render(&document).into() }
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn docs(State(documents): State<Documents>) -> Response {
     let mut response = Response::new(documents.page.into());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    // The page needs nothing but itself.
+    // The page loads nothing else.
     let policy =
         HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
     headers.insert(axum::http::header::CONTENT_SECURITY_POLICY, policy);

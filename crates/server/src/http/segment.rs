@@ -1,14 +1,14 @@
-//! Parts of a path that name something.
+//! Path parameters.
 
-use super::refusal::Refusal;
+use super::api_error::ApiError;
 
-/// Longest name in a path; receipts, the longest of ours, are shorter.
+/// Maximum length of a path parameter; receipts, the longest ones, are shorter.
 const BYTES_MAX: usize = 256;
 
-/// The same text, unless it is longer than any name of ours.
-pub(super) fn short(text: &str) -> Result<&str, Refusal> {
+/// Returns the text unless it is longer than any valid id.
+pub(super) fn check_length(text: &str) -> Result<&str, ApiError> {
     if text.len() > BYTES_MAX {
-        return Err(Refusal::schema("the name in the path is longer than any of ours"));
+        return Err(ApiError::schema("the id in the path is longer than 256 bytes"));
     }
     Ok(text)
 }

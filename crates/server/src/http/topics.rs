@@ -1,58 +1,62 @@
-//! How topics stand: a list for operators.
+//! Topics and their message counts, for operators.
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use oncebox::{PageSize, Topic, TopicCounts, TopicQuery, TopicRange};
+use oncebox::{
+    message::Topic,
+    operator::{PageSize, TopicCounts, TopicQuery, TopicRange},
+};
 use oncebox_wire as wire;
-use oncebox_wire::operator::{ListTopics, TopicPage};
+use oncebox_wire::operator::{ListTopicsRequest, ListTopicsResponse};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::api_error::ApiError;
 use super::app::App;
-use super::openapi::ReadRefusals;
-use super::refusal::Refusal;
+use super::openapi::ReadErrors;
 use super::{body, operator, view};
 
-/// Topics on a page, if it does not say.
+/// Default page size.
 const PAGE_DEFAULT: u32 = 100;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Lists topics with messages that are not handled, and how they stand: by name, a page at a time.
+/// Lists topics with unfinished messages and their counts, by name, one page at a time.
 #[utoipa::path(
     get,
     path = "/v1/admin/topics",
     operation_id = "list_topics",
     tag = "operator",
-    params(ListTopics),
-    responses((status = 200, description = "A page of topics.", body = TopicPage), ReadRefusals),
+    params(ListTopicsRequest),
+    responses((status = 200, description = "A page of topics.", body = ListTopicsResponse), ReadErrors),
 )]
-async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Refusal> {
-    let ListTopics { namespace, topic, limit, after } = operator::query(&uri)?;
+async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
+    let ListTopicsRequest { namespace, topic, limit, after } = operator::query(&uri)?;
     let reader = app.operator(view::namespace(namespace), "");
-    let (size, most) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());
-    let size = PageSize::new(size).map_err(|_| Refusal::schema(format!("limit must be from 1 to {most}")))?;
+    let (size, max) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());
+    let size = PageSize::new(size).map_err(|_| ApiError::schema(format!("limit must be from 1 to {max}")))?;
     let after = after.map(Topic::new).transpose();
-    let after = after.map_err(|_| Refusal::schema("after is not the `next` of a page of topics"))?;
+    let after =
+        after.map_err(|_| ApiError::schema("after is not valid: use the `next` of the previous page"))?;
     if let Some(topic) = topic {
         let found = reader.topic(&topic).await?;
         let topics = found.iter().map(|counts| describe(&app, counts)).collect();
-        return body::answer(&TopicPage { topics, next: None });
+        return body::json(&ListTopicsResponse { topics, next: None });
     }
     let range = after.map_or(TopicRange::All, TopicRange::From);
     let query = TopicQuery { range, limit: size, ..TopicQuery::first(view::namespace(namespace)) };
     let page = reader.topics(&query).await?;
     let topics = page.topics.iter().map(|counts| describe(&app, counts)).collect();
-    body::answer(&TopicPage { topics, next: page.next.map(|next| next.to_string()) })
+    body::json(&ListTopicsResponse { topics, next: page.next.map(|next| next.to_string()) })
 }
 
-fn describe(app: &App, counts: &TopicCounts) -> wire::operator::Topic {
-    let last_minute = app.meters.last_minute(counts.topic.as_str());
+fn describe(app: &App, counts: &TopicCounts) -> wire::operator::TopicDetails {
+    let last_minute = app.metrics.last_minute(counts.topic.as_str());
     let age = counts.oldest_ready.map(|accepted| app.now().since(accepted).as_millis());
-    wire::operator::Topic {
+    wire::operator::TopicDetails {
         topic: counts.topic.to_string(),
         ready: counts.ready,
         waiting: counts.waiting,

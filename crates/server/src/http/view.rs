@@ -1,28 +1,30 @@
-//! Messages as operators see them.
+//! Conversions from library types to the wire types of the operator API.
 
 use oncebox::mailbox::MsgId;
 use oncebox::{
-    Bound, Counts, DeadReason, Finding, Grant, Level, MessageState, Namespace, Omitted, Payload, Snapshot,
-    Timestamp,
+    MessageState, Timestamp,
+    health::{Bound, HealthFinding, HealthLevel},
+    message::{DeadReason, Namespace, Omitted, Payload},
+    operator::{Counts, Grant, Snapshot},
 };
 use oncebox_core::PayloadHandle;
 use oncebox_wire as wire;
 use oncebox_wire::Base64;
-use oncebox_wire::operator::{Lease, Message, Reason, State};
+use oncebox_wire::operator::{LeaseDetails, MessageDetails, ReasonName, StateName};
 
-/// Shown with its payload, if that was asked for.
-pub(super) fn whole(snapshot: Snapshot, with_payload: bool) -> Message {
+/// Details of a message, with its payload if requested.
+pub(super) fn details_with_payload(snapshot: Snapshot, with_payload: bool) -> MessageDetails {
     let payload = snapshot.content.as_ref().filter(|_| with_payload).map(|content| content.payload.clone());
-    let mut message = view(&snapshot.without_payload());
+    let mut message = details(&snapshot.without_payload());
     message.payload_b64 = payload.map(|payload: Payload| Base64(payload.into_bytes()));
     message
 }
 
-pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
+pub(super) fn details(snapshot: &Snapshot<Omitted>) -> MessageDetails {
     let (content, grant) = (snapshot.content.as_ref(), snapshot.grant.as_ref());
     let moment = |at: Option<Timestamp>| at.map(|at| at.to_string());
     let dedup_until = snapshot.dedup_until();
-    Message {
+    MessageDetails {
         msg_id: MsgId::from(snapshot.uid).to_string(),
         uid: snapshot.uid.to_string(),
         namespace: namespace_to_wire(snapshot.key.namespace),
@@ -61,46 +63,49 @@ pub(super) fn view(snapshot: &Snapshot<Omitted>) -> Message {
     }
 }
 
-fn lease(grant: &Grant) -> Lease {
-    Lease {
+fn lease(grant: &Grant) -> LeaseDetails {
+    LeaseDetails {
         owner: grant.lease.owner.to_string(),
         worker: grant.worker.as_ref().map(ToString::to_string),
         until: grant.lease.until.to_string(),
     }
 }
 
-fn attributes(attributes: &oncebox::Attributes) -> std::collections::BTreeMap<String, String> {
+fn attributes(attributes: &oncebox::message::Attributes) -> std::collections::BTreeMap<String, String> {
     attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-const NAMESPACES: [(wire::operator::Namespace, Namespace); 4] = [
-    (wire::operator::Namespace::Inbox, Namespace::Inbox),
-    (wire::operator::Namespace::Commands, Namespace::Commands),
-    (wire::operator::Namespace::Ledger, Namespace::Ledger),
-    (wire::operator::Namespace::Mailbox, Namespace::Mailbox),
+const NAMESPACES: [(wire::operator::NamespaceName, Namespace); 4] = [
+    (wire::operator::NamespaceName::Inbox, Namespace::Inbox),
+    (wire::operator::NamespaceName::Commands, Namespace::Commands),
+    (wire::operator::NamespaceName::Ledger, Namespace::Ledger),
+    (wire::operator::NamespaceName::Mailbox, Namespace::Mailbox),
 ];
 
-pub(super) fn namespace(namespace: Option<wire::operator::Namespace>) -> Namespace {
-    let asked = namespace.unwrap_or_default();
-    NAMESPACES.iter().find(|(wire, _)| *wire == asked).map_or(Namespace::Mailbox, |(_, namespace)| *namespace)
+pub(super) fn namespace(namespace: Option<wire::operator::NamespaceName>) -> Namespace {
+    let requested = namespace.unwrap_or_default();
+    NAMESPACES
+        .iter()
+        .find(|(wire, _)| *wire == requested)
+        .map_or(Namespace::Mailbox, |(_, namespace)| *namespace)
 }
 
-pub(super) fn namespace_to_wire(namespace: Namespace) -> wire::operator::Namespace {
+pub(super) fn namespace_to_wire(namespace: Namespace) -> wire::operator::NamespaceName {
     NAMESPACES.iter().find(|(_, known)| *known == namespace).map(|(wire, _)| *wire).unwrap_or_default()
 }
 
-const STATES: [(State, MessageState); 4] = [
-    (State::Seen, MessageState::Seen),
-    (State::Processing, MessageState::Processing),
-    (State::Done, MessageState::Done),
-    (State::Dead, MessageState::Dead),
+const STATES: [(StateName, MessageState); 4] = [
+    (StateName::Seen, MessageState::Seen),
+    (StateName::Processing, MessageState::Processing),
+    (StateName::Done, MessageState::Done),
+    (StateName::Dead, MessageState::Dead),
 ];
 
-pub(super) fn state(state: State) -> MessageState {
+pub(super) fn state(state: StateName) -> MessageState {
     STATES.iter().find(|(wire, _)| *wire == state).map_or(MessageState::Dead, |(_, state)| *state)
 }
 
-/// The state as requests and answers write it.
+/// The name of a state in requests and responses.
 pub(super) fn state_name(state: MessageState) -> &'static str {
     match state {
         MessageState::Seen => "seen",
@@ -110,42 +115,46 @@ pub(super) fn state_name(state: MessageState) -> &'static str {
     }
 }
 
-fn state_to_wire(state: MessageState) -> State {
-    STATES.iter().find(|(_, known)| *known == state).map_or(State::Processing, |(wire, _)| *wire)
+fn state_to_wire(state: MessageState) -> StateName {
+    STATES.iter().find(|(_, known)| *known == state).map_or(StateName::Processing, |(wire, _)| *wire)
 }
 
-const REASONS: [(Reason, DeadReason); 7] = [
-    (Reason::Failed, DeadReason::Failed),
-    (Reason::Exhausted, DeadReason::Exhausted),
-    (Reason::Expired, DeadReason::Expired),
-    (Reason::Cancelled, DeadReason::Cancelled),
-    (Reason::Integrity, DeadReason::Integrity),
-    (Reason::Unhandled, DeadReason::Unhandled),
-    (Reason::Undecodable, DeadReason::Undecodable),
+const REASONS: [(ReasonName, DeadReason); 7] = [
+    (ReasonName::Failed, DeadReason::Failed),
+    (ReasonName::Exhausted, DeadReason::Exhausted),
+    (ReasonName::Expired, DeadReason::Expired),
+    (ReasonName::Cancelled, DeadReason::Cancelled),
+    (ReasonName::Integrity, DeadReason::Integrity),
+    (ReasonName::Unhandled, DeadReason::Unhandled),
+    (ReasonName::Undecodable, DeadReason::Undecodable),
 ];
 
-pub(super) fn reason(reason: Reason) -> DeadReason {
+pub(super) fn reason(reason: ReasonName) -> DeadReason {
     REASONS.iter().find(|(wire, _)| *wire == reason).map_or(DeadReason::Failed, |(_, reason)| *reason)
 }
 
-fn reason_to_wire(reason: DeadReason) -> Reason {
-    REASONS.iter().find(|(_, known)| *known == reason).map_or(Reason::Failed, |(wire, _)| *wire)
+fn reason_to_wire(reason: DeadReason) -> ReasonName {
+    REASONS.iter().find(|(_, known)| *known == reason).map_or(ReasonName::Failed, |(wire, _)| *wire)
 }
 
-pub(super) fn counts(counts: Counts) -> wire::operator::Counts {
+pub(super) fn counts(counts: Counts) -> wire::operator::CountsResponse {
     let Counts { seen, ready, waiting, leased, done, dead, estimated, .. } = counts;
-    wire::operator::Counts { seen, ready, waiting, in_flight: leased, done, dead, estimated }
+    wire::operator::CountsResponse { seen, ready, waiting, in_flight: leased, done, dead, estimated }
 }
 
-pub(super) fn level(level: Level) -> &'static str {
-    if level == Level::Unhealthy { "unhealthy" } else { "warning" }
+pub(super) fn level(level: HealthLevel) -> &'static str {
+    if level == HealthLevel::Unhealthy { "unhealthy" } else { "warning" }
 }
 
-pub(super) fn bound(bound: Bound) -> wire::Bound {
+pub(super) fn bound(bound: Bound) -> wire::BoundUsage {
     let remedy = bound.remedy().to_owned();
-    wire::Bound { name: bound.name.to_owned(), used: bound.used, limit: bound.limit, remedy }
+    wire::BoundUsage { name: bound.name.to_owned(), used: bound.used, limit: bound.limit, remedy }
 }
 
-pub(super) fn finding(finding: Finding) -> wire::Finding {
-    wire::Finding { level: level(finding.level).to_owned(), subject: finding.subject, text: finding.text }
+pub(super) fn finding(finding: HealthFinding) -> wire::ReadyFinding {
+    wire::ReadyFinding {
+        level: level(finding.level).to_owned(),
+        subject: finding.subject,
+        text: finding.text,
+    }
 }

@@ -1,4 +1,4 @@
-//! What a connection is doing, and until when its client may take its time.
+//! What a connection is doing, and the deadlines of its client.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -7,32 +7,32 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A client that takes its answer slowly must take this much within each write time-out.
+/// A slow reader must read at least this much of a response within each write timeout.
 pub(super) const WRITE_PROGRESS_BYTES: usize = 64 * 1024;
 
-/// How long a client may take.
+/// Timeouts of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    /// Between the end of an answer and the first byte of the next request.
+pub(super) struct Timeouts {
+    /// From the end of a response to the first byte of the next request.
     pub(super) idle: Duration,
-    /// For a request head: from its first byte, or from the connection's opening if it is the first.
+    /// For a request head: from its first byte, or for the first head from when the connection was opened.
     pub(super) head: Duration,
-    /// For taking the next [`WRITE_PROGRESS_BYTES`] of an answer, or the rest of it.
+    /// For reading the next [`WRITE_PROGRESS_BYTES`] of a response, or the rest of it.
     pub(super) write: Duration,
 }
 
 /// Why the server closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum CloseReason {
     Idle,
     Head,
     Write,
-    /// A new connection took its place.
+    /// Closed in favour of a new connection.
     Limit,
 }
 
-impl Reason {
-    /// As the label `reason` says it.
+impl CloseReason {
+    /// The value of the metric label `reason`.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -46,60 +46,60 @@ impl Reason {
         match self {
             Self::Idle => "no further request arrived within http.idle_timeout",
             Self::Head => "no complete request head arrived within http.header_timeout",
-            Self::Write => "the client did not take its answer within http.write_timeout",
-            Self::Limit => "all connections are in use, and this one was idle the longest",
+            Self::Write => "the client did not read the response within http.write_timeout",
+            Self::Limit => "connection limit reached, and this connection was idle the longest",
         }
     }
 }
 
-/// The activity of one connection. Its stream and its requests report here; its task and the acceptor ask.
+/// The activity of one connection, reported by its stream and its requests, and read by its task and the acceptor.
 #[derive(Debug)]
 pub(super) struct Activity {
-    limits: Limits,
+    timeouts: Timeouts,
     state: Mutex<State>,
-    /// Set once the client has closed its sending side.
+    /// Cancelled once the client has closed its sending side.
     hung_up: CancellationToken,
-    /// Set to close the connection as soon as it has no request.
-    unwanted: CancellationToken,
+    /// Cancelled to close the connection as soon as it has no request.
+    close_requested: CancellationToken,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Requests that are being answered, up to the last byte of their answers.
+    /// Requests in progress, until the last byte of their responses is written.
     requests: u32,
-    /// Those of them whose bodies have not arrived whole.
+    /// Requests in progress whose bodies have not been received completely.
     bodies: u32,
-    /// Since when there is no request: the connection's opening, or the end of the last answer.
-    quiet_since: Instant,
+    /// When the connection became idle: when it was opened, or when the last response ended.
+    idle_since: Instant,
     /// Whether a request has ever begun.
     used: bool,
-    /// When the first bytes of a head arrived that is not complete.
+    /// When the first bytes of an incomplete head were received.
     head_since: Option<Instant>,
-    /// Whether bytes of the next head arrived while a request was being answered.
-    next_begun: bool,
-    /// Since when the client has taken less than it must, and how much that is.
+    /// Whether bytes of the next head were received while a request was in progress.
+    next_head_begun: bool,
+    /// When the client stopped reading fast enough, and how many bytes it has read since.
     stalled: Option<(Instant, usize)>,
-    /// Woken when a hang-up may be shown to the HTTP layer.
+    /// Woken when the HTTP layer may see the end of the stream.
     reader: Option<Waker>,
-    /// Woken at a hang-up: the rest of the body will not come.
+    /// Woken at the end of the stream, because the rest of the body will not arrive.
     body: Option<Waker>,
 }
 
 impl Activity {
-    pub(super) fn new(limits: Limits) -> Arc<Self> {
+    pub(super) fn new(timeouts: Timeouts) -> Arc<Self> {
         let state = State {
             requests: 0,
             bodies: 0,
-            quiet_since: Instant::now(),
+            idle_since: Instant::now(),
             used: false,
             head_since: None,
-            next_begun: false,
+            next_head_begun: false,
             stalled: None,
             reader: None,
             body: None,
         };
-        let (hung_up, unwanted) = (CancellationToken::new(), CancellationToken::new());
-        Arc::new(Self { limits, state: Mutex::new(state), hung_up, unwanted })
+        let (hung_up, close_requested) = (CancellationToken::new(), CancellationToken::new());
+        Arc::new(Self { timeouts, state: Mutex::new(state), hung_up, close_requested })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,151 +107,153 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Set once the client has closed its sending side. It may still read, or be gone: both look the same.
+    /// Cancelled once the client has closed its sending side. The client may still read, or be gone: the two cannot be
+    /// distinguished.
     pub(super) fn hung_up(&self) -> &CancellationToken {
         &self.hung_up
     }
 
-    pub(super) fn unwanted(&self) -> &CancellationToken {
-        &self.unwanted
+    pub(super) fn close_requested(&self) -> &CancellationToken {
+        &self.close_requested
     }
 
-    /// When the connection is closed unless something happens first; none only while a request is being answered whose
-    /// client takes what there is.
-    pub(super) fn deadline(&self) -> Option<(Instant, Reason)> {
-        let (state, limits) = (self.state(), self.limits);
+    /// The deadline after which the connection is closed unless something happens first; `None` only while a request is
+    /// in progress and the client reads its response.
+    pub(super) fn deadline(&self) -> Option<(Instant, CloseReason)> {
+        let (state, timeouts) = (self.state(), self.timeouts);
         if let Some((since, _)) = state.stalled {
-            return Some((since + limits.write, Reason::Write));
+            return Some((since + timeouts.write, CloseReason::Write));
         }
         match (state.requests, state.head_since) {
-            (0, Some(since)) => Some((since + limits.head, Reason::Head)),
-            (0, None) if state.used => Some((state.quiet_since + limits.idle, Reason::Idle)),
-            (0, None) => Some((state.quiet_since + limits.head, Reason::Head)),
+            (0, Some(since)) => Some((since + timeouts.head, CloseReason::Head)),
+            (0, None) if state.used => Some((state.idle_since + timeouts.idle, CloseReason::Idle)),
+            (0, None) => Some((state.idle_since + timeouts.head, CloseReason::Head)),
             _ => None,
         }
     }
 
-    /// Whether it could be closed without breaking off a request, and which of several should be: the least first. Those
-    /// without a byte of a head come before those that are sending one.
+    /// Returns `None` while closing the connection would interrupt a request, otherwise its rank: the connection with
+    /// the lowest rank is closed first. Connections without a byte of a head rank below those that are sending one.
     pub(super) fn idle_rank(&self) -> Option<(bool, Instant)> {
         let state = self.state();
-        state.is_quiet().then(|| (state.head_since.is_some(), state.head_since.unwrap_or(state.quiet_since)))
+        state.is_idle().then(|| (state.head_since.is_some(), state.head_since.unwrap_or(state.idle_since)))
     }
 
-    /// A request begins; it lasts until the guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Request {
+    /// Marks the beginning of a request, which lasts until the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> RequestGuard {
         let mut state = self.state();
         state.requests += 1;
         state.used = true;
-        (state.head_since, state.next_begun) = (None, false);
-        Request(Arc::clone(self))
+        (state.head_since, state.next_head_begun) = (None, false);
+        RequestGuard(Arc::clone(self))
     }
 
-    /// The body of a request is arriving, until the guard is dropped.
-    pub(super) fn receive(self: &Arc<Self>) -> Receiving {
+    /// Marks that a request body is being received, until the guard is dropped.
+    pub(super) fn begin_body(self: &Arc<Self>) -> BodyGuard {
         self.state().bodies += 1;
-        Receiving(Arc::clone(self))
+        BodyGuard(Arc::clone(self))
     }
 
-    /// Bytes arrived.
-    pub(super) fn arrived(&self) {
+    /// Records that bytes were received.
+    pub(super) fn bytes_received(&self) {
         let mut state = self.state();
-        if state.is_quiet() {
+        if state.is_idle() {
             state.head_since.get_or_insert_with(Instant::now);
         } else if state.bodies == 0 {
-            state.next_begun = true;
+            state.next_head_begun = true;
         }
     }
 
-    /// The client has closed its sending side, and all that it sent was handed on. True if the HTTP layer may see that: it
-    /// breaks off the request that it is answering, and a client that only closed its sending side would get no answer.
-    /// Otherwise the waker is used when the answer is written.
-    pub(super) fn reached_end(&self, waker: &Waker) -> bool {
+    /// Records that the client has closed its sending side and everything it sent was passed on. Returns whether the
+    /// HTTP layer may see the end of the stream: it would abort the request in progress, and a client that only closed
+    /// its sending side would get no response. If not, the waker is woken once the response is written.
+    pub(super) fn received_eof(&self, waker: &Waker) -> bool {
         let mut state = self.state();
         self.hung_up.cancel();
         if let Some(body) = state.body.take() {
             body.wake();
         }
-        let visible = state.is_quiet();
+        let visible = state.is_idle();
         if !visible {
             state.reader = Some(waker.clone());
         }
         visible
     }
 
-    /// The client takes nothing at present.
-    pub(super) fn write_waits(&self) {
+    /// Records that the client is not reading.
+    pub(super) fn write_blocked(&self) {
         self.state().stalled.get_or_insert_with(|| (Instant::now(), 0));
     }
 
-    /// The client took some bytes.
+    /// Records that the client read some bytes.
     pub(super) fn wrote(&self, bytes: usize) {
         let mut state = self.state();
-        if let Some((since, taken)) = &mut state.stalled {
-            *taken = taken.saturating_add(bytes);
-            if *taken >= WRITE_PROGRESS_BYTES {
-                (*since, *taken) = (Instant::now(), 0);
+        if let Some((since, read)) = &mut state.stalled {
+            *read = read.saturating_add(bytes);
+            if *read >= WRITE_PROGRESS_BYTES {
+                (*since, *read) = (Instant::now(), 0);
             }
         }
     }
 
-    /// Nothing is left to be written.
+    /// Records that everything was written.
     pub(super) fn flushed(&self) {
         let mut state = self.state();
         if state.stalled.take().is_some() {
-            state.settle();
+            state.update_idle();
         }
     }
 }
 
 impl State {
-    /// No request is being answered, and every answer is written.
-    fn is_quiet(&self) -> bool {
+    /// Whether no request is in progress and every response is written.
+    fn is_idle(&self) -> bool {
         self.requests == 0 && self.stalled.is_none()
     }
 
-    /// An answer was written, or its last part handed over. If nothing is left to do, the wait for the next request begins.
-    fn settle(&mut self) {
-        if !self.is_quiet() {
+    /// Called when a response was written or its last part passed on. If nothing else is in progress, the connection
+    /// becomes idle.
+    fn update_idle(&mut self) {
+        if !self.is_idle() {
             return;
         }
-        self.quiet_since = Instant::now();
-        self.head_since = std::mem::take(&mut self.next_begun).then_some(self.quiet_since);
+        self.idle_since = Instant::now();
+        self.head_since = std::mem::take(&mut self.next_head_begun).then_some(self.idle_since);
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
     }
 }
 
-/// A request that is being answered.
+/// Guard of a request in progress.
 #[derive(Debug)]
-pub(super) struct Request(Arc<Activity>);
+pub(super) struct RequestGuard(Arc<Activity>);
 
-impl Drop for Request {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.requests -= 1;
-        state.settle();
+        state.update_idle();
     }
 }
 
-/// A request body that is arriving.
+/// Guard of a request body that is being received.
 #[derive(Debug)]
-pub(super) struct Receiving(Arc<Activity>);
+pub(super) struct BodyGuard(Arc<Activity>);
 
-impl Receiving {
-    /// Whether the rest, which is being waited for, will not come. If it may, the waker is used should that change.
-    pub(super) fn broke_off(&self, waker: &Waker) -> bool {
+impl BodyGuard {
+    /// Whether the rest of the body will not arrive. If it still may, the waker is woken when that changes.
+    pub(super) fn aborted(&self, waker: &Waker) -> bool {
         let mut state = self.0.state();
-        let broke_off = self.0.hung_up.is_cancelled();
-        if !broke_off {
+        let aborted = self.0.hung_up.is_cancelled();
+        if !aborted {
             state.body = Some(waker.clone());
         }
-        broke_off
+        aborted
     }
 }
 
-impl Drop for Receiving {
+impl Drop for BodyGuard {
     fn drop(&mut self) {
         self.0.state().bodies -= 1;
     }

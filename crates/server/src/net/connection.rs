@@ -1,4 +1,4 @@
-//! Connections: each is served until it ends, its client takes too long, or the server stops.
+//! Connections: each is served until it ends, its client exceeds a timeout, or the server stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::activity::{Activity, Limits};
-use super::alarm::Patience;
-use super::capacity::{Admitted, Capacity};
+use super::activity::{Activity, Timeouts};
+use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::drive::{Ended, drive};
+use super::lazy_timer::ReusableTimeout;
 use super::listener::{Listener, Stream};
-use crate::http::{App, Caller, Door, Gate};
-use crate::meters::Meters;
+use crate::http::{App, Caller, HttpService, Transport};
+use crate::server_metrics::ServerMetrics;
 
-/// When no connection can be accepted, because there are no more descriptors say, it is tried again after this.
+/// Pause before retrying when no connection can be accepted, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection, as the gauge counts it; also when its task panics.
-struct Counted(App);
+/// Counts an open connection in the gauge, also if its task panics.
+struct ConnectionGauge(App);
 
-impl Counted {
+impl ConnectionGauge {
     fn new(app: &App) -> Self {
-        app.meters.connections.increment(1.0);
+        app.metrics.connections.increment(1.0);
         Self(app.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGauge {
     fn drop(&mut self) {
-        self.0.meters.connections.decrement(1.0);
+        self.0.metrics.connections.decrement(1.0);
     }
 }
 
@@ -38,14 +38,14 @@ impl Drop for Counted {
 #[derive(Clone)]
 pub(crate) struct Connections {
     app: App,
-    gate: Arc<Gate>,
-    capacity: Arc<Capacity>,
+    service: Arc<HttpService>,
+    limit: Arc<ConnectionLimit>,
     tasks: TaskTracker,
 }
 
 impl Connections {
-    pub(crate) fn new(app: App, gate: Gate, capacity: Arc<Capacity>) -> Self {
-        Self { app, gate: Arc::new(gate), capacity, tasks: TaskTracker::new() }
+    pub(crate) fn new(app: App, service: HttpService, limit: Arc<ConnectionLimit>) -> Self {
+        Self { app, service: Arc::new(service), limit, tasks: TaskTracker::new() }
     }
 
     /// Accepts connections until the server stops.
@@ -54,18 +54,18 @@ impl Connections {
         let accepting = async {
             loop {
                 match listener.accept().await {
-                    Ok((stream, door)) => {
+                    Ok((stream, transport)) => {
                         if std::mem::take(&mut failing) {
-                            info!(address = %listener, "connections are accepted again");
+                            info!(address = %listener, "accepting connections again");
                         }
-                        self.admit(stream, door).await;
+                        self.admit(stream, transport).await;
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut failing, true) {
-                            warn!(%error, address = %listener, "no connection can be accepted; idle ones are closed");
+                            warn!(%error, address = %listener, "cannot accept connections, closing idle ones");
                         }
-                        // There may be no descriptor left: an idle connection has one.
-                        self.capacity.close_idle();
+                        // The process may be out of file descriptors: closing an idle connection frees one.
+                        self.limit.close_idle();
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 }
@@ -74,20 +74,21 @@ impl Connections {
         stopping.run_until_cancelled(accepting).await;
     }
 
-    async fn admit(&self, stream: Box<dyn Stream>, door: Door) {
-        let http = &self.app.live().config.http;
-        let limits = Limits { idle: http.idle_timeout, head: http.header_timeout, write: http.write_timeout };
-        let activity = Activity::new(limits);
-        let admitted = self.capacity.admit(&activity).await;
-        let connection = Connection { app: self.app.clone(), gate: self.gate.clone(), activity, admitted };
-        self.tasks.spawn(connection.serve(stream, door));
+    async fn admit(&self, stream: Box<dyn Stream>, transport: Transport) {
+        let http = &self.app.active().config.http;
+        let timeouts =
+            Timeouts { idle: http.idle_timeout, head: http.header_timeout, write: http.write_timeout };
+        let activity = Activity::new(timeouts);
+        let slot = self.limit.admit(&activity).await;
+        let connection = Connection { app: self.app.clone(), service: self.service.clone(), activity, slot };
+        self.tasks.spawn(connection.serve(stream, transport));
     }
 
-    /// Waits until every connection has ended, but not for ever.
+    /// Waits until every connection has ended, at most for `within`.
     pub(crate) async fn drain(self, within: Duration) {
         self.tasks.close();
         if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
-            warn!(connections = self.tasks.len(), "some connections did not end in time, and are cut");
+            warn!(connections = self.tasks.len(), "connections did not end in time and are dropped");
         }
     }
 }
@@ -95,23 +96,24 @@ impl Connections {
 /// One connection.
 struct Connection {
     app: App,
-    gate: Arc<Gate>,
+    service: Arc<HttpService>,
     activity: Arc<Activity>,
-    admitted: Admitted,
+    slot: ConnectionSlot,
 }
 
 impl Connection {
-    async fn serve(self, stream: Box<dyn Stream>, door: Door) {
-        let Self { app, gate, activity, admitted: _admitted } = self;
-        let _counted = Counted::new(&app);
-        let caller = Caller { door, patience: Patience::default(), hung_up: activity.hung_up().clone() };
-        let answer = |request| gate.answer(request, &caller);
-        match drive(stream, &activity, &app.stopping, answer, |head| gate.refuse_head(head)).await {
+    async fn serve(self, stream: Box<dyn Stream>, transport: Transport) {
+        let Self { app, service, activity, slot: _slot } = self;
+        let _counted = ConnectionGauge::new(&app);
+        let caller =
+            Caller { transport, timeout: ReusableTimeout::default(), hung_up: activity.hung_up().clone() };
+        let respond = |request| service.respond(request, &caller);
+        match drive(stream, &activity, &app.stopping, respond, |head| service.reject_head(head)).await {
             Ended::Client | Ended::Stopped => {}
-            Ended::Error(error) => debug!(%error, "a connection ended with an error"),
+            Ended::Error(error) => debug!(%error, "connection closed with error"),
             Ended::Closed(reason) => {
-                Meters::connection_closed(reason.label());
-                debug!(reason = reason.as_str(), "a connection was closed");
+                ServerMetrics::connection_closed(reason.label());
+                debug!(reason = reason.as_str(), "connection closed by the server");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Drives the HTTP of one connection, and closes it when its client takes too long or somebody else needs its place.
+//! Drives the HTTP protocol of one connection, and closes it when its client exceeds a timeout or a new connection
+//! needs the slot.
 
 #[cfg(test)]
 mod tests;
@@ -18,13 +19,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, Reason, Receiving, Request};
-use super::alarm::Alarm;
+use super::activity::{Activity, BodyGuard, CloseReason, RequestGuard};
+use super::activity_stream::ActivityStream;
+use super::lazy_timer::LazyTimer;
 use super::listener::Stream;
-use super::parser::{Requests, Shaped, UnderWay};
-use super::stream::Reporting;
+use super::parse_errors::{InProgress, ParseErrorRewriter, RequestCounter};
 
-/// Heads, and the pieces that bodies are read in.
+/// Buffer for request heads, and for chunks of bodies.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// How a connection ended.
@@ -34,41 +35,41 @@ pub(super) enum Ended {
     Client,
     Error(hyper::Error),
     /// The server closed it.
-    Closed(Reason),
+    Closed(CloseReason),
     /// The server stops.
     Stopped,
 }
 
-/// Answers the requests of a connection until it ends. `refuse` makes the answer to a head that cannot be read of the one
-/// that the HTTP layer would write by itself.
+/// Serves the requests of a connection until it ends. `reject` turns the response that the HTTP layer writes to a
+/// malformed head into one of ours.
 pub(super) async fn drive<A: Future<Output = Response>>(
     stream: Box<dyn Stream>,
     activity: &Arc<Activity>,
     stopping: &CancellationToken,
-    answer: impl Fn(axum::extract::Request) -> A,
-    refuse: impl Fn(&[u8]) -> Option<Vec<u8>> + Unpin,
+    respond: impl Fn(axum::extract::Request) -> A,
+    reject: impl Fn(&[u8]) -> Option<Vec<u8>> + Unpin,
 ) -> Ended {
-    let requests = Requests::default();
+    let requests = RequestCounter::default();
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let begun = (activity.begin(), requests.begin());
-        let answer = answer(request.map(|body| arriving(body, activity)));
-        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, _request: begun })) }
+        let response = respond(request.map(|body| request_body(body, activity)));
+        async move { Ok::<_, Infallible>(response.await.map(|body| ResponseBody { body, _request: begun })) }
     });
     let mut http = http1::Builder::new();
-    // The activity's deadlines replace this one, which would be set anew for every request.
+    // The deadlines of the activity replace this timeout, which would be set again for every request.
     http.header_read_timeout(None).max_buf_size(BUFFER_BYTES);
-    let stream = Reporting::new(stream, Arc::clone(activity));
-    let io = TokioIo::new(Shaped::new(stream, requests.clone(), refuse));
+    let stream = ActivityStream::new(stream, Arc::clone(activity));
+    let io = TokioIo::new(ParseErrorRewriter::new(stream, requests.clone(), reject));
     let mut connection = pin!(http.serve_connection(io, service));
     let ended = tokio::select! {
         biased;
-        ended = within_limits(connection.as_mut(), activity) => ended,
-        now = closing(activity, stopping) => {
+        ended = until_timeout(connection.as_mut(), activity) => ended,
+        now = close_requested(activity, stopping) => {
             if let Some(ended) = now {
                 return ended;
             }
             connection.as_mut().graceful_shutdown();
-            within_limits(connection, activity).await
+            until_timeout(connection, activity).await
         }
     };
     match ended {
@@ -78,52 +79,52 @@ pub(super) async fn drive<A: Future<Output = Response>>(
     }
 }
 
-/// Drives a connection to its end, or until its client has taken too long. The deadline is read after every step of the
-/// connection, so a timer is set whenever a client is waited for.
-async fn within_limits<C: Future>(
+/// Drives a connection until it ends or its client exceeds a timeout. The deadline is read after every poll of the
+/// connection, so a timer is set whenever the server waits for the client.
+async fn until_timeout<C: Future>(
     mut connection: Pin<&mut C>,
     activity: &Activity,
-) -> Result<C::Output, Reason> {
-    let mut alarm = Alarm::default();
+) -> Result<C::Output, CloseReason> {
+    let mut timer = LazyTimer::default();
     poll_fn(|cx| {
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
             return Poll::Ready(Ok(ended));
         }
         match activity.deadline() {
-            Some((until, overdue)) => alarm.poll_until(cx, until).map(|()| Err(overdue)),
+            Some((until, overdue)) => timer.poll_until(cx, until).map(|()| Err(overdue)),
             None => Poll::Pending,
         }
     })
     .await
 }
 
-/// Waits until the connection shall be closed. Says how it ended if no request is broken off by closing it at once.
-async fn closing(activity: &Activity, stopping: &CancellationToken) -> Option<Ended> {
+/// Waits until the connection is to be closed. Returns how it ended if closing it at once interrupts no request.
+async fn close_requested(activity: &Activity, stopping: &CancellationToken) -> Option<Ended> {
     tokio::select! {
         () = stopping.cancelled() => {}
-        () = activity.unwanted().cancelled() => {}
+        () = activity.close_requested().cancelled() => {}
     }
     let (head_begun, _) = activity.idle_rank()?;
-    if activity.unwanted().is_cancelled() {
-        return Some(Ended::Closed(Reason::Limit));
+    if activity.close_requested().is_cancelled() {
+        return Some(Ended::Closed(CloseReason::Limit));
     }
     (!head_begun).then_some(Ended::Stopped)
 }
 
-/// The body of a request, which reports when it has arrived; most requests have none.
-fn arriving(body: Incoming, activity: &Arc<Activity>) -> Body {
+/// Wraps a request body so that its end is reported; most requests have no body.
+fn request_body(body: Incoming, activity: &Arc<Activity>) -> Body {
     if body.is_end_stream() {
         return Body::empty();
     }
-    Body::new(Arriving { body, receiving: Some(activity.receive()) })
+    Body::new(RequestBody { body, guard: Some(activity.begin_body()) })
 }
 
-struct Arriving {
+struct RequestBody {
     body: Incoming,
-    receiving: Option<Receiving>,
+    guard: Option<BodyGuard>,
 }
 
-impl HttpBody for Arriving {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -134,14 +135,16 @@ impl HttpBody for Arriving {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let ended = match &polled {
             Poll::Ready(frame) => !matches!(frame, Some(Ok(_))) || self.body.is_end_stream(),
-            // The HTTP layer does not know yet that the client has hung up.
-            Poll::Pending if self.receiving.as_ref().is_some_and(|rest| rest.broke_off(cx.waker())) => {
-                return Poll::Ready(Some(Err("the client hung up before the end of the body".into())));
+            // The HTTP layer has not seen the end of the stream yet.
+            Poll::Pending if self.guard.as_ref().is_some_and(|rest| rest.aborted(cx.waker())) => {
+                return Poll::Ready(Some(Err(
+                    "the client closed the connection before the end of the body".into()
+                )));
             }
             Poll::Pending => false,
         };
         if ended {
-            self.receiving = None;
+            self.guard = None;
         }
         polled.map_err(Into::into)
     }
@@ -155,13 +158,13 @@ impl HttpBody for Arriving {
     }
 }
 
-/// The body of an answer: when it is dropped, the request is over.
-struct Answer {
+/// The body of a response; dropping it ends the request.
+struct ResponseBody {
     body: Body,
-    _request: (Request, UnderWay),
+    _request: (RequestGuard, InProgress),
 }
 
-impl HttpBody for Answer {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,4 +1,4 @@
-//! Listeners on TCP and on sockets of the file system.
+//! Listeners on TCP and on unix sockets.
 
 use std::fmt;
 use std::io;
@@ -9,35 +9,35 @@ use rustix::process::umask;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use crate::config::Listen;
-use crate::http::Door;
+use crate::config::ListenAddress;
+use crate::http::Transport;
 
-/// A stream of bytes, both ways.
+/// A bidirectional byte stream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Somewhere that connections come in.
+/// A bound listener.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
 }
 
-/// The name of a socket, removed when nobody listens any more.
+/// The path of a unix socket, removed on drop.
 pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may have been removed by somebody else, and there is nobody to tell.
+        // The file may already have been removed, and `drop` cannot report an error.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Listener {
-    pub(crate) async fn bind(listen: &Listen) -> io::Result<Self> {
+    pub(crate) async fn bind(listen: &ListenAddress) -> io::Result<Self> {
         match listen {
-            Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
-            Listen::Unix(path) => {
+            ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            ListenAddress::Unix(path) => {
                 remove_stale(path).await?;
                 let listener = bind_private(path)?;
                 Ok(Self::Unix(listener, SocketFile(path.clone())))
@@ -45,15 +45,15 @@ impl Listener {
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Door)> {
+    pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Transport)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Answers are small and must not wait for each other.
+                // Responses are small and must not wait for each other.
                 stream.set_nodelay(true)?;
-                Ok((Box::new(stream), Door::Tcp))
+                Ok((Box::new(stream), Transport::Tcp))
             }
-            Self::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), Door::Unix)),
+            Self::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), Transport::Unix)),
         }
     }
 }
@@ -70,8 +70,8 @@ impl fmt::Display for Listener {
     }
 }
 
-/// Only who runs the server may call it, for whoever reaches it is trusted: from the first moment, so the mask decides and
-/// not a change afterwards.
+/// Creates the socket for the owner only, because every client that reaches it is trusted. The umask makes it private
+/// from the start; changing the mode afterwards would leave a gap.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
     let bound = UnixListener::bind(path);
@@ -79,7 +79,7 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// A server that was killed leaves its socket behind; one that lives answers on it.
+/// Removes the socket of a server that was killed. A running server accepts a connection on it.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
 
@@ -87,11 +87,11 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "a file that is no socket is in the way: remove it",
+            "the path exists and is not a socket: remove it",
         ));
     }
     match UnixStream::connect(path).await {
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there")),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens on this socket")),
         Err(_) => std::fs::remove_file(path),
     }
 }

@@ -1,15 +1,15 @@
-//! What the settings do to the store that the server opens.
+//! How the settings configure the store that the server opens.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox::mailbox::Parcel;
-use oncebox::{Message, Namespace, Oncebox};
+use oncebox::mailbox::OutgoingMessage;
+use oncebox::{Message, Oncebox, message::Namespace};
 use oncebox_testkit::ManualClock;
 
 use super::{builder, url};
 use crate::config::{Config, Sources, load};
-use crate::live::Live;
+use crate::config_handle::ConfigHandle;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -19,10 +19,10 @@ fn config(set: &[(&str, &str)]) -> Config {
     load(&sources).unwrap().config
 }
 
-/// A store in memory as the server opens it, with time moved by hand.
+/// An in-memory store as the server opens it, with a manual clock.
 struct Opened {
     oncebox: Oncebox,
-    live: Live,
+    config: ConfigHandle,
     clock: Arc<ManualClock>,
 }
 
@@ -30,61 +30,61 @@ impl Opened {
     async fn new(set: &[(&str, &str)]) -> Self {
         let (config, clock) = (config(set), Arc::new(ManualClock::default()));
         let oncebox = builder(&config).clock(clock.clone()).open("memory:").await.unwrap();
-        let live = Live::new(config, &oncebox).unwrap();
-        Self { oncebox, live, clock }
+        let handle = ConfigHandle::new(config, &oncebox).unwrap();
+        Self { oncebox, config: handle, clock }
     }
 
-    /// A dead letter in each of these topics, a second after the one before.
-    async fn letters(&self, topics: &[&str]) {
-        let mailbox = self.live.get().mailbox.clone();
+    /// Creates a dead letter in each of these topics, one second apart.
+    async fn dead_letters(&self, topics: &[&str]) {
+        let mailbox = self.config.get().mailbox.clone();
         for (key, topic) in topics.iter().enumerate() {
-            mailbox.send(Parcel::new(*topic, key.to_string()).bytes("x")).await.unwrap();
+            mailbox.send(OutgoingMessage::new(*topic, key.to_string()).bytes("x")).await.unwrap();
         }
         self.kill(Namespace::Mailbox).await;
     }
 
-    /// Cancels everything that is not Dead.
+    /// Cancels every message that is not dead.
     async fn kill(&self, namespace: Namespace) {
-        let operator = self.oncebox.operator("test").of(namespace);
-        let page = operator.page(&oncebox::Query::all(namespace)).await.unwrap();
+        let operator = self.oncebox.operator("test").in_namespace(namespace);
+        let page = operator.page(&oncebox::operator::MessageQuery::all(namespace)).await.unwrap();
         for message in page.messages {
             operator.cancel(message.uid).await.unwrap();
             self.clock.advance(Duration::from_secs(1));
         }
     }
 
-    /// Dead messages of a namespace once upkeep has run so much later.
+    /// Advances the clock, runs maintenance and returns how many dead messages the namespace has.
     async fn dead_after(&self, later: Duration, namespace: Namespace, topic: Option<&str>) -> u64 {
         self.clock.advance(later);
-        self.oncebox.upkeep().run_once().await.unwrap();
-        self.oncebox.operator("test").of(namespace).counts(topic).await.unwrap().dead
+        self.oncebox.maintenance().run_once().await.unwrap();
+        self.oncebox.operator("test").in_namespace(namespace).counts(topic).await.unwrap().dead
     }
 }
 
 /// Holds: MBX-P-9.
 #[tokio::test]
-async fn dead_letters_are_kept_as_the_settings_of_their_topic_say() {
+async fn dead_letters_are_kept_according_to_their_topics_settings() {
     let set = [
         ("mailbox.topic.dlq_keep", "10h"),
         ("mailbox.topics.short.dlq_keep", "2h"),
         ("mailbox.topics.few.dlq_messages_max", "2"),
     ];
     let server = Opened::new(&set).await;
-    server.letters(&["usual", "short", "few", "few", "few"]).await;
+    server.dead_letters(&["usual", "short", "few", "few", "few"]).await;
     let after = async |later, topic| server.dead_after(later, Namespace::Mailbox, Some(topic)).await;
-    assert_eq!(after(HOUR, "few").await, 2, "by number");
+    assert_eq!(after(HOUR, "few").await, 2, "dlq_messages_max of the topic");
     assert_eq!(after(Duration::ZERO, "short").await, 1);
-    assert_eq!(after(HOUR, "short").await, 0, "by age");
+    assert_eq!(after(HOUR, "short").await, 0, "dlq_keep of the topic");
     assert_eq!(after(HOUR * 7, "usual").await, 1);
-    assert_eq!(after(HOUR, "usual").await, 0, "by the age of all topics");
+    assert_eq!(after(HOUR, "usual").await, 0, "dlq_keep of all topics");
 }
 
-/// Without a word, the mailbox keeps for 14 days; everybody else for ever.
+/// By default the mailbox keeps dead letters for 14 days; the other namespaces keep dead messages for ever.
 /// Holds: MBX-P-9, IBX-099, RULE-20.
 #[tokio::test]
-async fn by_default_only_dead_letters_are_forgotten() {
+async fn by_default_only_dead_letters_of_the_mailbox_are_removed() {
     let server = Opened::new(&[]).await;
-    server.letters(&["t"]).await;
+    server.dead_letters(&["t"]).await;
     let inbox = server.oncebox.inbox();
     inbox.enqueue(Message::new("t", "shop", "dead").text("x")).await.unwrap();
     inbox.mark_dead("shop", "dead").await.unwrap();
@@ -97,7 +97,7 @@ async fn by_default_only_dead_letters_are_forgotten() {
 
 /// Holds: IBX-099, RULE-20.
 #[tokio::test]
-async fn what_is_dead_or_seen_is_forgotten_where_that_is_set() {
+async fn dead_and_seen_messages_are_removed_after_the_configured_retention() {
     let server = Opened::new(&[("retention.dead", "40d"), ("retention.seen", "50d")]).await;
     let inbox = server.oncebox.inbox();
     inbox.enqueue(Message::new("t", "shop", "dead").text("x")).await.unwrap();
@@ -111,15 +111,16 @@ async fn what_is_dead_or_seen_is_forgotten_where_that_is_set() {
     assert_eq!(seen().await, 0);
 }
 
-/// A reload changes how dead letters are kept, without a restart.
+/// A reload changes the retention of dead letters without a restart.
 /// Holds: MBX-P-9.
 #[tokio::test]
 async fn a_reload_changes_the_retention_of_dead_letters() {
     let server = Opened::new(&[]).await;
-    server.letters(&["t", "t"]).await;
+    server.dead_letters(&["t", "t"]).await;
     assert_eq!(server.dead_after(HOUR, Namespace::Mailbox, None).await, 2);
-    let waiting = server.live.adopt(config(&[("mailbox.topic.dlq_messages_max", "1")]), &server.oncebox);
-    assert_eq!(waiting.unwrap(), [""; 0]);
+    let needs_restart =
+        server.config.apply(config(&[("mailbox.topic.dlq_messages_max", "1")]), &server.oncebox);
+    assert_eq!(needs_restart.unwrap(), [""; 0]);
     assert_eq!(server.dead_after(Duration::ZERO, Namespace::Mailbox, None).await, 1);
 }
 

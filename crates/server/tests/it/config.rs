@@ -1,11 +1,11 @@
-//! The configuration: layers, origins, faults, profiles, and the pages that are made from it.
+//! The configuration: sources, origins, errors, profiles, and generated pages.
 
 mod arbitrary;
-mod faults;
 mod pages;
+mod problems;
 
 use oncebox::mailbox::MailboxSettings;
-use oncebox_server::config::{Config, Listen, Loaded, Origin, Problems, Profile, Sources, load};
+use oncebox_server::config::{Config, ListenAddress, Loaded, Origin, Problems, Profile, Sources, load};
 
 fn sources(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
     let owned = |pairs: &[(&str, &str)]| {
@@ -24,19 +24,19 @@ fn read(file: &str) -> Result<Loaded, Problems> {
 
 /// Holds: MBX-C-12, MBX-P-9, IBX-099, RULE-20.
 #[test]
-fn nothing_said_gives_the_defaults() {
+fn empty_sources_yield_the_defaults() {
     let loaded = load(&Sources::default()).unwrap();
     let config = loaded.config;
     assert_eq!(config, Config::default());
     assert_eq!(config.mailbox, MailboxSettings::default());
-    assert_eq!(config.listen.iter().map(Listen::to_string).collect::<Vec<_>>(), ["127.0.0.1:7420"]);
+    assert_eq!(config.listen.iter().map(ListenAddress::to_string).collect::<Vec<_>>(), ["127.0.0.1:7420"]);
     assert_eq!((config.profile, config.amnesia), (Profile::Macronode, false));
     assert_eq!(config.store, "embedded:./oncebox-data");
     let days = |duration: std::time::Duration| duration.as_secs() / 86_400;
     assert_eq!(
         (config.retention.seen, config.retention.dead),
         (None, None),
-        "the inbox forgets nothing unasked"
+        "the inbox removes nothing by default"
     );
     let topic = &config.mailbox.topic;
     let kept = (days(topic.ready_keep), days(topic.dlq_keep), topic.dlq_messages_max);
@@ -45,7 +45,7 @@ fn nothing_said_gives_the_defaults() {
 }
 
 #[test]
-fn the_later_source_wins_and_is_remembered() {
+fn the_later_source_wins_and_is_recorded_as_the_origin() {
     let file = "[mailbox]\nshards = 1\ntopic.attempts_max = 7\nmessages_default = 3\n";
     let environment =
         [("oncebox__Mailbox__SHARDS", "2"), ("ONCEBOX__MAILBOX__TOPIC__ATTEMPTS_MAX", "8"), ("PATH", "x")];
@@ -64,9 +64,10 @@ fn the_later_source_wins_and_is_remembered() {
 }
 
 #[test]
-fn lists_come_from_every_source() {
+fn every_source_can_set_lists() {
     let expected = ["127.0.0.1:7420", "unix:/tmp/x.sock"];
-    let shown = |loaded: Loaded| loaded.config.listen.iter().map(Listen::to_string).collect::<Vec<_>>();
+    let shown =
+        |loaded: Loaded| loaded.config.listen.iter().map(ListenAddress::to_string).collect::<Vec<_>>();
     let file = "listen = [\"localhost:7420\", 'unix:/tmp/x.sock']";
     assert_eq!(shown(read(file).unwrap()), expected);
     let text = "127.0.0.1:7420, unix:/tmp/x.sock";
@@ -76,7 +77,7 @@ fn lists_come_from_every_source() {
 
 /// Holds: MBX-P-9, RULE-10.
 #[test]
-fn a_topic_has_its_own_settings_and_the_rest_from_all_topics() {
+fn a_topic_overrides_settings_of_all_topics() {
     let file = "[mailbox.topics.\"orders.eu\"]\nreplay_window = \"10m\"\nattempts_max = 3\nbackoff_base = \"50ms\"\n\
                 [mailbox.topic]\nready_keep = \"3d\"\nbackoff_max = \"9s\"\n";
     let flag = [("mailbox.topics.orders.eu.payload_bytes_max", "2KiB")];
@@ -96,7 +97,7 @@ fn a_topic_has_its_own_settings_and_the_rest_from_all_topics() {
 
 /// Holds: MBX-C-7.
 #[test]
-fn the_profile_decides_what_is_kept() {
+fn the_profile_determines_amnesia_and_store() {
     for (file, amnesia, store, warnings) in [
         ("", false, "embedded:./oncebox-data", 0),
         ("profile = 'micronode'", true, "memory:", 0),
@@ -113,19 +114,21 @@ fn the_profile_decides_what_is_kept() {
     let warnings = load(&sources("", &[], &[("amnesia", "true")])).unwrap().warnings;
     assert_eq!(
         warnings,
-        ["amnesia (command line) is on: all messages, dead letters too, are gone when the process ends"]
+        [
+            "amnesia (command line) is on: all messages, including dead letters, are lost when the process ends"
+        ]
     );
 }
 
 /// Holds: MBX-C-7, MBX-I-9.
 #[test]
-fn amnesia_and_a_store_on_disk_do_not_go_together() {
+fn amnesia_rejects_a_store_on_disk() {
     let flag = [("amnesia", "true")];
     let problems = load(&sources("store = 'embedded:./x'", &[], &flag)).unwrap_err();
     assert_eq!(
         problems.to_string(),
         "store (oncebox.toml, line 1) is `embedded:./x`, but amnesia (command line) keeps nothing on disk: \
-         write `memory:`, or set amnesia to false"
+         set it to `memory:`, or set amnesia to false"
     );
     let problems = read("store = 'embedded:./x'\nprofile = 'micronode'").unwrap_err();
     assert!(problems.to_string().contains("amnesia (follows from profile)"), "{problems}");

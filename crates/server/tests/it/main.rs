@@ -1,16 +1,16 @@
-//! The server as its operator sees it.
+//! Integration tests of the server.
 
-#[cfg(test)]
-mod answers;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
-mod fuzzed;
+mod fuzz_regressions;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod openapi;
+#[cfg(test)]
+mod responses;
 #[cfg(test)]
 mod rig;

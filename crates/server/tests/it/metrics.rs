@@ -1,68 +1,68 @@
-//! What is counted, and how often.
+//! Metrics: what is counted, and how often.
 
 use serde_json::{Value, json};
 
-use crate::rig::{ask, json, metric, start_with};
+use crate::rig::{call, json, metric, start_with};
 
 fn message(topic: &str, key: &str) -> Value {
     json!({"topic": topic, "idem_key": key, "payload_b64": "eA=="})
 }
 
-async fn counted(server: &str, name: &str, topic: &str) -> Option<String> {
+async fn counter(server: &str, name: &str, topic: &str) -> Option<String> {
     metric(server, &format!("{name}{{topic=\"{topic}\"}}")).await
 }
 
-/// Every message is counted once, alone or in a batch, and under its own topic.
+/// Every message is counted once, alone or in a batch, under its own topic.
 /// Holds: MBX-I-10.
 #[tokio::test]
-async fn each_message_is_counted_once_however_it_was_sent() {
+async fn each_message_is_counted_once_alone_or_in_a_batch() {
     let server = start_with(&[]).await;
     let batch = json!({"messages": [
         message("count-a", "1"), message("count-a", "2"), message("count-b", "1"), message("count-a", "3"),
         message("count-a", "1"), {"topic": "count-a", "idem_key": "4", "payload_b64": "eA==", "corr_id": "wrong"},
     ]});
-    let sent = json(&ask(&server, "POST", "/v1/send/batch", &batch.to_string()).await);
+    let sent = json(&call(&server, "POST", "/v1/send/batch", &batch.to_string()).await);
     let ok = sent["results"].as_array().unwrap().iter().filter(|result| result["ok"] == true);
     assert_eq!(ok.count(), 5, "{sent}");
-    json(&ask(&server, "POST", "/v1/send", &message("count-a", "9").to_string()).await);
-    json(&ask(&server, "POST", "/v1/send", &message("count-b", "1").to_string()).await);
-    assert_eq!(counted(&server, "oncebox_mailbox_enqueued_total", "count-a").await.as_deref(), Some("4"));
-    assert_eq!(counted(&server, "oncebox_mailbox_duplicates_total", "count-a").await.as_deref(), Some("1"));
-    assert_eq!(counted(&server, "oncebox_mailbox_enqueued_total", "count-b").await.as_deref(), Some("1"));
-    assert_eq!(counted(&server, "oncebox_mailbox_duplicates_total", "count-b").await.as_deref(), Some("1"));
+    json(&call(&server, "POST", "/v1/send", &message("count-a", "9").to_string()).await);
+    json(&call(&server, "POST", "/v1/send", &message("count-b", "1").to_string()).await);
+    assert_eq!(counter(&server, "oncebox_mailbox_enqueued_total", "count-a").await.as_deref(), Some("4"));
+    assert_eq!(counter(&server, "oncebox_mailbox_duplicates_total", "count-a").await.as_deref(), Some("1"));
+    assert_eq!(counter(&server, "oncebox_mailbox_enqueued_total", "count-b").await.as_deref(), Some("1"));
+    assert_eq!(counter(&server, "oncebox_mailbox_duplicates_total", "count-b").await.as_deref(), Some("1"));
 }
 
 /// Holds: MBX-I-10.
 #[tokio::test]
-async fn deliveries_are_counted_once_and_repeats_beside_them() {
+async fn deliveries_and_redeliveries_are_counted() {
     let set = [("mailbox.topic.backoff_base", "1ms"), ("mailbox.topic.backoff_max", "1ms")];
     let server = start_with(&set).await;
     for key in ["1", "2", "3"] {
-        json(&ask(&server, "POST", "/v1/send", &message("deliver-a", key).to_string()).await);
+        json(&call(&server, "POST", "/v1/send", &message("deliver-a", key).to_string()).await);
     }
-    let wish = json!({"topic": "deliver-a", "visibility_ms": 60_000});
-    let got = json(&ask(&server, "POST", "/v1/recv", &wish.to_string()).await);
+    let recv = json!({"topic": "deliver-a", "visibility_ms": 60_000});
+    let received = json(&call(&server, "POST", "/v1/recv", &recv.to_string()).await);
     let receipts: Vec<_> =
-        got["messages"].as_array().unwrap().iter().map(|one| one["receipt"].clone()).collect();
+        received["messages"].as_array().unwrap().iter().map(|one| one["receipt"].clone()).collect();
     assert_eq!(receipts.len(), 3);
     let settle = json!({"settle": [
         {"op": "ack", "delivery": receipts[0]}, {"op": "ack", "delivery": receipts[1]},
         {"op": "nack", "delivery": receipts[2]},
     ]});
-    json(&ask(&server, "POST", "/v1/settle", &settle.to_string()).await);
-    let wish = json!({"topic": "deliver-a", "visibility_ms": 60_000, "wait_ms": 60_000});
-    let again = json(&ask(&server, "POST", "/v1/recv", &wish.to_string()).await);
-    assert_eq!(again["messages"][0]["attempt"], 2, "{again}");
-    assert_eq!(counted(&server, "oncebox_mailbox_delivered_total", "deliver-a").await.as_deref(), Some("4"));
+    json(&call(&server, "POST", "/v1/settle", &settle.to_string()).await);
+    let recv = json!({"topic": "deliver-a", "visibility_ms": 60_000, "wait_ms": 60_000});
+    let redelivered = json(&call(&server, "POST", "/v1/recv", &recv.to_string()).await);
+    assert_eq!(redelivered["messages"][0]["attempt"], 2, "{redelivered}");
+    assert_eq!(counter(&server, "oncebox_mailbox_delivered_total", "deliver-a").await.as_deref(), Some("4"));
     assert_eq!(
-        counted(&server, "oncebox_mailbox_redelivered_total", "deliver-a").await.as_deref(),
+        counter(&server, "oncebox_mailbox_redelivered_total", "deliver-a").await.as_deref(),
         Some("1")
     );
 }
 
 /// Holds: MBX-P-9.
 #[tokio::test]
-async fn every_retention_is_shown() {
+async fn every_retention_is_exported() {
     let set = [
         ("mailbox.topics.kept-a.dlq_keep", "2h"),
         ("mailbox.topics.kept-a.dlq_messages_max", "7"),

@@ -1,4 +1,4 @@
-//! The document that is checked in.
+//! The checked-in OpenAPI document.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,21 +9,21 @@ fn checked_in() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json")
 }
 
-/// What is checked in is what the code says; `ONCEBOX_BLESS=1` writes it anew.
+/// The checked-in document matches the code; `ONCEBOX_BLESS=1` updates it.
 #[test]
-fn the_document_is_fresh() {
-    let said = oncebox_server::document().to_pretty_json().unwrap() + "\n";
+fn the_document_is_up_to_date() {
+    let generated = oncebox_server::document().to_pretty_json().unwrap() + "\n";
     if std::env::var_os("ONCEBOX_BLESS").is_some() {
-        std::fs::write(checked_in(), &said).unwrap();
+        std::fs::write(checked_in(), &generated).unwrap();
     }
     let found = std::fs::read_to_string(checked_in()).unwrap_or_default();
-    assert!(found == said, "docs/reference/openapi.json is stale: run this test with ONCEBOX_BLESS=1");
+    assert!(found == generated, "docs/reference/openapi.json is stale: run this test with ONCEBOX_BLESS=1");
 }
 
-/// Clients know the same paths as the server.
+/// The document contains exactly the paths that clients use.
 #[test]
-fn every_path_is_described() {
-    let described: BTreeSet<_> = oncebox_server::document().paths.paths.into_keys().collect();
+fn every_path_is_documented() {
+    let documented: BTreeSet<_> = oncebox_server::document().paths.paths.into_keys().collect();
     let known = [
         path::SEND,
         path::SEND_BATCH,
@@ -56,5 +56,5 @@ fn every_path_is_described() {
         path::HEALTH_READY,
         path::METRICS,
     ];
-    assert_eq!(described, known.map(str::to_owned).into());
+    assert_eq!(documented, known.map(str::to_owned).into());
 }

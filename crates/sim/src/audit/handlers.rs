@@ -1,57 +1,63 @@
-//! Handlers: under which lease they begin, how many at once, when they have to end, and what the store is told after.
+//! Checks handlers: the lease they start under, how many run at once, when they must end, and the verdict that follows.
 
-use super::leases::leapt;
-use super::{Auditor, Checked, Lease, expect};
-use crate::event::Content;
+use super::leases::clock_jumped;
+use super::{Auditor, CheckResult, Lease, ensure};
+use crate::event::SimContent;
 
 impl Auditor {
-    pub(super) fn began(&mut self, worker: u64, uid: &str, delivery: u32, content: &Content) -> Checked {
+    pub(super) fn handler_started(
+        &mut self,
+        worker: u64,
+        uid: &str,
+        delivery: u32,
+        content: &SimContent,
+    ) -> CheckResult {
         let fence = self.deliveries.get(&(uid.to_owned(), delivery)).copied();
         let fence =
-            fence.ok_or_else(|| format!("delivery {delivery} of {uid} began and was never granted"))?;
-        self.may_begin(worker, fence)?;
-        self.alone_in_partition(fence)?;
+            fence.ok_or_else(|| format!("delivery {delivery} of {uid} started but was never granted"))?;
+        self.check_may_start(worker, fence)?;
+        self.check_partition_exclusive(fence)?;
         let now = self.now;
         let Some(lease) = self.leases.get_mut(&fence) else { return Ok(()) };
         let key = &lease.key;
-        let granted = lease.content == *content || lease.others.contains(content);
-        expect(granted, || format!("{key} began with another content than was granted"))?;
+        let granted = lease.content == *content || lease.earlier_contents.contains(content);
+        ensure(granted, || format!("{key} started with other content than was granted"))?;
         lease.content = content.clone();
-        expect(content.topic != "orphan", || format!("{key} began, and nobody handles its topic"))?;
+        ensure(content.topic != "orphan", || format!("{key} started, but its topic has no handler"))?;
         let readable = content.topic != "number" || content.payload.parse::<u64>().is_ok();
-        expect(readable, || format!("{key} began, and its payload is no number"))?;
-        lease.began = Some(now.at);
+        ensure(readable, || format!("{key} started, but its payload is not a number"))?;
+        lease.started_at = Some(now.at);
         self.tally.handlers += 1;
-        self.within_limits(worker, fence)
+        self.check_limits(worker, fence)
     }
 
-    /// Whether the worker has this delivery, and none of the same message.
-    fn may_begin(&self, worker: u64, fence: u64) -> Checked {
+    /// The worker holds this delivery, and no other of the same message.
+    fn check_may_start(&self, worker: u64, fence: u64) -> CheckResult {
         let (Some(lease), Some(state)) = (self.leases.get(&fence), self.workers.get(&worker)) else {
             return Err(format!("worker {worker} has not started"));
         };
         let key = &lease.key;
-        expect(lease.worker == worker, || {
-            format!("{key} began in worker {worker}, not in {}", lease.worker)
+        ensure(lease.worker == worker, || {
+            format!("{key} started in worker {worker}, not in {}", lease.worker)
         })?;
-        expect(lease.told_at.is_some(), || format!("{key} began before its worker got it"))?;
-        expect(lease.began.is_none(), || format!("{key} began twice under one lease"))?;
-        expect(lease.verdict.is_none(), || format!("{key} began after its delivery was settled"))?;
-        expect(lease.lost_at.is_none(), || format!("{key} began after its lease was lost"))?;
+        ensure(lease.received_at.is_some(), || format!("{key} started before its worker received it"))?;
+        ensure(lease.started_at.is_none(), || format!("{key} started twice under one lease"))?;
+        ensure(lease.verdict.is_none(), || format!("{key} started after its delivery was settled"))?;
+        ensure(lease.lost_at.is_none(), || format!("{key} started after its lease was lost"))?;
         let twice = state.running.iter().filter_map(|other| self.leases.get(other));
         let twice = twice.filter(|other| other.key == *key).count();
-        expect(twice == 0, || format!("{key} runs twice in worker {worker}"))?;
+        ensure(twice == 0, || format!("{key} runs twice in worker {worker}"))?;
         let idle = state.paused_at.or(state.stopping_at).is_some_and(|since| since < self.now.at);
-        expect(!idle, || format!("{key} began in worker {worker}, which was told to begin nothing"))?;
-        expect(!state.stopped && !state.crashed, || {
-            format!("{key} began in worker {worker}, which has ended")
+        ensure(!idle, || format!("{key} started in worker {worker}, which is paused or stopping"))?;
+        ensure(!state.stopped && !state.crashed, || {
+            format!("{key} started in worker {worker}, which has ended")
         })?;
-        let valid = self.is_current(fence) || leapt(lease, self.now);
-        expect(valid, || format!("{key} began under a lease that had ended"))
+        let valid = self.is_current(fence) || clock_jumped(lease, self.now);
+        ensure(valid, || format!("{key} started under a lease that had ended"))
     }
 
-    /// Whether no other message of its partition is in a handler under a current lease.
-    fn alone_in_partition(&self, fence: u64) -> Checked {
+    /// No other message of the partition is in a handler under a current lease.
+    fn check_partition_exclusive(&self, fence: u64) -> CheckResult {
         let Some(lease) = self.leases.get(&fence) else { return Ok(()) };
         if lease.partition.is_none() || !self.is_current(fence) {
             return Ok(());
@@ -66,19 +72,19 @@ impl Auditor {
         })
     }
 
-    /// Whether the worker runs no more at once, and starts no more per second, than it is set to.
-    fn within_limits(&mut self, number: u64, fence: u64) -> Checked {
+    /// The worker respects its limits of concurrency and rate.
+    fn check_limits(&mut self, number: u64, fence: u64) -> CheckResult {
         let now = self.now.at;
         self.worker(number)?.running.insert(fence);
         let Some(worker) = self.workers.get(&number) else { return Ok(()) };
         let count = worker.running.len();
-        expect(count <= worker.setup.concurrency, || format!("worker {number} runs {count} handlers"))?;
+        ensure(count <= worker.setup.concurrency, || format!("worker {number} runs {count} handlers"))?;
         let topic = |topic: &str| {
             let leases = worker.running.iter().filter_map(|fence| self.leases.get(fence));
             leases.filter(|lease| lease.content.topic == topic).count()
         };
         let narrow = topic("narrow");
-        expect(narrow <= worker.setup.narrow, || format!("worker {number} runs {narrow} of `narrow`"))?;
+        ensure(narrow <= worker.setup.narrow, || format!("worker {number} runs {narrow} of `narrow`"))?;
         if self.leases.get(&fence).is_none_or(|lease| lease.content.topic != "rated") {
             return Ok(());
         }
@@ -86,32 +92,38 @@ impl Auditor {
         worker.rated.push_back(now);
         worker.rated.retain(|at| now - at < 1_000);
         let (started, rate) = (worker.rated.len(), worker.setup.rated);
-        // A second's worth at once, and another in the second that follows.
-        expect(started <= rate.saturating_mul(2), || {
+        // The rate allows a burst of one second's worth, and as many in the second after it.
+        ensure(started <= rate.saturating_mul(2), || {
             format!("worker {number} started {started} of `rated` in a second")
         })
     }
 
-    pub(super) fn ended(&mut self, worker: u64, uid: &str, delivery: u32, how: &'static str) -> Checked {
+    pub(super) fn handler_ended(
+        &mut self,
+        worker: u64,
+        uid: &str,
+        delivery: u32,
+        how: &'static str,
+    ) -> CheckResult {
         let now = self.now;
         let fence = self.deliveries.get(&(uid.to_owned(), delivery)).copied().unwrap_or_default();
         let state = self.worker(worker)?;
         let ran = state.running.remove(&fence);
-        let lease = self.leases.get_mut(&fence).filter(|lease| ran && lease.began.is_some());
-        let lease = lease.ok_or_else(|| format!("a handler of {uid} ended that had not begun"))?;
+        let lease = self.leases.get_mut(&fence).filter(|lease| ran && lease.started_at.is_some());
+        let lease = lease.ok_or_else(|| format!("a handler of {uid} ended without a start"))?;
         lease.ended = Some((how, now.at));
         let key = &lease.key;
         let known = lease.lost_at.is_none_or(|lost| now.at <= lost);
-        expect(known, || format!("{key} went on after its worker was told that the lease is lost"))?;
-        expect(now.at <= lease.deadline, || format!("{key} went on after its lease had to be given up"))
+        ensure(known, || format!("{key} continued after its worker knew that the lease was lost"))?;
+        ensure(now.at <= lease.deadline, || format!("{key} continued after the deadline of its lease"))
     }
 
-    /// Whether a verdict is what the end of the handler asks for.
-    pub(super) fn follows(&self, lease: &Lease, verdict: &str) -> Checked {
+    /// The verdict matches the end of the handler.
+    pub(super) fn check_verdict(&self, lease: &Lease, verdict: &str) -> CheckResult {
         let Some(worker) = self.workers.get(&lease.worker) else { return Ok(()) };
         let (key, content) = (&lease.key, &lease.content);
         let unreadable = content.topic == "number" && content.payload.parse::<u64>().is_err();
-        let right = match (lease.began, lease.ended) {
+        let valid = match (lease.started_at, lease.ended) {
             (None, _) if content.topic == "orphan" => ["unhandled", "release"].contains(&verdict),
             (None, _) if unreadable => ["undecodable", "release"].contains(&verdict),
             (None, _) => verdict == "release",
@@ -119,12 +131,12 @@ impl Auditor {
             (Some(_), Some(("ok", _))) => verdict == "ack",
             (Some(_), Some(("retry" | "panic", _))) => verdict == "abandon",
             (Some(_), Some(("dead", _))) => verdict == "failed",
-            (Some(began), Some((_, ended))) => {
-                let timed_out = worker.setup.timeout_ms.is_some_and(|limit| ended - began >= limit);
+            (Some(started), Some((_, ended))) => {
+                let timed_out = worker.setup.timeout_ms.is_some_and(|limit| ended - started >= limit);
                 verdict == "release" || (timed_out && verdict == "abandon")
             }
         };
         let ended = lease.ended.map(|(how, _)| how);
-        expect(right, || format!("{key} got the verdict {verdict}, and its handler ended {ended:?}"))
+        ensure(valid, || format!("{key} got the verdict {verdict}, but its handler ended with {ended:?}"))
     }
 }

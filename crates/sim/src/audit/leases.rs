@@ -1,39 +1,39 @@
-//! Leases: who has which, how each ended, and whether it had to be lost.
+//! Checks leases: which worker holds each, how it ended, and whether it was allowed to lapse.
 
-use super::{Auditor, Checked, Lease, Message, Now, expect};
-use crate::event::{Content, What};
+use super::{Auditor, CheckResult, Lease, Message, Now, ensure};
+use crate::event::{EventKind, SimContent};
 
-/// A call that went wrong so long before may still be under way.
-pub(super) const FAULT_MS: u64 = 6_000;
-/// How often the inbox tries a message if neither its sender nor its worker says how often.
+/// A failed call may still take effect for this long.
+pub(super) const FAULT_EFFECT_MS: u64 = 6_000;
+/// The inbox's limit of attempts if neither sender nor worker sets one.
 const INBOX_ATTEMPTS: u32 = 10;
 
 impl Auditor {
-    /// The store granted a lease, or gave it out again.
-    pub(super) fn granted(&mut self, what: &What) -> Checked {
-        let What::Granted { worker, fence, uid, delivery, attempts, until, content } = what else {
+    /// The store granted a lease, or returned it again.
+    pub(super) fn granted(&mut self, kind: &EventKind) -> CheckResult {
+        let EventKind::Granted { worker, fence, uid, delivery, attempts, until, content } = kind else {
             return Ok(());
         };
-        let key = self.uids.get(uid).cloned().ok_or_else(|| format!("{uid} was granted and never stored"))?;
+        let key = self.uids.get(uid).cloned().ok_or_else(|| format!("{uid} was granted but never stored"))?;
         self.worker(*worker)?;
         if let Some(lease) = self.leases.get_mut(fence) {
-            expect(lease.worker == *worker, || format!("{key} was granted to another worker again"))?;
+            ensure(lease.worker == *worker, || format!("{key} was granted again to another worker"))?;
             let same = (&lease.content.topic, &lease.content.payload) == (&content.topic, &content.payload);
-            expect(same, || format!("{key} was granted again with newer content"))?;
+            ensure(same, || format!("{key} was granted again with newer content"))?;
             if lease.content != *content {
                 let before = std::mem::replace(&mut lease.content, content.clone());
-                lease.others.push(before);
+                lease.earlier_contents.push(before);
             }
             return Ok(());
         }
-        self.lapse_newest(&key)?;
-        self.in_turn(&key, content)?;
+        self.lapse_latest(&key)?;
+        self.check_partition_order(&key, content)?;
         let Some(message) = self.messages.get_mut(&key) else { return Ok(()) };
-        expect(message.end.is_none(), || format!("{key} is {:?} and was granted", message.end))?;
+        ensure(message.end.is_none(), || format!("{key} was granted although it is {:?}", message.end))?;
         message.deliveries += 1;
         let counted = (message.deliveries, message.attempts);
-        expect(counted == (*delivery, *attempts), || {
-            format!("{key} has delivery {delivery} and {attempts} attempts, and {counted:?} were seen")
+        ensure(counted == (*delivery, *attempts), || {
+            format!("{key} has delivery {delivery} and {attempts} attempts, but {counted:?} were expected")
         })?;
         message.fence = Some(*fence);
         self.deliveries.insert((uid.clone(), *delivery), *fence);
@@ -52,8 +52,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// A message of a partition is granted when all that came before it, and are due, have ended.
-    fn in_turn(&self, key: &str, content: &Content) -> Checked {
+    /// A message of a partition is granted after all earlier messages that are due have ended.
+    fn check_partition_order(&self, key: &str, content: &SimContent) -> CheckResult {
         let (Some(partition), Some(message)) = (&content.partition, self.messages.get(key)) else {
             return Ok(());
         };
@@ -69,17 +69,19 @@ impl Auditor {
                 && !other.may_expire
                 && other.content.due.is_none()
         });
-        before.map_or(Ok(()), |(other, _)| Err(format!("{key} was granted before {other}, in {partition}")))
+        before.map_or(Ok(()), |(other, _)| {
+            Err(format!("{key} was granted before {other} in partition {partition}"))
+        })
     }
 
-    /// Whether a message is given up, if its newest lease has ended by itself.
+    /// Whether a message is exhausted if its latest lease has lapsed.
     fn may_be_exhausted(&self, message: &Message) -> bool {
         let lease = message.fence.and_then(|fence| self.leases.get(&fence));
         let lapsed = lease.is_some_and(|lease| lease.outcome.is_none() && lease.until <= self.now.store);
         message.attempts + u32::from(lapsed) >= self.limit(message.fence)
     }
 
-    /// How often a message may be tried: as its sender said, else as the worker that had it last, else as the inbox says.
+    /// The limit of attempts: that of the sender, else of the worker that had the message last, else of the inbox.
     pub(super) fn limit(&self, fence: Option<u64>) -> u32 {
         let lease = fence.and_then(|fence| self.leases.get(&fence));
         let worker = lease.and_then(|lease| self.workers.get(&lease.worker));
@@ -93,41 +95,44 @@ impl Auditor {
         }
     }
 
-    /// A worker got an answer.
-    pub(super) fn told(&mut self, what: &What) -> Checked {
-        let What::Told { worker, asked_at, claimed, brought, kept, lost, settled } = what else {
+    /// A worker received an answer.
+    pub(super) fn answer_received(&mut self, kind: &EventKind) -> CheckResult {
+        let EventKind::AnswerReceived { worker, called_at, claimed, delivered, extended, lost, settled } =
+            kind
+        else {
             return Ok(());
         };
         if *claimed {
-            self.brings_all(*worker, brought)?;
+            self.check_repeats_claim(*worker, delivered)?;
         }
         let (now, lease_ms) = (self.now.at, self.worker(*worker)?.setup.lease_ms);
         for (fence, outcome) in settled {
             let Some(lease) = self.leases.get_mut(fence) else { continue };
-            if !std::mem::replace(&mut lease.outcome_told, true) {
-                self.sum(*worker, outcome)?;
+            if !std::mem::replace(&mut lease.outcome_received, true) {
+                self.count_outcome(*worker, outcome)?;
             }
         }
         if *claimed || !settled.is_empty() {
-            self.says_all(*worker, *asked_at)?;
+            self.check_settles_all(*worker, *called_at)?;
         } else {
-            self.keeps_all(*worker, *asked_at, kept, lost)?;
+            self.check_extends_all(*worker, *called_at, extended, lost)?;
         }
-        for fence in brought {
+        for fence in delivered {
             if let Some(lease) = self.leases.get_mut(fence) {
-                lease.told_at.get_or_insert(now);
-                // If the claim was a repeat, the lease may be an old one: a heartbeat has to tell, and has a third of it.
-                let (from_asking, from_answer) = (asked_at + lease_ms, now + lease_ms / 3);
-                lease.deadline = lease.deadline.max(from_asking).max(from_answer);
-                lease.kept_until = lease.kept_until.max(from_asking.min(from_answer));
+                lease.received_at.get_or_insert(now);
+                // After a repeated claim, the lease may be old: a heartbeat must confirm it within a third of its
+                // duration.
+                let (from_call, from_answer) = (called_at + lease_ms, now + lease_ms / 3);
+                lease.deadline = lease.deadline.max(from_call).max(from_answer);
+                lease.kept_until = lease.kept_until.max(from_call.min(from_answer));
             }
         }
-        for fence in kept {
+        for fence in extended {
             if let Some(lease) = self.leases.get_mut(fence) {
-                lease.deadline = lease.deadline.max(asked_at + lease_ms);
-                // An answer that comes too late keeps nothing: the worker has let go.
+                lease.deadline = lease.deadline.max(called_at + lease_ms);
+                // A late answer extends nothing: the worker has given the lease up.
                 if now < lease.kept_until {
-                    lease.kept_until = lease.kept_until.max(asked_at + lease_ms);
+                    lease.kept_until = lease.kept_until.max(called_at + lease_ms);
                 }
             }
         }
@@ -139,48 +144,48 @@ impl Auditor {
         Ok(())
     }
 
-    /// What was owed to the store when the worker asked, it has said.
-    fn says_all(&self, worker: u64, asked_at: u64) -> Checked {
+    /// A call settles all deliveries that were finished when it was made.
+    fn check_settles_all(&self, worker: u64, called_at: u64) -> CheckResult {
         let Some(state) = self.workers.get(&worker) else { return Ok(()) };
-        let idle = state.paused_at.or(state.stopping_at).is_some_and(|since| since < asked_at);
-        let owed = self.leases.values().filter(|lease| lease.worker == worker && !lease.outcome_told);
-        let owed = owed.filter(|lease| lease.lost_at.is_none());
-        let mut owed = owed.filter(|lease| match (lease.began, lease.ended) {
-            (None, _) => idle && lease.is_held(asked_at) && lease.is_held(self.now.at),
+        let idle = state.paused_at.or(state.stopping_at).is_some_and(|since| since < called_at);
+        let unsettled =
+            self.leases.values().filter(|lease| lease.worker == worker && !lease.outcome_received);
+        let unsettled = unsettled.filter(|lease| lease.lost_at.is_none());
+        let mut unsettled = unsettled.filter(|lease| match (lease.started_at, lease.ended) {
+            (None, _) => idle && lease.is_held(called_at) && lease.is_held(self.now.at),
             (_, Some(("dropped", _)) | None) => false,
-            (_, Some((_, ended))) => ended < asked_at && ended < lease.kept_until,
+            (_, Some((_, ended))) => ended < called_at && ended < lease.kept_until,
         });
-        let forgotten = owed.next();
-        forgotten
-            .map_or(Ok(()), |lease| Err(format!("worker {worker} does not say what became of {}", lease.key)))
+        let forgotten = unsettled.next();
+        forgotten.map_or(Ok(()), |lease| Err(format!("worker {worker} does not settle {}", lease.key)))
     }
 
-    /// A heartbeat is for all that a worker holds.
-    fn keeps_all(&self, worker: u64, asked_at: u64, kept: &[u64], lost: &[u64]) -> Checked {
+    /// A heartbeat extends all leases that the worker holds.
+    fn check_extends_all(&self, worker: u64, called_at: u64, extended: &[u64], lost: &[u64]) -> CheckResult {
         let mut held = self.leases.iter().filter(|(_, lease)| {
             lease.worker == worker
-                && !lease.outcome_told
+                && !lease.outcome_received
                 && lease.lost_at.is_none()
-                && lease.is_held(asked_at)
+                && lease.is_held(called_at)
         });
-        let forgotten = held.find(|(fence, _)| !kept.contains(fence) && !lost.contains(fence));
+        let forgotten = held.find(|(fence, _)| !extended.contains(fence) && !lost.contains(fence));
         forgotten.map_or(Ok(()), |(_, lease)| Err(format!("worker {worker} does not extend {}", lease.key)))
     }
 
-    /// What a claim got whose answer was lost, the next one that is answered brings.
-    fn brings_all(&self, worker: u64, brought: &[u64]) -> Checked {
+    /// The next answered claim returns the deliveries of a claim whose answer was lost.
+    fn check_repeats_claim(&self, worker: u64, delivered: &[u64]) -> CheckResult {
         let missing = self.leases.iter().find(|(fence, lease)| {
             let unknown =
-                lease.worker == worker && lease.told_at.is_none() && !lease.late && !lease.superseded;
-            unknown && self.is_current(**fence) && !brought.contains(fence)
+                lease.worker == worker && lease.received_at.is_none() && !lease.late && !lease.superseded;
+            unknown && self.is_current(**fence) && !delivered.contains(fence)
         });
         missing.map_or(Ok(()), |(_, lease)| {
-            Err(format!("{} was granted to worker {worker}, which never asked for it again", lease.key))
+            Err(format!("{} was granted to worker {worker}, which did not repeat the claim", lease.key))
         })
     }
 
-    /// The newest lease of a message has ended, and if nobody has settled it, by itself.
-    pub(super) fn lapse_newest(&mut self, key: &str) -> Checked {
+    /// The latest lease of a message has ended: if it was not settled, it has lapsed.
+    pub(super) fn lapse_latest(&mut self, key: &str) -> CheckResult {
         let Some(fence) = self.messages.get(key).and_then(|message| message.fence) else { return Ok(()) };
         let attempts_max = self.limit(Some(fence));
         let Some(message) = self.messages.get_mut(key) else { return Ok(()) };
@@ -191,31 +196,38 @@ impl Auditor {
         lease.outcome = Some("lapsed");
         message.attempts += 1;
         if message.attempts >= attempts_max {
-            // It may have expired at the same time.
+            // The message may have expired at the same time.
             message.end = (!message.may_expire).then_some("exhausted");
         }
         self.tally.lapses += 1;
         let lease = lease.clone();
-        expect(self.now.store >= lease.until, || format!("{key} was taken from worker {}", lease.worker))?;
-        expect(self.is_excused(&lease), || format!("worker {} let the lease of {key} lapse", lease.worker))
+        ensure(self.now.store >= lease.until, || {
+            format!("{key} was granted again before the lease of worker {} ended", lease.worker)
+        })?;
+        ensure(self.is_excused(&lease), || format!("worker {} let the lease of {key} lapse", lease.worker))
     }
 
-    /// Whether a lease may have lapsed: the worker crashed, the clock leapt, or calls went wrong.
+    /// Whether a lease was allowed to lapse: the worker crashed, the clock jumped, or calls failed.
     fn is_excused(&self, lease: &Lease) -> bool {
         let Some(worker) = self.workers.get(&lease.worker) else { return false };
-        let since = lease.renewed.at.saturating_sub(worker.setup.lease_ms.max(FAULT_MS));
-        worker.crashed || leapt(lease, self.now) || worker.faults.iter().any(|at| *at >= since)
+        let since = lease.renewed.at.saturating_sub(worker.setup.lease_ms.max(FAULT_EFFECT_MS));
+        worker.crashed || clock_jumped(lease, self.now) || worker.faults.iter().any(|at| *at >= since)
     }
 
-    /// The store heard a verdict.
-    pub(super) fn settled(&mut self, fence: u64, verdict: &'static str, outcome: &'static str) -> Checked {
+    /// The store settled a delivery.
+    pub(super) fn settled(
+        &mut self,
+        fence: u64,
+        verdict: &'static str,
+        outcome: &'static str,
+    ) -> CheckResult {
         let lease =
-            self.leases.get(&fence).ok_or_else(|| format!("lease {fence} was settled and never granted"))?;
+            self.leases.get(&fence).ok_or_else(|| format!("lease {fence} was settled but never granted"))?;
         let key = lease.key.clone();
-        self.follows(lease, verdict)?;
+        self.check_verdict(lease, verdict)?;
         let before = lease.verdict;
-        expect(before.is_none_or(|before| before == verdict), || {
-            format!("{key} got {verdict} after {before:?}")
+        ensure(before.is_none_or(|before| before == verdict), || {
+            format!("{key} was settled with {verdict} after {before:?}")
         })?;
         let (current, attempts_max) = (self.is_current(fence), self.limit(Some(fence)));
         let Some(lease) = self.leases.get_mut(&fence) else { return Ok(()) };
@@ -224,9 +236,11 @@ impl Auditor {
             return Ok(());
         }
         if let Some(before) = lease.outcome {
-            return expect(before == outcome, || format!("{key} was {before} and is {outcome}"));
+            return ensure(before == outcome, || {
+                format!("{key} was {before}, but a repeat returned {outcome}")
+            });
         }
-        expect(current, || format!("{key} was settled under a lease that has ended"))?;
+        ensure(current, || format!("{key} was settled under a lease that had ended"))?;
         lease.outcome = Some(outcome);
         let Some(message) = self.messages.get_mut(&key) else { return Ok(()) };
         let same = (&message.content.topic, &message.content.payload)
@@ -235,11 +249,11 @@ impl Auditor {
             "released" | "superseded" => {}
             "retrying" => message.attempts += 1,
             "done" => {
-                expect(same, || format!("{key} is done, but newer content came meanwhile"))?;
+                ensure(same, || format!("{key} is done, but newer content was accepted meanwhile"))?;
                 message.end = Some(outcome);
             }
             "expired" => {
-                expect(message.may_expire, || format!("{key} has no expiry and expired"))?;
+                ensure(message.may_expire, || format!("{key} expired, but has no expiry"))?;
                 message.end = Some(outcome);
             }
             _ => {
@@ -247,7 +261,7 @@ impl Auditor {
                 message.end = Some(outcome);
                 let spent =
                     outcome != "exhausted" || verdict != "abandon" || message.attempts >= attempts_max;
-                expect(spent, || format!("{key} is exhausted after {} attempts", message.attempts))?;
+                ensure(spent, || format!("{key} is exhausted after {} attempts", message.attempts))?;
             }
         }
         Ok(())
@@ -255,13 +269,13 @@ impl Auditor {
 }
 
 impl Lease {
-    /// Whether the worker had it before this moment, and need not let go of it yet.
+    /// Whether the worker received the lease before this time and must still hold it.
     pub(super) fn is_held(&self, at: u64) -> bool {
-        self.told_at.is_some_and(|told| told < at) && at < self.kept_until
+        self.received_at.is_some_and(|received| received < at) && at < self.kept_until
     }
 }
 
-/// Whether the store's clock has leapt since the lease was granted or extended.
-pub(super) fn leapt(lease: &Lease, now: Now) -> bool {
-    now.leaps() > lease.renewed.leaps()
+/// Whether the store's clock jumped since the lease was granted or extended.
+pub(super) fn clock_jumped(lease: &Lease, now: Now) -> bool {
+    now.jumps() > lease.renewed.jumps()
 }

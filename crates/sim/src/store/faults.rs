@@ -1,4 +1,4 @@
-//! Which calls go wrong, and how: drawn from the seed.
+//! The faults of the network, drawn from the seed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,30 +6,30 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::chance::Dice;
+use crate::random::RandomStream;
 
-/// From so many calls of one kind in a second on, a node is in a hurry.
-const HURRY_CALLS: u64 = 50;
-/// A node that calls so often in a second has to wait for the next: time would stand still for ever.
-const CALLS_MAX: u64 = 1_000;
-/// A wake-up that nobody hears.
-pub(super) const DEAF: &str = "deaf";
+/// The call rate is recorded at every multiple of this many calls of one kind in a second.
+const CALL_RATE_STEP: u64 = 50;
+/// A node with this many calls in a second waits a second: otherwise virtual time might never advance.
+const CALLS_PER_SECOND_MAX: u64 = 1_000;
+/// The fault kind of a dropped wake-up.
+pub(super) const LOST_WAKEUP: &str = "lost wake-up";
 
-/// What becomes of one call.
+/// The fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// Nothing gets through for a while.
+    /// The store is unreachable for some time.
     Unreachable,
     /// The request is lost.
-    Before,
+    LostRequest,
     /// The answer is lost.
-    After,
+    LostAnswer,
     SlowRequest(Duration),
     SlowAnswer(Duration),
-    /// It is made and never answered.
+    /// The call is carried out and never answered.
     Hang,
-    /// It fails, and is made later all the same.
+    /// The call fails, but is carried out later.
     Late(Duration),
 }
 
@@ -38,8 +38,8 @@ impl Fault {
         match self {
             Self::None => None,
             Self::Unreachable => Some("unreachable"),
-            Self::Before => Some("before"),
-            Self::After => Some("after"),
+            Self::LostRequest => Some("lost request"),
+            Self::LostAnswer => Some("lost answer"),
             Self::SlowRequest(_) => Some("slow request"),
             Self::SlowAnswer(_) => Some("slow answer"),
             Self::Hang => Some("hang"),
@@ -50,112 +50,113 @@ impl Fault {
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Called {
+pub(super) struct CallInfo {
     pub(super) node: u64,
     pub(super) call: &'static str,
     pub(super) now_ms: u64,
 }
 
-/// The network's moods. All nodes share them.
-pub(crate) struct Faults(Mutex<Moods>);
+/// The faults of the network, shared by all nodes.
+pub(crate) struct Faults(Mutex<FaultState>);
 
-struct Moods {
-    dice: Dice,
-    calm: bool,
-    /// Of a hundred calls so many go wrong.
+struct FaultState {
+    random: RandomStream,
+    stopped: bool,
+    /// Percentage of calls with a fault.
     percent: u64,
-    deaf_percent: u64,
-    /// A call takes up to so long each way when nothing is wrong.
+    lost_wakeup_percent: u64,
+    /// Maximum latency each way, without a fault.
     latency_ms: u64,
     unreachable_until: Option<Instant>,
-    /// By node and call: the second, and the calls in it.
+    /// By node and call: the current second, and the number of calls in it.
     calls: BTreeMap<(u64, &'static str), (u64, u64)>,
 }
 
 impl Faults {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed, "faults");
-        let percent = dice.pick(&[2, 5, 10, 20]);
-        let deaf_percent = dice.pick(&[0, 10, 60]);
-        let latency_ms = dice.pick(&[0, 2, 20]);
+        let mut random = RandomStream::new(seed, "faults");
+        let percent = random.pick(&[2, 5, 10, 20]);
+        let lost_wakeup_percent = random.pick(&[0, 10, 60]);
+        let latency_ms = random.pick(&[0, 2, 20]);
         let (unreachable_until, calls) = (None, BTreeMap::new());
-        Self(Mutex::new(Moods {
-            dice,
-            calm: false,
+        Self(Mutex::new(FaultState {
+            random,
+            stopped: false,
             percent,
-            deaf_percent,
+            lost_wakeup_percent,
             latency_ms,
             unreachable_until,
             calls,
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Moods> {
+    fn lock(&self) -> MutexGuard<'_, FaultState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From here on nothing goes wrong.
-    pub(crate) fn cease(&self) {
-        self.lock().calm = true;
+    /// Stops all faults.
+    pub(crate) fn stop(&self) {
+        self.lock().stopped = true;
     }
 
-    /// Nothing gets through for so long.
-    pub(crate) fn interrupt(&self, length: Duration) {
+    /// Makes the store unreachable for this time.
+    pub(crate) fn make_unreachable(&self, length: Duration) {
         self.lock().unreachable_until = Some(Instant::now() + length);
     }
 
     pub(super) fn latency(&self) -> (Duration, Duration) {
-        let mut moods = self.lock();
-        let most = moods.latency_ms;
-        (moods.dice.millis(0, most), moods.dice.millis(0, most))
+        let mut state = self.lock();
+        let max = state.latency_ms;
+        (state.random.millis(0, max), state.random.millis(0, max))
     }
 
-    pub(super) fn is_deaf(&self) -> bool {
-        let mut moods = self.lock();
-        let percent = moods.deaf_percent;
-        !moods.calm && moods.dice.percent(percent)
+    pub(super) fn drops_wakeup(&self) -> bool {
+        let mut state = self.lock();
+        let percent = state.lost_wakeup_percent;
+        !state.stopped && state.random.percent(percent)
     }
 
-    pub(super) fn draw(&self, called: Called) -> Fault {
-        let mut moods = self.lock();
-        let percent = moods.percent;
-        if moods.calm {
+    pub(super) fn draw(&self, info: CallInfo) -> Fault {
+        let mut state = self.lock();
+        let percent = state.percent;
+        if state.stopped {
             return Fault::None;
         }
-        if moods.unreachable_until.is_some_and(|until| Instant::now() < until) {
+        if state.unreachable_until.is_some_and(|until| Instant::now() < until) {
             return Fault::Unreachable;
         }
-        if !moods.dice.percent(percent) {
+        if !state.random.percent(percent) {
             return Fault::None;
         }
-        let delay = moods.dice.millis(1, 4_000);
+        let delay = state.random.millis(1, 4_000);
         let kinds = [
-            Fault::Before,
-            Fault::After,
-            Fault::After,
+            Fault::LostRequest,
+            Fault::LostAnswer,
+            Fault::LostAnswer,
             Fault::SlowRequest(delay),
             Fault::SlowAnswer(delay),
             Fault::Hang,
             Fault::Late(delay),
         ];
-        match called.call {
-            "work" | "extend" | "accept" => moods.dice.pick(&kinds),
-            _ => moods.dice.pick(&kinds[..6]),
+        match info.call {
+            "work" | "extend" | "accept" => state.random.pick(&kinds),
+            _ => state.random.pick(&kinds[..6]),
         }
     }
 
-    /// How often a node has made this call in the present second, if that is very often, and how long it has to wait.
-    pub(super) fn hurry(&self, Called { node, call, now_ms }: Called) -> Option<(u64, Duration)> {
+    /// Counts a call. Returns the number of such calls in the current second if it is to be recorded, and how long to
+    /// wait.
+    pub(super) fn call_rate(&self, CallInfo { node, call, now_ms }: CallInfo) -> Option<(u64, Duration)> {
         let second = now_ms / 1_000;
-        let mut moods = self.lock();
-        let (counted, calls) = moods.calls.entry((node, call)).or_insert((second, 0));
+        let mut state = self.lock();
+        let (counted, calls) = state.calls.entry((node, call)).or_insert((second, 0));
         if *counted != second {
             (*counted, *calls) = (second, 0);
         }
         *calls += 1;
         match *calls {
-            CALLS_MAX.. => Some((*calls, Duration::from_secs(1))),
-            calls if calls.is_multiple_of(HURRY_CALLS) => Some((calls, Duration::ZERO)),
+            CALLS_PER_SECOND_MAX.. => Some((*calls, Duration::from_secs(1))),
+            calls if calls.is_multiple_of(CALL_RATE_STEP) => Some((calls, Duration::ZERO)),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Whole messages as bytes: new ones, and snapshots.
+//! Encoding of new messages and snapshots.
 
 use std::num::NonZeroU32;
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
         let shard = Shard(self.u16()?);
         let partition = self.option(Self::partition)?;
         let bytes = self.bytes()?;
-        // A copy: a slice would keep the whole group in memory for the sake of one payload.
+        // Copied: a slice would keep the whole group in memory for one payload.
         let payload = Payload::new(Bytes::copy_from_slice(bytes))?;
         let mut pairs = Vec::new();
         for _ in 0..self.u8()? {
@@ -128,7 +128,7 @@ impl Reader<'_> {
         self.bytes_32().map(Fingerprint::from_bytes)
     }
 
-    /// Everything but the uid, which stands before it.
+    /// Reads everything except the uid, which precedes it.
     pub(crate) fn snapshot(&mut self, uid: oncebox_core::Uid) -> Result<Snapshot, Damaged> {
         Ok(Snapshot {
             uid,

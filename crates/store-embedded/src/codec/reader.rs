@@ -1,14 +1,14 @@
-//! Takes values from a slice. Nothing that is read is believed: every length, tag and text is checked.
+//! Reads values from a slice. Every length, tag and string is validated.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use oncebox_core::{
-    CallerHash, DeadReason, Divergence, Fence, Hold, Id, Invalid, Keep, Key, LastError, Lease, Namespace,
-    Number, Owner, Policy, Settled, Source, State, Timestamp, Trace, Uid, VerdictKind,
+    CallerHash, DeadReason, Divergence, Fence, Hold, Id, Invalid, Keep, Key, LastError, Lease, MessageState,
+    Namespace, Number, Owner, Policy, Settled, Source, Timestamp, Trace, Uid, VerdictKind,
 };
 
-/// What was read is not what was written; says what is wrong with it.
+/// The bytes are not a valid encoding; the text says why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Damaged(pub(crate) &'static str);
@@ -28,13 +28,13 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("it ends too early"))?;
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("unexpected end of data"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(Damaged("it ends too early"))?;
+        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(Damaged("unexpected end of data"))?;
         self.0 = rest;
         Ok(*taken)
     }
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Damaged("a flag that is neither set nor clear")),
+            _ => Err(Damaged("a flag that is neither 0 nor 1")),
         }
     }
 
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn text(&mut self) -> Result<&'a str, Damaged> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Damaged("a text that is not UTF-8"))
+        std::str::from_utf8(self.bytes()?).map_err(|_| Damaged("a string that is not UTF-8"))
     }
 
     pub(crate) fn option<T>(
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
                 1 => Divergence::Replace,
                 2 => Divergence::KeepFirst,
                 3 => Divergence::Conflict,
-                _ => return Err(Damaged("an unknown policy")),
+                _ => return Err(Damaged("an unknown divergence policy")),
             },
             keep_finished: self.flag()?,
         })
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn last_error(&mut self) -> Result<LastError, Damaged> {
-        LastError::new(self.text()?).ok_or(Damaged("an error without a text"))
+        LastError::new(self.text()?).ok_or(Damaged("an empty error text"))
     }
 
     pub(crate) fn lease(&mut self) -> Result<Lease, Damaged> {
@@ -161,12 +161,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(crate) fn state(&mut self) -> Result<State, Damaged> {
+    pub(crate) fn state(&mut self) -> Result<MessageState, Damaged> {
         match self.u8()? {
-            1 => Ok(State::Seen),
-            2 => Ok(State::Processing),
-            3 => Ok(State::Done),
-            4 => Ok(State::Dead),
+            1 => Ok(MessageState::Seen),
+            2 => Ok(MessageState::Processing),
+            3 => Ok(MessageState::Done),
+            4 => Ok(MessageState::Dead),
             _ => Err(Damaged("an unknown state")),
         }
     }
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
             5 => Ok(DeadReason::Integrity),
             6 => Ok(DeadReason::Unhandled),
             7 => Ok(DeadReason::Undecodable),
-            _ => Err(Damaged("an unknown reason")),
+            _ => Err(Damaged("an unknown dead reason")),
         }
     }
 
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
             3 => Settled::Retrying { at: self.timestamp()? },
             4 => Settled::Released,
             5 => Settled::Dead { reason: self.dead_reason()? },
-            _ => return Err(Damaged("an unknown settlement")),
+            _ => return Err(Damaged("an unknown settlement outcome")),
         })
     }
 }

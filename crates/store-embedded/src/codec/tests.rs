@@ -1,4 +1,4 @@
-//! Any bytes may be decoded, and every effect comes back.
+//! Decoding accepts arbitrary bytes without panicking, and every effect survives a round trip.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use oncebox_core::machine::{Effect, Record};
 use oncebox_core::{
     AttemptCount, Attributes, CallerHash, DeadReason, Divergence, Fence, Fingerprint, Grant, GrantEnd, Hold,
-    Id, Keep, Key, LastError, Lease, Namespace, NewMessage, Number, Owner, Partition, Payload, Policy,
-    RequestId, Seal, Settled, Shard, Snapshot, Source, State, Timestamp, Topic, Trace, Uid, VerdictKind,
+    Id, Keep, Key, LastError, Lease, MessageState, Namespace, NewMessage, Number, Owner, Partition, Payload,
+    Policy, RequestId, Seal, Settled, Shard, Snapshot, Source, Timestamp, Topic, Trace, Uid, VerdictKind,
     WorkerName,
 };
 use proptest::collection::vec;
@@ -18,7 +18,7 @@ use crate::fuzzing;
 
 const KINDS: usize = 13;
 
-/// Makes values of drawn bytes; zeros when there are none left.
+/// Builds values from random bytes; zeros when none are left.
 struct Draw(std::vec::IntoIter<u8>);
 
 impl Draw {
@@ -91,8 +91,8 @@ impl Draw {
         LastError::new(&self.text()).unwrap()
     }
 
-    fn state(&mut self) -> State {
-        self.choice(&[State::Seen, State::Processing, State::Done, State::Dead])
+    fn state(&mut self) -> MessageState {
+        self.choice(&[MessageState::Seen, MessageState::Processing, MessageState::Done, MessageState::Dead])
     }
 
     fn reason(&mut self) -> DeadReason {
@@ -212,7 +212,7 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
         0 => Effect::Accepted { number, message: &message },
         1 => Effect::Recorded { number, key: &key, hold: draw.hold(), hash, state },
         2 => Effect::Restored(&snapshot),
-        3 => Effect::Sighted { hash },
+        3 => Effect::Observed { hash },
         4 => Effect::Filled { number, message: &message },
         5 => Effect::Replaced { message: &message, diverged: draw.flag() },
         6 => Effect::Granted {
@@ -239,14 +239,14 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
 
 proptest! {
     #[test]
-    fn every_effect_comes_back(entropy in vec(any::<u8>(), 0..600)) {
+    fn every_effect_survives_a_round_trip(entropy in vec(any::<u8>(), 0..600)) {
         for kind in 0..KINDS {
             let (bytes, text) = effect(kind, entropy.clone());
             prop_assert_eq!(usize::from(bytes[0]), kind + 1);
             let mut reader = Reader(&bytes);
             let entry = decode_entry(&mut reader).unwrap();
             prop_assert!(reader.is_at_end());
-            let Entry::Effect(stored) = entry else { panic!("an effect comes back as one") };
+            let Entry::Effect(stored) = entry else { panic!("an effect was decoded as a boot record") };
             prop_assert_eq!(format!("{:?}", stored.record()), text);
             let mut again = Writer::default();
             encode(&mut again, stored.record());
@@ -255,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_next_opening_must_know_comes_back(id in ".{0,40}", lease: u32, held: u64, closed: bool) {
+    fn a_boot_record_survives_a_round_trip(id in ".{0,40}", lease: u32, held: u64, closed: bool) {
         let longest_lease = Duration::from_millis(lease.into());
         let held_until = Timestamp::from_millis(held);
         let opened_after = closed.then_some(Timestamp::from_millis(held / 3));
@@ -268,16 +268,16 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_may_be_decoded(mut bytes in vec(any::<u8>(), 0..2_000), tag in 0_u8..40) {
+    fn arbitrary_bytes_can_be_decoded(mut bytes in vec(any::<u8>(), 0..2_000), tag in 0_u8..40) {
         if let Some(first) = bytes.first_mut() {
             *first = tag;
         }
         prop_assert!(fuzzing::decode(&bytes) <= bytes.len());
     }
 
-    /// Entries with changed, missing and additional bytes are decoded as far as they go, and mean something or nothing.
+    /// Entries with changed, missing and additional bytes are decoded up to the first error, without panicking.
     #[test]
-    fn damaged_entries_may_be_decoded(
+    fn damaged_entries_can_be_decoded(
         entropy in vec(any::<u8>(), 0..600),
         damage in vec((any::<u16>(), any::<u8>(), 0_u8..3), 0..4),
     ) {
@@ -285,9 +285,9 @@ proptest! {
             let (mut bytes, _) = effect(kind, entropy.clone());
             bytes.extend(effect((kind + 7) % KINDS, entropy.clone()).0);
             prop_assert_eq!(fuzzing::decode(&bytes), 2);
-            // A machine costs more than an entry: one kind in each case.
+            // Creating a machine is expensive: replay only one kind per case.
             let replayed = kind == entropy.len() % KINDS;
-            prop_assert!(!replayed || fuzzing::replay(&bytes), "whole entries are a group");
+            prop_assert!(!replayed || fuzzing::replay(&bytes), "undamaged entries form a valid group");
             for (place, value, way) in &damage {
                 let place = usize::from(*place) % (bytes.len() + 1);
                 match way {

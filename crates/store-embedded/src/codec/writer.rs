@@ -1,11 +1,11 @@
-//! Appends values to a buffer: fixed-size numbers in little-endian order, lengths before what is long.
+//! Appends values to a buffer: fixed-size integers in little-endian order, variable-size data after its length.
 
 use oncebox_core::{
-    CallerHash, DeadReason, Divergence, Hold, Keep, Key, LastError, Lease, Namespace, Policy, Settled, State,
-    Timestamp, Trace, Uid, VerdictKind,
+    CallerHash, DeadReason, Divergence, Hold, Keep, Key, LastError, Lease, MessageState, Namespace, Policy,
+    Settled, Timestamp, Trace, Uid, VerdictKind,
 };
 
-/// A buffer that grows.
+/// A growing buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
@@ -35,7 +35,7 @@ impl Writer {
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.u32(u32::try_from(bytes.len()).expect("whatever is stored is at most 64 MiB"));
+        self.u32(u32::try_from(bytes.len()).expect("stored values are at most 64 MiB"));
         self.0.extend_from_slice(bytes);
     }
 
@@ -120,12 +120,12 @@ impl Writer {
         self.timestamp(lease.until);
     }
 
-    pub(crate) fn state(&mut self, state: State) {
+    pub(crate) fn state(&mut self, state: MessageState) {
         self.u8(match state {
-            State::Seen => 1,
-            State::Processing => 2,
-            State::Done => 3,
-            State::Dead => 4,
+            MessageState::Seen => 1,
+            MessageState::Processing => 2,
+            MessageState::Done => 3,
+            MessageState::Dead => 4,
             _ => unreachable!("this format knows every state"),
         });
     }
@@ -166,7 +166,7 @@ impl Writer {
                 self.u8(5);
                 self.dead_reason(reason);
             }
-            _ => unreachable!("this format knows every settlement that counts"),
+            _ => unreachable!("this format knows every recorded outcome"),
         }
     }
 }

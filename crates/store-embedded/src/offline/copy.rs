@@ -1,4 +1,4 @@
-//! A copy of a store's directory, durable and compared with what it was made from.
+//! Copies a store's directory, durably, and compares the copy with the original.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,23 +7,24 @@ use std::path::Path;
 use oncebox_core::{Error, Invalid};
 
 use crate::identity;
-use crate::private;
+use crate::permissions;
 use crate::recovery::failed;
 
-/// Copies all files of the store in `from` into `to`, which must not be there yet. Other files in `from` are left out: nothing
-/// changes them. If it fails, what was made of the copy is removed.
+/// Copies all files of the store in `from` to `to`, which must not exist. Other files in `from` are not copied, because
+/// repair does not change them. After a failure the partial copy is removed.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let real = |path: &Path| path.canonicalize().map_err(|error| failed("finding the copy's place", error));
+    let real =
+        |path: &Path| path.canonicalize().map_err(|error| failed("resolving the path of the copy", error));
     if real(parent)?.starts_with(real(from)?) {
-        return Err(Invalid::new("copy", "would lie inside the store: give a place outside of it").into());
+        return Err(Invalid::new("copy", "is inside the store: use a path outside of it").into());
     }
-    match private::make_directory(to) {
+    match permissions::create_directory(to) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(Invalid::new("copy", "is there already: give a name that is free").into());
+            return Err(Invalid::new("copy", "exists already: use a path that does not exist").into());
         }
-        Err(error) => return Err(failed("making the copy's directory", error)),
+        Err(error) => return Err(failed("creating the directory of the copy", error)),
     }
     let copied = fill(from, to).and_then(|()| File::open(parent)?.sync_all());
     copied.map_err(|error| {
@@ -42,11 +43,11 @@ fn fill(from: &Path, to: &Path) -> io::Result<()> {
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         std::fs::copy(&source, &target)?;
         let copied = File::open(&target)?;
-        // It has got the rights of what it was made from.
-        private::own(&copied)?;
+        // `fs::copy` copied the mode of the original.
+        permissions::set_file_mode(&copied)?;
         copied.sync_all()?;
         if hash(&source)? != hash(&target)? {
-            return Err(io::Error::other("the copy differs from what it was made from"));
+            return Err(io::Error::other("the copy differs from the original"));
         }
     }
     File::open(to)?.sync_all()

@@ -1,105 +1,105 @@
-//! What can be wrong with a store, in words for an operator. Names files and places, never what messages hold.
+//! Findings of `verify`, with texts for operators. They contain file names and offsets, never content of messages.
 
 use std::fmt;
 
 use super::LISTED_MAX;
 
-/// One thing that is wrong with a store.
+/// One kind of damage to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Finding {
-    /// The file `store` is missing, damaged, or that of another store.
+pub enum VerifyFinding {
+    /// The file `store` is missing, damaged, or belongs to another store.
     Identity,
-    /// A segment's header is damaged, and the segment holds what was answered.
+    /// The header of a segment is damaged, and the segment contains confirmed writes.
     Header {
-        /// The segment's file.
+        /// The segment's file name.
         file: String,
-        /// What its frames say that it is.
+        /// The generation of the segment, according to its frames.
         generation: u64,
     },
-    /// Frames that were answered are missing or damaged.
+    /// Frames with confirmed writes are missing or damaged.
     Frames {
-        /// The segment's file.
+        /// The segment's file name.
         file: String,
-        /// Where the first of them should be.
+        /// The expected offset of the first of these frames.
         offset: u64,
-        /// The number of the first of them.
+        /// The LSN of the first of these frames.
         first_lsn: u64,
-        /// How many.
+        /// The number of these frames.
         frames: u64,
     },
-    /// A segment's file has lost its end.
+    /// The end of a segment's file is missing.
     Short {
-        /// The segment's file.
+        /// The segment's file name.
         file: String,
-        /// How much is gone.
+        /// The number of missing bytes.
         bytes: u64,
     },
-    /// A segment that is needed is not there.
+    /// A live segment is missing.
     Missing {
-        /// Which one: segments are counted in the order in which they were begun.
+        /// The generation of the segment: segments are numbered in the order in which they were started.
         generation: u64,
-        /// Its file, if something tells.
+        /// The segment's file name, if known.
         file: Option<String>,
     },
-    /// A group of effects is whole and yet cannot be understood.
+    /// A complete group of effects cannot be decoded.
     Undecodable {
-        /// The segment's file.
+        /// The segment's file name.
         file: String,
-        /// Where its first frame is.
+        /// The offset of the group's first frame.
         offset: u64,
-        /// That frame's number.
+        /// The LSN of the group's first frame.
         lsn: u64,
-        /// What is wrong with it.
+        /// Why it cannot be decoded.
         why: &'static str,
     },
-    /// A segment of another store: opening would wipe it.
+    /// A segment belongs to another store: the store does not open.
     Foreign {
-        /// Its file.
+        /// The segment's file name.
         file: String,
     },
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for VerifyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Identity => f.write_str("store: missing, damaged, or that of another store"),
+            Self::Identity => f.write_str("store: missing, damaged, or of another store"),
             Self::Header { file, generation } => {
-                write!(f, "{file}: the header is damaged, the frames are those of generation {generation}")
+                write!(f, "{file}: the header is damaged; the frames belong to generation {generation}")
             }
             Self::Frames { file, offset, first_lsn, frames } => {
                 let last = first_lsn + frames.saturating_sub(1);
                 write!(f, "{file}: damaged at offset {offset}, frames {first_lsn} to {last} cannot be read")
             }
-            Self::Short { file, bytes } => write!(f, "{file}: the last {bytes} bytes are gone"),
+            Self::Short { file, bytes } => write!(f, "{file}: the last {bytes} bytes are missing"),
             Self::Missing { generation, file: Some(file) } => {
-                write!(f, "{file}: the file is missing, a segment of generation {generation}")
+                write!(f, "{file}: the file is missing (segment of generation {generation})")
             }
             Self::Missing { generation, file: None } => {
                 write!(f, "the segment of generation {generation} is missing")
             }
             Self::Undecodable { file, offset, lsn, why } => {
-                write!(f, "{file}: the group at offset {offset}, frame {lsn}, cannot be understood: {why}")
+                write!(f, "{file}: the group at offset {offset} (frame {lsn}) cannot be decoded: {why}")
             }
             Self::Foreign { file } => {
-                write!(f, "{file}: a segment of another store: move it away before the store is opened")
+                write!(f, "{file}: belongs to another store: move it away before you open the store")
             }
         }
     }
 }
 
-/// What is wrong with a store: the first hundred findings, and how many more there are.
+/// The damage to a store: the first 100 findings, and the number of others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Damage {
-    /// At most a hundred.
-    pub findings: Vec<Finding>,
-    /// How many more there are.
+    /// The first 100 findings.
+    pub findings: Vec<VerifyFinding>,
+    /// The number of findings that are not listed.
     pub unlisted: u64,
 }
 
 impl Damage {
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(super) fn add(&mut self, finding: VerifyFinding) {
         if self.findings.len() < LISTED_MAX {
             self.findings.push(finding);
         } else {

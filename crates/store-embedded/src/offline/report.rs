@@ -1,4 +1,4 @@
-//! What a repair did, in words for an operator.
+//! The report of a repair, with texts for operators.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,61 +6,61 @@ use std::path::PathBuf;
 use oncebox_core::Timestamp;
 
 use super::LISTED_MAX;
+use super::analysis::{Analysis, Gap, Groups};
 use super::finding::Damage;
-use super::reading::{Gap, Groups, Reading};
 use super::verify::Verified;
 
 /// What `repair` did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repaired {
-    /// Nothing: the store is sound. No copy was made.
+    /// Nothing: the store has no damage that needs repair. No copy was made.
     Nothing(Verified),
     /// The store opens again.
-    Done(Report),
+    Done(RepairReport),
 }
 
-/// A part of the journal that could not be read.
+/// A range of the journal that could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// The first frame; none if nobody can tell how far back the loss reaches.
+    /// The LSN of the first lost frame; none if unknown.
     pub first_lsn: Option<u64>,
-    /// The last frame; none if nobody can tell how far the loss reaches.
+    /// The LSN of the last lost frame; none if unknown.
     pub last_lsn: Option<u64>,
-    /// Store time of what can be read before it; none if there is nothing.
+    /// Store time of the last readable frame before the loss; none if there is no such frame.
     pub after: Option<Timestamp>,
-    /// Store time of what can be read behind it; none if there is nothing.
+    /// Store time of the first readable frame after the loss; none if there is no such frame.
     pub before: Option<Timestamp>,
 }
 
 /// What a repair found, kept and lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
-    /// What was wrong.
+pub struct RepairReport {
+    /// The damage that was found.
     pub found: Damage,
-    /// Where the directory lies as it was.
+    /// The copy of the directory before the repair.
     pub copy: PathBuf,
-    /// Whether the journal was written anew; if not, only files beside it were at fault.
+    /// Whether the journal was rewritten; if not, only other files were damaged.
     pub rewritten: bool,
-    /// Messages that the repaired store holds; none if the journal was not written anew.
+    /// The number of messages in the repaired store; none if the journal was not rewritten.
     pub messages_kept: Option<u64>,
-    /// Frames that could not be read, as far as they can be counted. Each held at least a part of a group of effects.
+    /// The number of unreadable frames, as far as known. Each contained at least a part of a group of effects.
     pub frames_lost: u64,
-    /// Groups left out because a frame of theirs could not be read, or because they could not be understood.
+    /// Groups left out because one of their frames could not be read, or because they could not be decoded.
     pub groups_lost: u64,
-    /// Bytes in the places of what was lost.
+    /// The number of bytes in the place of the lost frames.
     pub bytes_lost: u64,
-    /// Effects left out because their message is not there.
+    /// Effects left out because their message is missing.
     pub effects_lost: u64,
-    /// What was lost, in order: the first hundred parts.
+    /// The first 100 losses, in order.
     pub losses: Vec<Loss>,
-    /// How many more there are.
+    /// The number of losses that are not listed.
     pub losses_unlisted: u64,
 }
 
-impl Report {
+impl RepairReport {
     pub(super) fn new(found: Damage, copy: PathBuf) -> Self {
         Self {
             found,
@@ -76,34 +76,35 @@ impl Report {
         }
     }
 
-    /// Whether something that was answered may be missing from the repaired store.
+    /// Whether confirmed writes may be missing from the repaired store.
     pub fn is_lossy(&self) -> bool {
         !self.losses.is_empty() || self.groups_lost > 0
     }
 
-    pub(super) fn count(&mut self, reading: &Reading, groups: &Groups) {
-        let mut gaps: Vec<&Gap> = reading.gaps.iter().chain(&groups.undecodable).collect();
+    pub(super) fn count(&mut self, analysis: &Analysis, groups: &Groups) {
+        let mut gaps: Vec<&Gap> = analysis.gaps.iter().chain(&groups.undecodable).collect();
         gaps.sort_by_key(|gap| gap.last_lsn.unwrap_or(u64::MAX));
         let frames = gaps.iter().filter_map(|gap| Some(gap.last_lsn? + 1 - gap.first_lsn?));
         self.frames_lost = frames.sum::<u64>() + groups.frames_unused;
         self.bytes_lost = gaps.iter().map(|gap| gap.bytes).sum();
         self.groups_lost = groups.broken + groups.undecodable.len() as u64;
         self.losses_unlisted = gaps.len().saturating_sub(LISTED_MAX) as u64;
-        self.losses = gaps.into_iter().take(LISTED_MAX).map(|gap| loss(reading, gap)).collect();
+        self.losses = gaps.into_iter().take(LISTED_MAX).map(|gap| loss(analysis, gap)).collect();
     }
 }
 
-fn loss(reading: &Reading, gap: &Gap) -> Loss {
+fn loss(analysis: &Analysis, gap: &Gap) -> Loss {
     let first = gap.first_lsn.unwrap_or(0);
-    let behind = reading.frames.partition_point(|spot| spot.header.lsn <= gap.last_lsn.unwrap_or(u64::MAX));
-    let before = reading.frames.partition_point(|spot| spot.header.lsn < first);
+    let following =
+        analysis.frames.partition_point(|frame| frame.header.lsn <= gap.last_lsn.unwrap_or(u64::MAX));
+    let preceding = analysis.frames.partition_point(|frame| frame.header.lsn < first);
     let time =
-        |index: usize| reading.frames.get(index).map(|spot| Timestamp::from_millis(spot.header.time_ms));
+        |index: usize| analysis.frames.get(index).map(|frame| Timestamp::from_millis(frame.header.time_ms));
     Loss {
         first_lsn: gap.first_lsn,
         last_lsn: gap.last_lsn,
-        after: before.checked_sub(1).and_then(time),
-        before: time(behind),
+        after: preceding.checked_sub(1).and_then(time),
+        before: time(following),
     }
 }
 
@@ -112,7 +113,7 @@ impl fmt::Display for Loss {
         match (self.first_lsn, self.last_lsn) {
             (Some(first), Some(last)) => write!(f, "frames {first} to {last}")?,
             (None, Some(last)) => write!(f, "frames up to {last}")?,
-            (first, None) => write!(f, "frames from {} on, nobody can tell how many", first.unwrap_or(1))?,
+            (first, None) => write!(f, "frames from {} on, number unknown", first.unwrap_or(1))?,
         }
         let moment = |at: Option<Timestamp>| at.map_or("unknown".to_owned(), |at| at.to_string());
         write!(f, ", written between {} and {} (store time)", moment(self.after), moment(self.before))
@@ -128,19 +129,19 @@ impl fmt::Display for Repaired {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RepairReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "found:\n{}", self.found)?;
-        writeln!(f, "the directory as it was: {}", self.copy.display())?;
+        writeln!(f, "copy of the original directory: {}", self.copy.display())?;
         if let Some(kept) = self.messages_kept {
-            writeln!(f, "kept: {kept} messages, written anew")?;
+            writeln!(f, "kept: {kept} messages, rewritten")?;
         }
         if !self.is_lossy() {
             return f.write_str("nothing was lost");
         }
         writeln!(
             f,
-            "lost: {} frames, {} groups known in part, {} bytes, {} effects on messages that are gone",
+            "lost: {} frames, {} incomplete groups, {} bytes, {} effects on missing messages",
             self.frames_lost, self.groups_lost, self.bytes_lost, self.effects_lost
         )?;
         for loss in &self.losses {
@@ -150,9 +151,9 @@ impl fmt::Display for Report {
             writeln!(f, "and {} more", self.losses_unlisted)?;
         }
         f.write_str(
-            "a message accepted there and not written again is gone: have its sender send again; \
-             a message settled there may be given out once more; a message erased there may be back; \
-             a key first seen there is not known as a duplicate",
+            "messages accepted in the lost frames are gone: have their senders send them again; \
+             messages settled there may be delivered once more; messages erased there may be back; \
+             keys first seen there are not recognized as duplicates",
         )
     }
 }

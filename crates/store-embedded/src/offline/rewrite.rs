@@ -1,4 +1,4 @@
-//! A fresh journal beside the damaged one, which takes its place in one step.
+//! Writes a new journal next to the damaged one and replaces it atomically.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,32 +6,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use oncebox_core::Timestamp;
 use oncebox_core::machine::{Effect, Journal as _, Record};
 
-use super::reading::Reading;
+use super::analysis::Analysis;
 use super::salvage::Salvaged;
-use super::survey::Head;
+use super::scan::HeaderState;
+use crate::allocator::SegmentAllocator;
 use crate::codec::{self, Boot};
 use crate::disk::{Disk, DiskFile};
 use crate::engine::Group;
 use crate::frame::StoreId;
-use crate::journal::{Blank, Journal};
-use crate::manifest::{Manifest, Newest};
-use crate::preparer::Preparer;
+use crate::journal::{FreeSegment, Journal};
+use crate::manifest::{Manifest, NewestSegment};
 use crate::segment::{Segment, SegmentHeader, segment_number};
 
-/// Bytes of a group after which the next one is begun.
+/// Size at which a group is written and the next one started.
 const GROUP_BYTES: usize = 32 << 10;
-/// Openings that may have left no trace. Each begins a segment of its own, so this many segments would have to be lost
-/// before a fence could come again.
+/// Maximum number of epochs that may have left no trace. Each starts a segment, so this many segments would have to be
+/// lost before a fence could be reused.
 const EPOCHS_LOST_MAX: u64 = 1_024;
 
-/// A segment's file whose header is held back. Until it is written, the file counts as blank.
+/// A segment file whose header is buffered. Until the header is written, recovery takes the file for blank.
 struct Headless {
     file: Arc<dyn DiskFile>,
     header: Mutex<Vec<u8>>,
 }
 
 impl Headless {
-    fn release(&self) -> io::Result<()> {
+    /// Writes the header, durably.
+    fn write_header(&self) -> io::Result<()> {
         self.file.write_at(0, &self.header.lock().unwrap_or_else(PoisonError::into_inner))?;
         self.file.sync()
     }
@@ -58,64 +59,64 @@ impl DiskFile for Headless {
         self.file.sync()
     }
 
-    fn let_go(&self) {
-        self.file.let_go();
+    fn release_cache(&self) {
+        self.file.release_cache();
     }
 }
 
-struct Fresh {
+struct NewJournal {
     journal: Journal,
-    preparer: Preparer,
-    /// In the order in which they are used.
+    allocator: SegmentAllocator,
+    /// In order of use.
     files: Vec<(String, Arc<Headless>)>,
     time: Timestamp,
 }
 
-/// Writes what was salvaged as a journal of its own and makes it the store's. Answers how many messages it holds.
+/// Writes the salvaged messages as a new journal and makes it the store's journal. Returns the number of messages.
 ///
-/// First come all frames in files without headers, which recovery does not take for segments. They name the oldest segment
-/// that the damaged journal needs; only when they are durable, a last one says that the first of these files is the oldest
-/// needed. So a repair of a half-repaired store reads the damaged journal again. Then come the headers, the first file's
-/// last of all: before it is there, recovery finds that the oldest segment needed is missing, and after it, nothing else is
-/// needed. That header is one write within one sector, and a torn one does not pass its checksum.
+/// All frames are written first, into files without headers, which recovery does not take for segments. They name the
+/// oldest segment of the damaged journal as the oldest needed. When they are durable, a last frame names the first of
+/// the new files instead, so that a repair of a half-repaired store reads the damaged journal again. Then the headers
+/// are written, the first file's last: before that, recovery finds that the oldest segment is missing, and after it, no
+/// other segment is needed. That header is one write within one sector, and a torn header does not pass its checksum.
 pub(super) fn rewrite(
     disk: Arc<dyn Disk>,
-    reading: &Reading,
+    analysis: &Analysis,
     salvaged: &Salvaged,
     boot: &Boot,
 ) -> io::Result<u64> {
-    let mut fresh = Fresh {
-        journal: journal(reading, salvaged.epoch),
-        preparer: Preparer {
+    let mut fresh = NewJournal {
+        journal: journal(analysis, salvaged.epoch),
+        allocator: SegmentAllocator {
             disk,
-            segment_bytes: segment_bytes(reading),
-            name_next: reading.survey.name_next,
+            segment_bytes: segment_bytes(analysis),
+            name_next: analysis.scan.name_next,
         },
         files: Vec::new(),
         time: salvaged.time,
     };
-    let written = fresh.fill(salvaged, boot, reading.oldest);
+    let written = fresh.fill(salvaged, boot, analysis.oldest);
     if written.is_err() {
-        // Without a header they are not taken for anything; it is only about the room.
+        // Without headers the files are harmless; removing them only frees space.
         for (name, _) in &fresh.files {
-            let _ = fresh.preparer.disk.remove(name);
+            let _ = fresh.allocator.disk.remove(name);
         }
     }
     let messages = written?;
     for (_, file) in fresh.files.iter().take(fresh.journal.live.len()).rev() {
-        file.release()?;
+        file.write_header()?;
     }
     let newest = fresh.journal.live.back().map(|segment| (segment.header, segment.name.as_str()));
-    note_newest(&*fresh.preparer.disk, reading.survey.store, newest)?;
-    // From here on what was there before is not needed; opening would remove what stays.
-    for file in &reading.survey.files {
-        fresh.preparer.disk.remove(&file.name)?;
+    note_newest(&*fresh.allocator.disk, analysis.scan.store, newest)?;
+    // From here on the old files are not needed; the next open would remove any that remain.
+    for file in &analysis.scan.files {
+        fresh.allocator.disk.remove(&file.name)?;
     }
-    fresh.preparer.disk.sync_names()?;
+    fresh.allocator.disk.sync_directory()?;
     Ok(messages)
 }
 
-/// Has the file `store` name the newest segment.
+/// Records the newest segment in the file `store`.
 pub(super) fn note_newest(
     disk: &dyn Disk,
     store: StoreId,
@@ -123,17 +124,17 @@ pub(super) fn note_newest(
 ) -> io::Result<()> {
     let Some((SegmentHeader { generation, epoch, .. }, name)) = newest else { return Ok(()) };
     let number = segment_number(name).unwrap_or_default();
-    Manifest::open(disk, store)?.note(Newest { generation, number, epoch })
+    Manifest::open(disk, store)?.note(NewestSegment { generation, number, epoch })
 }
 
-/// A journal behind everything that left a trace.
-fn journal(reading: &Reading, epoch: u64) -> Journal {
-    let files = &reading.survey.files;
-    let newest = reading.survey.newest;
+/// A new journal whose epoch, LSNs and generations are above all that left a trace.
+fn journal(analysis: &Analysis, epoch: u64) -> Journal {
+    let files = &analysis.scan.files;
+    let newest = analysis.scan.newest;
     let (mut epoch, mut lsn) = (epoch.max(newest.map_or(0, |newest| newest.epoch)), 0);
     let mut generation = newest.map_or(0, |newest| newest.generation);
     for file in files {
-        if let Head::Ours(header) = file.head {
+        if let HeaderState::Ours(header) = file.header {
             epoch = epoch.max(header.epoch);
             lsn = lsn.max(header.first_lsn);
             generation = generation.max(header.generation);
@@ -143,19 +144,19 @@ fn journal(reading: &Reading, epoch: u64) -> Journal {
             generation = generation.max(spot.header.generation).max(spot.header.oldest);
         }
     }
-    Journal::new(reading.survey.store, epoch + EPOCHS_LOST_MAX, lsn + 1, generation + 1)
+    Journal::new(analysis.scan.store, epoch + EPOCHS_LOST_MAX, lsn + 1, generation + 1)
 }
 
-/// As large as the store's own segments are.
-fn segment_bytes(reading: &Reading) -> u64 {
-    let ours = reading.survey.files.iter().filter(|file| matches!(file.head, Head::Ours(_)));
+/// The size of the store's own segments.
+fn segment_bytes(analysis: &Analysis) -> u64 {
+    let ours = analysis.scan.files.iter().filter(|file| matches!(file.header, HeaderState::Ours(_)));
     ours.map(|file| file.size).max().unwrap_or(1 << 20).clamp(64 << 10, 16 << 20)
 }
 
-impl Fresh {
+impl NewJournal {
     fn fill(&mut self, salvaged: &Salvaged, boot: &Boot, oldest: u64) -> io::Result<u64> {
-        let stand_in = self.stand_in(oldest)?;
-        self.journal.live.push_back(stand_in);
+        let placeholder = self.placeholder(oldest)?;
+        self.journal.live.push_back(placeholder);
         let (mut group, mut messages) = (Group::default(), 0);
         codec::encode_boot(&mut group.bytes, boot);
         let machine = &salvaged.machine;
@@ -170,34 +171,34 @@ impl Fresh {
         }
         self.append(&group)?;
         self.journal.sync()?;
-        // The last frame vouches for all before it, and takes the damaged journal's place.
+        // The last frame declares all before it durable, and replaces the damaged journal.
         self.journal.live.pop_front();
         self.append(&Group::default())?;
         self.journal.sync()?;
         Ok(messages)
     }
 
-    /// A segment without room that makes frames name the damaged journal's oldest.
-    fn stand_in(&mut self, oldest: u64) -> io::Result<Segment> {
-        self.prepare(0)?;
-        let (name, file) = self.files.first().expect("a segment was prepared");
+    /// A segment without space, as the oldest: frames then name the oldest generation of the damaged journal.
+    fn placeholder(&mut self, oldest: u64) -> io::Result<Segment> {
+        self.reserve(0)?;
+        let (name, file) = self.files.first().expect("a segment was created");
         let header = SegmentHeader { generation: oldest, ..SegmentHeader::default() };
         let (name, file) = (name.clone(), Arc::clone(file) as Arc<dyn DiskFile>);
-        Ok(Segment { name, file, header, end: 0, homes: Vec::new() })
+        Ok(Segment { name, file, header, end: 0, base_uids: Vec::new() })
     }
 
     fn append(&mut self, group: &Group) -> io::Result<()> {
-        self.prepare(group.bytes.0.len() as u64)?;
-        self.journal.append(&group.bytes.0, &group.homes, self.time)
+        self.reserve(group.bytes.0.len() as u64)?;
+        self.journal.append(&group.bytes.0, &group.base_uids, self.time)
     }
 
-    /// Has files ready for so many bytes.
-    fn prepare(&mut self, bytes: u64) -> io::Result<()> {
-        while self.journal.room() < bytes + bytes / 32 + 4_096 {
-            let Blank { name, file, size } = self.preparer.make()?;
+    /// Creates files until the journal has space for `bytes`.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        while self.journal.space() < bytes + bytes / 32 + 4_096 {
+            let FreeSegment { name, file, size } = self.allocator.create()?;
             let file = Arc::new(Headless { file, header: Mutex::default() });
             self.files.push((name.clone(), Arc::clone(&file)));
-            self.journal.blanks.push_back(Blank { name, file, size });
+            self.journal.free.push_back(FreeSegment { name, file, size });
         }
         Ok(())
     }

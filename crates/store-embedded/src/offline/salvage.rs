@@ -1,30 +1,30 @@
-//! Everything that a damaged journal still says, put together again.
+//! Rebuilds the messages from everything that can be read of a damaged journal.
 
 use std::time::Duration;
 
 use oncebox_core::machine::{Capacity, Effect, Machine, Record};
 use oncebox_core::{Error, Lease, Timestamp};
 
-use super::reading::{Groups, Reading};
+use super::analysis::{Analysis, Groups};
 use crate::codec::{self, Boot, Damaged, Entry, Reader};
 use crate::disk::Disk;
 use crate::engine::Engine;
 
-/// What could be put together again.
+/// The result of salvaging.
 pub(super) struct Salvaged {
     pub(super) machine: Machine,
     pub(super) boot: Boot,
-    /// The highest number of an opening that left a trace.
+    /// The highest epoch that left a trace.
     pub(super) epoch: u64,
-    /// The highest moment that was recorded.
+    /// The highest recorded store time.
     pub(super) time: Timestamp,
-    /// Effects on messages that are not there.
+    /// Effects on missing messages.
     pub(super) effects_lost: u64,
 }
 
 impl Salvaged {
-    /// Enacts every group that can be understood, in order; a group that cannot is left out whole.
-    pub(super) fn from(reading: &mut Reading, disk: &dyn Disk) -> Result<(Self, Groups), Error> {
+    /// Applies every group that can be decoded, in order; a group that cannot be decoded is left out completely.
+    pub(super) fn from(analysis: &mut Analysis, disk: &dyn Disk) -> Result<(Self, Groups), Error> {
         let mut salvaged = Self {
             machine: Machine::new(Capacity::default()),
             boot: Boot::default(),
@@ -32,12 +32,12 @@ impl Salvaged {
             time: Timestamp::EPOCH,
             effects_lost: 0,
         };
-        let groups = reading.groups(disk, &mut |group, frames| {
+        let groups = analysis.groups(disk, &mut |group, frames| {
             let entries = entries(group)?;
             let times = frames.iter().map(|frame| Timestamp::from_millis(frame.header.time_ms));
             salvaged.time = times.fold(salvaged.time, Timestamp::max);
             for entry in entries {
-                salvaged.take(entry);
+                salvaged.apply(entry);
             }
             Ok(())
         })?;
@@ -45,7 +45,7 @@ impl Salvaged {
         Ok((salvaged, groups))
     }
 
-    fn take(&mut self, entry: Entry) {
+    fn apply(&mut self, entry: Entry) {
         match entry {
             Entry::Effect(stored) => {
                 let record = stored.record();
@@ -62,7 +62,7 @@ impl Salvaged {
         }
     }
 
-    /// A lease tells of the opening that granted it, and how long leases were, even if its message is not there.
+    /// Records the epoch and the length of a lease, even if its message is missing.
     fn note_lease(&mut self, record: &Record<'_>) {
         let lease = match record.effect {
             Effect::Granted { lease, .. } => Some(lease),
@@ -71,15 +71,15 @@ impl Salvaged {
         };
         if let Some(Lease { fence, until, .. }) = lease {
             self.epoch = self.epoch.max(fence.get() >> Engine::FENCE_BITS);
-            // A message that is written again may have had its lease prolonged while it was held back.
+            // In a rewritten message, the lease may have been extended while the message was held back.
             let granted = matches!(record.effect, Effect::Granted { .. });
             let length = if granted { until.since(record.at) } else { Duration::ZERO };
             self.boot.longest_lease = self.boot.longest_lease.max(length);
         }
     }
 
-    /// What the next opening must know. If something was lost, so may be leases that somebody still holds: as after the end
-    /// of the machine, nothing is given out for as long as the longest of them.
+    /// The boot record for the next open. If something was lost, leases that workers still hold may be lost too: as
+    /// after a crash of the machine, nothing is delivered until the longest of them would have ended.
     pub(super) fn boot(&self, lossy: bool) -> Boot {
         let number_next = self.boot.number_next.max(self.machine.next_number().0);
         let boot = Boot { number_next, ..self.boot.clone() };

@@ -1,4 +1,4 @@
-//! Bounds of the embedded store: full is an answer, and no held key is forgotten for it.
+//! Bounds of the embedded store: a full store returns `Saturated`, and forgets no held key.
 
 use std::sync::Arc;
 
@@ -26,5 +26,5 @@ fn a_full_store_forgets_no_key() -> TestResult {
 /// Holds: MBX-I-5, RULE-19.
 #[test]
 fn bytes_are_bounded_also_when_content_is_replaced() -> TestResult {
-    block_on(bounds::a_store_full_of_bytes_says_so(bounded(|capacity| capacity.live_bytes_max = 10_000)))
+    block_on(bounds::a_store_full_of_bytes_is_saturated(bounded(|capacity| capacity.live_bytes_max = 10_000)))
 }

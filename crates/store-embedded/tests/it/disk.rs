@@ -1,4 +1,4 @@
-//! A disk in memory that forgets what was not synced when the power is cut.
+//! A simulated disk in memory that loses unsynced data in a power cut.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,15 +9,15 @@ use oncebox_store_embedded::disk::{Disk, DiskFile};
 
 #[derive(Default)]
 struct Content {
-    /// As it is on disk.
+    /// The content on disk.
     synced: Vec<u8>,
-    /// As programs see it.
+    /// The content as programs see it.
     seen: Vec<u8>,
 }
 
 type File = Arc<Mutex<Content>>;
 
-/// Tells disks apart.
+/// Identifies a disk in log lines.
 #[derive(Clone)]
 struct DiskNumber(usize);
 
@@ -39,41 +39,41 @@ struct Names {
 pub(crate) struct SimDisk {
     number: DiskNumber,
     names: Arc<Mutex<Names>>,
-    /// Held while something is written, and by whoever copies everything: a copy shows one moment.
+    /// Held for reading during writes and for writing during a copy, so that a copy is consistent.
     moment: Arc<RwLock<()>>,
-    /// Held while something is synced.
+    /// Held during syncs.
     syncs: Arc<RwLock<()>>,
     /// Whether files may not grow any more.
     full: Arc<AtomicBool>,
-    /// How often a file was not allowed to.
-    refused: Arc<AtomicUsize>,
-    /// How often a file was let go that was durable, and that was not.
-    let_go: Arc<[AtomicUsize; 2]>,
+    /// How often a file was not allowed to grow.
+    rejected_writes: Arc<AtomicUsize>,
+    /// How often the cache of a file was released: of durable files, and of others.
+    cache_releases: Arc<[AtomicUsize; 2]>,
 }
 
 impl SimDisk {
-    /// How often files were let go: durable ones, and others.
-    pub(crate) fn let_go(&self) -> (usize, usize) {
-        let [durable, other] = &*self.let_go;
+    /// How often the cache of a file was released: of durable files, and of others.
+    pub(crate) fn cache_releases(&self) -> (usize, usize) {
+        let [durable, other] = &*self.cache_releases;
         (durable.load(Ordering::SeqCst), other.load(Ordering::SeqCst))
     }
 
-    /// From now on files may, or may not, grow.
+    /// Sets whether files may grow.
     pub(crate) fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
     }
 
     /// How often a file was not allowed to grow.
-    pub(crate) fn refused(&self) -> usize {
-        self.refused.load(Ordering::SeqCst)
+    pub(crate) fn rejected_writes(&self) -> usize {
+        self.rejected_writes.load(Ordering::SeqCst)
     }
 
-    /// Nothing is written or synced before this is dropped: whoever tries waits.
+    /// Blocks all writes and syncs until the guard is dropped.
     pub(crate) fn stall(&self) -> RwLockWriteGuard<'_, ()> {
         self.moment.write().unwrap()
     }
 
-    /// Nothing is synced before this is dropped; what is written goes on.
+    /// Blocks all syncs until the guard is dropped; writes continue.
     pub(crate) fn stall_syncs(&self) -> RwLockWriteGuard<'_, ()> {
         self.syncs.write().unwrap()
     }
@@ -82,19 +82,19 @@ impl SimDisk {
         self.names.lock().unwrap()
     }
 
-    /// A copy of what a power cut now would leave.
+    /// A copy of the disk as a power cut would leave it now.
     pub(crate) fn after_power_cut(&self) -> Self {
         let _moment = self.moment.write().unwrap();
         copy(&self.lock().synced, |content| content.synced.clone())
     }
 
-    /// A copy of what the end of the process now would leave.
+    /// A copy of the disk as a kill of the process would leave it now.
     pub(crate) fn after_kill(&self) -> Self {
         let _moment = self.moment.write().unwrap();
         copy(&self.lock().seen, |content| content.seen.clone())
     }
 
-    /// The largest segment in use: where something other than zeros stands last.
+    /// The segment with the most data, and the offset of its last byte that is not zero.
     pub(crate) fn written_segment(&self) -> (String, usize) {
         let names = self.lock();
         let end = |file: &File| file.lock().unwrap().seen.iter().rposition(|byte| *byte != 0).unwrap_or(0);
@@ -103,7 +103,7 @@ impl SimDisk {
         ends.max_by_key(|(_, end)| *end).unwrap()
     }
 
-    /// The segment that was begun last, and where something other than zeros stands last in it.
+    /// The newest segment, and the offset of its last byte that is not zero.
     pub(crate) fn newest_segment(&self) -> (String, usize) {
         let names = self.lock();
         let bytes = |file: &File| file.lock().unwrap().seen.clone();
@@ -120,7 +120,7 @@ impl SimDisk {
         self.lock().seen[name].lock().unwrap().seen[offset] ^= 4;
     }
 
-    /// Whether a file is gone, or says that it is of another generation than the first.
+    /// Whether a file was removed, or is not of the first generation any more.
     pub(crate) fn was_wiped(&self, name: &str) -> bool {
         let names = self.lock();
         names.seen.get(name).is_none_or(|file| file.lock().unwrap().seen[24..32] != 1_u64.to_le_bytes())
@@ -131,7 +131,7 @@ impl SimDisk {
         self.lock().seen.keys().cloned().collect()
     }
 
-    /// How many bytes all files have.
+    /// The total size of all files.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().seen.values().map(|file| file.lock().unwrap().seen.len()).sum()
     }
@@ -161,7 +161,7 @@ impl SimFile {
 }
 
 impl Disk for SimDisk {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         format!("simulated disk {}", self.number.0)
     }
 
@@ -187,7 +187,7 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn sync_names(&self) -> io::Result<()> {
+    fn sync_directory(&self) -> io::Result<()> {
         let _moment = self.moment.read().unwrap();
         let mut names = self.lock();
         names.synced = names.seen.clone();
@@ -195,8 +195,8 @@ impl Disk for SimDisk {
     }
 
     fn check(&self, name: &str) -> io::Result<()> {
-        let there = self.lock().seen.contains_key(name);
-        if there { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+        let exists = self.lock().seen.contains_key(name);
+        if exists { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 }
 
@@ -220,7 +220,7 @@ impl DiskFile for SimFile {
         let end = start + bytes.len();
         if content.seen.len() < end {
             if self.disk.full.load(Ordering::SeqCst) {
-                self.disk.refused.fetch_add(1, Ordering::SeqCst);
+                self.disk.rejected_writes.fetch_add(1, Ordering::SeqCst);
                 return Err(io::ErrorKind::StorageFull.into());
             }
             content.seen.resize(end, 0);
@@ -237,9 +237,9 @@ impl DiskFile for SimFile {
         Ok(())
     }
 
-    fn let_go(&self) {
+    fn release_cache(&self) {
         let content = self.lock();
         let durable = content.seen == content.synced;
-        self.disk.let_go[usize::from(!durable)].fetch_add(1, Ordering::SeqCst);
+        self.disk.cache_releases[usize::from(!durable)].fetch_add(1, Ordering::SeqCst);
     }
 }

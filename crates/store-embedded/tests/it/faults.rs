@@ -1,4 +1,5 @@
-//! The disk fails at its N-th call, for every N: no panic, no answer that is not on disk, no loss, and clear errors.
+//! The disk fails at its N-th call, for every N: no panic, no confirmed write that is not on disk, no loss, and clear
+//! errors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
@@ -10,21 +11,21 @@ use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, block_on};
 
 use crate::disk::SimDisk;
-use crate::failing::{Call, FailingDisk, Fault, Mishap};
-use crate::ledger::{Course, Ledger, check_error};
+use crate::failing_disk::{Call, FailingDisk, Fault, FaultKind};
+use crate::oracle::{Oracle, Outcome, check_error};
 use crate::{open_on, options};
 
-/// Runs at the same time: some wait for the store to ask a full disk again.
+/// Concurrent runs: some wait for the store to retry a full disk.
 const WORKERS: usize = 6;
-/// How long intake may be refused after the disk has room again.
+/// How long messages may be rejected after the disk has space again.
 const LIMIT: Duration = Duration::from_secs(60);
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Notes panics of the store's own threads, which no caller may see.
-fn watch_threads() {
-    static WATCH: Once = Once::new();
-    WATCH.call_once(|| {
+/// Records panics of the store's own threads, which no caller would notice.
+fn record_thread_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if std::thread::current().name().is_some_and(|name| name.starts_with("oncebox-")) {
@@ -40,21 +41,21 @@ struct Run {
     fault: Option<Fault>,
     disk: FailingDisk,
     clock: Arc<ManualClock>,
-    ledger: Ledger,
-    /// Intake was refused for want of room.
-    refused: bool,
+    oracle: Oracle,
+    /// Whether messages were rejected for lack of space.
+    rejected: bool,
 }
 
-/// What many runs came to.
+/// The results of many runs.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Runs that reached their fault.
-    reached: usize,
-    /// Runs in which intake was refused for want of room, and taken up again later.
-    refused: usize,
+    /// Runs in which the fault was triggered.
+    triggered: usize,
+    /// Runs in which messages were rejected for lack of space, and accepted again later.
+    rejected: usize,
 }
 
-/// Says which fault it was when a run fails.
+/// Prints the fault when a run fails.
 impl Drop for Run {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -65,13 +66,13 @@ impl Drop for Run {
 
 impl Run {
     fn new(fault: Option<Fault>) -> Self {
-        watch_threads();
+        record_thread_panics();
         Self {
             fault,
             disk: fault.map_or_else(FailingDisk::default, FailingDisk::new),
             clock: Arc::new(ManualClock::default()),
-            ledger: Ledger::default(),
-            refused: false,
+            oracle: Oracle::default(),
+            rejected: false,
         }
     }
 
@@ -80,7 +81,7 @@ impl Run {
         opened.inspect_err(check_error).ok()
     }
 
-    /// Opens, works and closes a few times, until the store fails. Answers with what is still open then.
+    /// Opens, works and closes up to four times, until the store fails. Returns the failed store, if it is still open.
     fn drive(&mut self) -> Option<EmbeddedStore> {
         for _ in 0..4 {
             let store = self.open()?;
@@ -96,84 +97,87 @@ impl Run {
         None
     }
 
-    /// Works on an open store. Answers whether it goes on working.
+    /// Works on an open store. Returns whether it still works.
     fn session(&mut self, store: &EmbeddedStore) -> bool {
-        let mut refused = false;
+        let mut rejected = false;
         for step in 0..10 {
             let failed = self.disk.journal_failed();
-            let course = match step % 5 {
-                0 | 2 => self.ledger.accept(store, 10),
-                3 => self.ledger.operate(store),
-                _ => self.ledger.work(store),
+            let outcome = match step % 5 {
+                0 | 2 => self.oracle.accept(store, 10),
+                3 => self.oracle.operate(store),
+                _ => self.oracle.work(store),
             };
-            assert!(!failed || course != Course::Answered, "an answer after the journal failed");
-            match course {
-                Course::Unknown => return false,
-                Course::Refused => {
-                    assert!(matches!(step % 5, 0 | 2), "work and orders go on in the reserve");
-                    refused = true;
+            assert!(
+                !failed || outcome != Outcome::Confirmed,
+                "a write was confirmed after the journal failed"
+            );
+            match outcome {
+                Outcome::Unknown => return false,
+                Outcome::Rejected => {
+                    assert!(matches!(step % 5, 0 | 2), "work and orders continue in the reserve");
+                    rejected = true;
                 }
-                Course::Answered | Course::Idle => {}
+                Outcome::Confirmed | Outcome::Idle => {}
             }
             self.clock.advance(Duration::from_millis(10));
         }
-        self.refused |= refused;
-        !refused || self.recover(store)
+        self.rejected |= rejected;
+        !rejected || self.recover(store)
     }
 
-    /// Intake was refused for want of room: when the disk gives room again, the same store takes in again.
+    /// After messages were rejected for lack of space: once the disk has space again, the same store accepts again.
     fn recover(&mut self, store: &EmbeddedStore) -> bool {
-        self.disk.lift();
-        let began = uptime();
-        // The disk is asked again every second; until then every caller is refused at once.
-        while uptime().saturating_sub(began) < LIMIT {
-            match self.ledger.accept(store, 10) {
-                Course::Answered => return true,
-                Course::Unknown => return false,
-                Course::Refused | Course::Idle => std::thread::park_timeout(Duration::from_millis(50)),
+        self.disk.clear_fault();
+        let started = uptime();
+        // The disk is retried every second; until then every caller is rejected at once.
+        while uptime().saturating_sub(started) < LIMIT {
+            match self.oracle.accept(store, 10) {
+                Outcome::Confirmed => return true,
+                Outcome::Unknown => return false,
+                Outcome::Rejected | Outcome::Idle => std::thread::park_timeout(Duration::from_millis(50)),
             }
         }
-        panic!("nothing is taken in although there is room again");
+        panic!("nothing is accepted although there is space again");
     }
 
-    /// What is left holds everything that was answered: after the end of the process, after a power cut, and when the
-    /// same directory is opened again, worked on, and only then loses its power.
+    /// Checks that all confirmed writes survive: after a kill, after a power cut, and when the same directory is
+    /// reopened, used, and only then loses power.
     fn check(&mut self) -> bool {
         let store = self.drive();
         let (killed, cut) = (self.disk.after_kill(), self.disk.after_power_cut());
         drop(store);
-        self.hold_against(&killed);
-        self.hold_against(&cut);
-        self.disk.lift();
+        self.check_against(&killed);
+        self.check_against(&cut);
+        self.disk.clear_fault();
         let again = self.open().expect("without the fault the store opens");
-        self.ledger.settle_against(&again);
-        assert_eq!(self.ledger.accept(&again, 2), Course::Answered);
+        self.oracle.reconcile(&again);
+        assert_eq!(self.oracle.accept(&again, 2), Outcome::Confirmed);
         let cut = self.disk.after_power_cut();
         drop(again);
-        self.hold_against(&cut);
+        self.check_against(&cut);
         assert_eq!(*PANICS.lock().unwrap(), [""; 0]);
-        self.disk.reached()
+        self.disk.triggered()
     }
 
-    fn hold_against(&self, left: &SimDisk) {
-        self.ledger.clone().settle_against(&open_on(left, &self.clock));
+    fn check_against(&self, left: &SimDisk) {
+        self.oracle.clone().reconcile(&open_on(left, &self.clock));
     }
 }
 
-/// Runs with the fault at the first call, the second, and so on until it is not reached any more.
-fn enumerate(calls: &'static [Call], mishap: Mishap, lasting: bool) -> Tally {
+/// Runs with the fault at the first call, the second, and so on until it is not triggered any more.
+fn enumerate(calls: &'static [Call], kind: FaultKind, persistent: bool) -> Tally {
     let (next, ended, tally) = (AtomicUsize::new(1), AtomicBool::new(false), Mutex::<Tally>::default());
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 while !ended.load(Ordering::SeqCst) {
                     let nth = next.fetch_add(1, Ordering::SeqCst);
-                    let mut run = Run::new(Some(Fault { calls, nth, mishap, lasting }));
-                    let reached = run.check();
-                    ended.fetch_or(!reached, Ordering::SeqCst);
+                    let mut run = Run::new(Some(Fault { calls, nth, kind, persistent }));
+                    let triggered = run.check();
+                    ended.fetch_or(!triggered, Ordering::SeqCst);
                     let mut tally = tally.lock().unwrap();
-                    tally.reached += usize::from(reached);
-                    tally.refused += usize::from(run.refused);
+                    tally.triggered += usize::from(triggered);
+                    tally.rejected += usize::from(run.rejected);
                 }
             });
         }
@@ -182,15 +186,15 @@ fn enumerate(calls: &'static [Call], mishap: Mishap, lasting: bool) -> Tally {
 }
 
 const EVERY_CALL: &[Call] = &[];
-const NEEDS_ROOM: &[Call] = &[Call::Create, Call::SyncNames, Call::Grow, Call::Overwrite, Call::Sync];
+const NEEDS_SPACE: &[Call] = &[Call::Create, Call::SyncDirectory, Call::Grow, Call::Overwrite, Call::Sync];
 const GROWS: &[Call] = &[Call::Create, Call::Grow];
 const WRITES: &[Call] = &[Call::Grow, Call::Overwrite];
 
-/// What the faults below are worth: the work that they hit begins, wipes and removes segments, and closes cleanly.
+/// Coverage of the faults below: the workload starts, wipes and removes segments, and closes cleanly.
 #[test]
-fn the_work_without_a_fault_meets_every_call() {
+fn the_workload_without_a_fault_makes_every_call() {
     let mut run = Run::new(None);
-    assert!(run.drive().is_none(), "the last opening was closed");
+    assert!(run.drive().is_none(), "the store was closed each time");
     let counts = run.disk.counts();
     assert_eq!(counts.len(), 10, "{counts:?}");
     assert!(counts[&Call::Create] > 9, "{counts:?}");
@@ -199,45 +203,45 @@ fn the_work_without_a_fault_meets_every_call() {
 }
 
 #[test]
-fn an_input_or_output_error_once() {
-    let tally = enumerate(EVERY_CALL, Mishap::Io, false);
-    assert!(tally.reached > 100, "{tally:?}");
+fn an_io_error_once() {
+    let tally = enumerate(EVERY_CALL, FaultKind::Io, false);
+    assert!(tally.triggered > 100, "{tally:?}");
 }
 
 #[test]
-fn input_and_output_errors_from_then_on() {
-    let tally = enumerate(EVERY_CALL, Mishap::Io, true);
-    assert!(tally.reached > 100, "{tally:?}");
+fn io_errors_from_then_on() {
+    let tally = enumerate(EVERY_CALL, FaultKind::Io, true);
+    assert!(tally.triggered > 100, "{tally:?}");
 }
 
 #[test]
 fn no_space_once() {
-    let tally = enumerate(NEEDS_ROOM, Mishap::NoSpace, false);
-    assert!(tally.reached > 60, "{tally:?}");
+    let tally = enumerate(NEEDS_SPACE, FaultKind::NoSpace, false);
+    assert!(tally.triggered > 60, "{tally:?}");
 }
 
 #[test]
 fn no_space_from_then_on() {
-    let tally = enumerate(NEEDS_ROOM, Mishap::NoSpace, true);
-    assert!(tally.reached > 60, "{tally:?}");
+    let tally = enumerate(NEEDS_SPACE, FaultKind::NoSpace, true);
+    assert!(tally.triggered > 60, "{tally:?}");
 }
 
-/// A full disk as most file systems mean it: files cannot be made or grow, but what is there can be written. Settlements and
-/// orders go on in the reserve, and intake does when there is room again.
+/// A full disk as on most file systems: files can neither be created nor grow, but existing bytes can be overwritten.
+/// Settlements and orders continue in the reserve, and messages are accepted once there is space again.
 #[test]
 fn a_disk_that_is_full_from_then_on() {
-    let tally = enumerate(GROWS, Mishap::NoSpace, true);
-    assert!(tally.reached > 10 && tally.refused > 5, "{tally:?}");
+    let tally = enumerate(GROWS, FaultKind::NoSpace, true);
+    assert!(tally.triggered > 10 && tally.rejected > 5, "{tally:?}");
 }
 
 #[test]
 fn a_short_write_once() {
-    let tally = enumerate(WRITES, Mishap::ShortWrite, false);
-    assert!(tally.reached > 40, "{tally:?}");
+    let tally = enumerate(WRITES, FaultKind::ShortWrite, false);
+    assert!(tally.triggered > 40, "{tally:?}");
 }
 
 #[test]
 fn short_writes_from_then_on() {
-    let tally = enumerate(WRITES, Mishap::ShortWrite, true);
-    assert!(tally.reached > 40, "{tally:?}");
+    let tally = enumerate(WRITES, FaultKind::ShortWrite, true);
+    assert!(tally.triggered > 40, "{tally:?}");
 }

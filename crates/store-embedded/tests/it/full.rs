@@ -1,4 +1,4 @@
-//! A disk without room: every caller that needs some is refused at once and told why, all others go on, and the store opens.
+//! A full disk: calls that need space are rejected at once with the reason, all others continue, and the store opens.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -8,18 +8,18 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Bound, Budget, Claim, Clock, Delivery, Error, Key, Kind, Namespace, NewMessage, Owner,
-    Payload, Scope, Settled, Span, State, Store, StoreExt, Topic, Verdict,
+    Accepted, Batch, Bound, Budget, Claim, Clock, Delivery, Error, ErrorKind, Key, MessageState, Namespace,
+    NewMessage, Owner, Payload, Scope, Settled, Span, Store, StoreExt, Topic, Verdict,
 };
 use oncebox_store_embedded::{Durability, EmbeddedStore};
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use crate::disk::SimDisk;
-use crate::failing::{Call, FailingDisk, Fault, Mishap};
+use crate::failing_disk::{Call, FailingDisk, Fault, FaultKind};
 use crate::{log, open_on, options};
 
-/// How long a test waits for a disk that is asked once a second.
+/// How long a test waits for a disk that is retried once a second.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn message(id: usize) -> NewMessage {
@@ -38,7 +38,7 @@ fn small(id: usize) -> NewMessage {
     message
 }
 
-/// Takes in messages until the store is full. Answers how many came in, and the refusal.
+/// Sends messages until the store is full. Returns how many were accepted, and the rejection.
 fn fill(store: &EmbeddedStore, first: usize) -> (usize, Accepted) {
     fill_with(store, first, message)
 }
@@ -54,7 +54,7 @@ fn fill_with(
             other => return (id, other),
         }
     }
-    panic!("the disk is full, and ten thousand messages came in");
+    panic!("the disk is full, but 10,000 messages were accepted");
 }
 
 fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
@@ -66,7 +66,7 @@ fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
 
 /// Holds: RULE-27.
 #[test]
-fn every_caller_is_refused_at_once_and_told_the_bound() -> TestResult {
+fn every_caller_is_rejected_at_once_with_the_bound() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
     disk.set_full(true);
@@ -75,13 +75,13 @@ fn every_caller_is_refused_at_once_and_told_the_bound() -> TestResult {
     assert_eq!((bound.name, bound.used), (Bound::DISK_BYTES, bound.limit));
     assert!(bound.used >= 64 << 10, "{bound:?}");
     for id in 0..100 {
-        let refused = at_once(store.accept_one(&message(accepted + id))).ok_or("a caller waits")??;
-        assert!(matches!(refused, Accepted::Saturated { .. }), "{refused:?}");
+        let rejected = at_once(store.accept_one(&message(accepted + id))).ok_or("the call waits")??;
+        assert!(matches!(rejected, Accepted::Saturated { .. }), "{rejected:?}");
     }
     let usage = block_on(store.usage())?;
     assert_eq!(usage.fullest().map(|bound| bound.name), Some(Bound::DISK_BYTES));
-    assert_eq!(usage.trouble, None, "the bound says it all");
-    // Receiving and settling go on, and reading too.
+    assert_eq!(usage.problem, None, "the bound is reason enough");
+    // Receiving, settling and reading continue.
     let acks: Vec<_> = block_on(store.claim(&claim(20)))?.iter().map(Delivery::ack).collect();
     assert_eq!(acks.len(), 20);
     assert!(block_on(store.settle(&acks))?.iter().all(|settled| *settled == Settled::Done));
@@ -89,25 +89,25 @@ fn every_caller_is_refused_at_once_and_told_the_bound() -> TestResult {
     Ok(())
 }
 
-/// What is not a lack of room is not called so.
+/// Another error than a lack of space is reported as what it is.
 #[test]
-fn too_many_open_files_are_not_called_a_full_disk() -> TestResult {
-    let fault = Fault { calls: &[Call::Create], nth: 5, mishap: Mishap::TooManyFiles, lasting: true };
+fn too_many_open_files_are_not_reported_as_a_full_disk() -> TestResult {
+    let fault = Fault { calls: &[Call::Create], nth: 5, kind: FaultKind::TooManyFiles, persistent: true };
     let (disk, clock) = (FailingDisk::new(fault), Arc::new(ManualClock::default()));
     let store = EmbeddedStore::open_on(Arc::new(disk.clone()), &options(&clock))?;
-    let refused = (0..1_000).find_map(|id| block_on(store.accept_one(&message(id))).err());
-    let error = refused.ok_or("no segment can be made, and a thousand messages came in")?;
-    assert_eq!(error.kind(), Kind::Unavailable);
+    let rejected = (0..1_000).find_map(|id| block_on(store.accept_one(&message(id))).err());
+    let error = rejected.ok_or("no segment can be created, but 1,000 messages were accepted")?;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("limit of open files"), "{error}");
     let usage = block_on(store.usage())?;
     assert!(usage.bounds.iter().any(|bound| bound.name == Bound::DISK_BYTES), "{usage:?}");
-    assert!(usage.trouble.is_some_and(|trouble| trouble.contains("limit of open files")));
+    assert!(usage.problem.is_some_and(|problem| problem.contains("limit of open files")));
     assert_eq!(block_on(store.claim(&claim(10)))?.len(), 10);
     Ok(())
 }
 
-/// However often the process ends while the disk is full: the store opens, knows everything, and workers go on. Also if
-/// the end of the journal was torn.
+/// However often the process is killed while the disk is full: the store opens, has lost nothing, and workers continue.
+/// Also if the end of the journal was torn.
 /// Holds: RULE-13, RULE-27.
 #[test]
 fn a_store_opens_after_every_kill_while_the_disk_is_full() -> TestResult {
@@ -122,7 +122,7 @@ fn a_store_opens_after_every_kill_while_the_disk_is_full() -> TestResult {
         disk.set_full(true);
         if round % 4 == 3 {
             let (segment, end) = disk.newest_segment();
-            // The mark of the last opening, or of what came after it: nothing that a worker was answered.
+            // The record of the last open, or of what followed it: nothing that was confirmed to a worker.
             disk.flip(&segment, end - 10);
             torn += 1;
         }
@@ -136,7 +136,7 @@ fn a_store_opens_after_every_kill_while_the_disk_is_full() -> TestResult {
             block_on(store.settle(&acks))?;
             done += acks.len() as u64;
         }
-        // What the next kill leaves is taken while the store is still open.
+        // The state after the next kill is copied while the store is still open.
         let left = disk.after_kill();
         drop(store);
         disk = left;
@@ -145,75 +145,75 @@ fn a_store_opens_after_every_kill_while_the_disk_is_full() -> TestResult {
     disk.set_full(false);
     let store = open_on(&disk, &clock);
     block_on(async {
-        let began = uptime();
-        while uptime().saturating_sub(began) < Duration::from_secs(60) {
+        let started = uptime();
+        while uptime().saturating_sub(started) < Duration::from_secs(60) {
             if let Accepted::New { .. } = store.accept_one(&message(100_000)).await? {
                 return Ok(());
             }
             std::thread::park_timeout(Duration::from_millis(10));
         }
-        Err("nothing is taken in although there is room again".into())
+        Err("nothing is accepted although there is space again".into())
     })
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn until(what: &str, holds: impl Fn() -> bool) {
-    let began = uptime();
+    let started = uptime();
     while !holds() {
-        assert!(uptime().saturating_sub(began) < LIMIT, "{what} does not happen");
+        assert!(uptime().saturating_sub(started) < LIMIT, "{what}: it does not happen");
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 
-/// The answer to a call, which must come.
-fn answered<T>(call: impl Future<Output = T>) -> T {
+/// The result of a call, which must return.
+fn result_of<T>(call: impl Future<Output = T>) -> T {
     struct Caller(Thread);
     impl Wake for Caller {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
-    let (mut call, began) = (pin!(call), uptime());
+    let (mut call, started) = (pin!(call), uptime());
     let waker = Waker::from(Arc::new(Caller(std::thread::current())));
     loop {
         if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
             return answer;
         }
-        assert!(uptime().saturating_sub(began) < LIMIT, "a call is not answered");
+        assert!(uptime().saturating_sub(started) < LIMIT, "a call does not return");
         std::thread::park_timeout(LIMIT);
     }
 }
 
-/// Claims and gives back, with as many messages in a claim as may be, until claims are refused. Answers with that refusal.
+/// Claims as many messages as possible and releases them, until claims are rejected. Returns that rejection.
 fn exhaust(store: &EmbeddedStore) -> Error {
     for _ in 0..10_000 {
         let deliveries = match block_on(store.claim(&claim(10_000))) {
             Ok(deliveries) => deliveries,
-            Err(refused) => return refused,
+            Err(rejected) => return rejected,
         };
-        assert_ne!(deliveries, [], "a claim that is not refused gets at least one message");
+        assert_ne!(deliveries, [], "a claim that is not rejected gets at least one message");
         let releases: Vec<_> = deliveries.iter().map(|delivery| delivery.settle(Verdict::Release)).collect();
-        let settled = block_on(store.settle(&releases)).expect("what was claimed can be settled");
+        let settled = block_on(store.settle(&releases)).expect("claimed messages can be settled");
         assert!(settled.iter().all(|settled| *settled == Settled::Released), "{settled:?}");
     }
-    panic!("the disk is full, and ten thousand claims were made");
+    panic!("the disk is full, but 10,000 claims succeeded");
 }
 
-/// Extends a lease until there is no space for that either.
+/// Extends a lease until there is no space for extensions either.
 fn exhaust_by_extensions(store: &EmbeddedStore, clock: &ManualClock, held: &Delivery) {
-    let refused = (0..1_000).find_map(|_| {
+    let rejected = (0..1_000).find_map(|_| {
         clock.advance(Duration::from_millis(1));
         block_on(store.extend(&[held.extend(claim(1).lease)])).err()
     });
-    let refused = refused.expect("a thousand extensions take more space than there is");
-    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+    let rejected = rejected.expect("1,000 extensions need more space than there is");
+    assert!(rejected.to_string().contains("the disk is full"), "{rejected}");
 }
 
-/// A claim is cut down to the space that is left, and refused only when not even one message can be claimed. What was claimed can
-/// be settled then, however much it is, and everything can be read.
+/// A claim is reduced to the space that is left, and rejected only if not even one message can be claimed. Claimed
+/// messages can still be settled then, however many there are, and everything can be read.
 /// Holds: RULE-27.
 #[test]
-fn a_claim_is_cut_down_to_the_space_that_is_left() -> TestResult {
+fn a_claim_is_reduced_to_the_space_that_is_left() -> TestResult {
     const HELD: u32 = 150;
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
@@ -221,26 +221,29 @@ fn a_claim_is_cut_down_to_the_space_that_is_left() -> TestResult {
     let (accepted, _) = fill_with(&store, 0, small);
     let mut held = block_on(store.claim(&claim(HELD)))?;
     assert_eq!(held.len(), HELD as usize);
-    let refused = exhaust(&store);
-    assert_eq!(refused.kind(), Kind::Unavailable);
-    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+    let rejected = exhaust(&store);
+    assert_eq!(rejected.kind(), ErrorKind::Unavailable);
+    assert!(rejected.to_string().contains("the disk is full"), "{rejected}");
     let one = block_on(store.claim(&claim(1))).unwrap_err();
-    assert_eq!(one.to_string(), refused.to_string(), "no smaller claim would have been granted");
-    // Settlements go on, also those in one call with a claim that gets nothing.
+    assert_eq!(one.to_string(), rejected.to_string(), "no smaller claim would have been granted");
+    // Settlements continue, also in one call with a claim that gets nothing.
     let (last, first) = (held.pop().ok_or("a delivery")?, held.pop().ok_or("another")?);
     let acks: Vec<_> = held.iter().map(Delivery::ack).collect();
     assert!(block_on(store.settle(&acks))?.iter().all(|settled| *settled == Settled::Done));
     exhaust(&store);
     let worked = block_on(store.work(&[first.ack()], &[claim(10_000)]))?;
     assert_eq!((worked.settled, worked.deliveries), (vec![Settled::Done], vec![Vec::new()]));
-    // When these have used up their space, too, reading and upkeep go on.
+    // When extensions have used up their space, too, reading and maintenance continue.
     exhaust_by_extensions(&store, &clock, &last);
     let (done, ready) = (u64::from(HELD) - 1, accepted as u64 - u64::from(HELD));
     let counts = block_on(store.counts(&Scope::all(Namespace::Inbox)))?;
     assert_eq!((counts.done, counts.leased, counts.ready), (done, 1, ready));
-    assert_eq!(block_on(store.get_one(&first.uid.into()))?.map(|found| found.state), Some(State::Done));
+    assert_eq!(
+        block_on(store.get_one(&first.uid.into()))?.map(|found| found.state),
+        Some(MessageState::Done)
+    );
     assert_eq!(block_on(store.usage())?.fullest().map(|bound| bound.name), Some(Bound::DISK_BYTES));
-    assert_eq!(block_on(store.upkeep(Budget::new(1_000)))?.forgotten, 0);
+    assert_eq!(block_on(store.maintain(Budget::new(1_000)))?.forgotten, 0);
     disk.set_full(false);
     let claimed = Cell::new(0);
     until("a claim of all messages", || {
@@ -252,29 +255,29 @@ fn a_claim_is_cut_down_to_the_space_that_is_left() -> TestResult {
     Ok(())
 }
 
-/// What time brings is shown to every reader, takes no space once there is none left, and leaves the store able to open.
+/// Timer events are visible to every reader, take no space once there is none left, and leave the store able to open.
 /// Holds: RULE-12, RULE-27.
 #[test]
-fn time_goes_on_when_all_space_is_used() -> TestResult {
+fn timers_work_when_all_space_is_used() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
-    let began = Clock::now(&*clock);
+    let started = Clock::now(&*clock);
     let expiring = |id: usize| {
         let mut message = small(id);
-        message.content.expires = Some(began.after(Duration::from_secs(60 + id as u64)));
+        message.content.expires = Some(started.after(Duration::from_secs(60 + id as u64)));
         message
     };
     let messages: Vec<_> = (0..400).map(expiring).collect();
-    assert!(block_on(store.accept(&messages))?.iter().all(|accepted| accepted.receipt().is_some()));
+    assert!(block_on(store.accept(&messages))?.iter().all(|accepted| accepted.summary().is_some()));
     disk.set_full(true);
     let (accepted, _) = fill_with(&store, messages.len(), expiring);
     let held = block_on(store.claim(&claim(1)))?.remove(0);
     exhaust(&store);
     exhaust_by_extensions(&store, &clock, &held);
-    // A frame has 72 bytes at least, and the next opening 8 KiB.
+    // A frame has at least 72 bytes, and 8 KiB are reserved for the next open.
     let accepted = accepted as u64;
-    assert!(accepted * 72 > 20 << 10, "{accepted} frames fit into what is kept back");
-    clock.advance(began.after(Duration::from_secs(59)).since(Clock::now(&*clock)));
+    assert!(accepted * 72 > 20 << 10, "{accepted} frames fit into the reserve");
+    clock.advance(started.after(Duration::from_secs(59)).since(Clock::now(&*clock)));
     for dead in 1..=accepted {
         clock.advance(Duration::from_secs(1));
         let counts = block_on(store.counts(&Scope::all(Namespace::Inbox)))?;
@@ -287,13 +290,13 @@ fn time_goes_on_when_all_space_is_used() -> TestResult {
     Ok(())
 }
 
-/// A backlog of any length is worked off while the disk is full, although settlements need space, too: segments whose messages are
-/// settled give back theirs. That is no change of state, and not logged.
+/// A backlog of any length can be processed while the disk is full, although settlements need space, too: segments
+/// whose messages are settled are reclaimed. That is no change of state, and not logged.
 /// Holds: RULE-27.
 #[test]
-fn a_backlog_is_worked_off_while_the_disk_is_full() -> TestResult {
+fn a_backlog_can_be_processed_while_the_disk_is_full() -> TestResult {
     const BACKLOG: usize = 2_000;
-    log::keep();
+    log::capture();
     for durability in [Durability::Sync, Durability::Os] {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let mut options = options(&clock);
@@ -307,12 +310,12 @@ fn a_backlog_is_worked_off_while_the_disk_is_full() -> TestResult {
         let (accepted, _) = fill(&store, BACKLOG);
         assert!(!disk.was_wiped(&first));
         for done in 0..accepted {
-            let delivery = answered(store.claim(&claim(1)))?.pop();
+            let delivery = result_of(store.claim(&claim(1)))?.pop();
             let delivery = delivery.ok_or_else(|| format!("nothing is left after {done} of {accepted}"))?;
             assert_eq!(delivery.key.id.as_str(), done.to_string());
-            assert_eq!(answered(store.settle(&[delivery.ack()]))?, [Settled::Done]);
+            assert_eq!(result_of(store.settle(&[delivery.ack()]))?, [Settled::Done]);
             if done == accepted / 3 {
-                assert!(disk.was_wiped(&first), "{durability:?}: the first segment has given back its space");
+                assert!(disk.was_wiped(&first), "{durability:?}: the first segment was reclaimed");
                 assert_eq!(log::about(&disk).len(), 1, "{:?}", log::about(&disk));
             }
         }
@@ -324,12 +327,12 @@ fn a_backlog_is_worked_off_while_the_disk_is_full() -> TestResult {
     Ok(())
 }
 
-/// One line when the journal cannot grow any more and one when it has space again, however often the disk is asked in between, and
-/// whatever the journal gives back of itself.
+/// The log has one line when the journal cannot grow any more and one when it has space again, however often the disk
+/// is retried in between, and whatever the journal reclaims.
 /// Holds: RULE-27.
 #[test]
 fn the_log_has_one_line_for_each_change() -> TestResult {
-    log::keep();
+    log::capture();
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
     for id in 0..500 {
@@ -338,8 +341,8 @@ fn the_log_has_one_line_for_each_change() -> TestResult {
     assert_eq!(log::about(&disk), []);
     disk.set_full(true);
     let (accepted, _) = fill(&store, 500);
-    // The disk is asked once a second.
-    until("the disk is asked again", || disk.refused() >= 3);
+    // The disk is retried once a second.
+    until("a retry", || disk.rejected_writes() >= 3);
     assert!(matches!(block_on(store.accept_one(&message(accepted)))?, Accepted::Saturated { .. }));
     let lines = log::about(&disk);
     let [full] = &lines[..] else { panic!("{lines:?}") };
@@ -347,15 +350,15 @@ fn the_log_has_one_line_for_each_change() -> TestResult {
     assert!(full.text().contains("cannot grow") && full.text().contains("the disk is full"), "{full:?}");
     let left = disk.after_kill();
     disk.set_full(false);
-    until("intake", || matches!(block_on(store.accept_one(&message(accepted))), Ok(Accepted::New { .. })));
+    until("accepting", || matches!(block_on(store.accept_one(&message(accepted))), Ok(Accepted::New { .. })));
     let lines = log::about(&disk);
     let [_, again] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!(again.level, tracing::Level::INFO);
     assert!(again.text().contains("has space again"), "{again:?}");
-    // An opening on a full disk says so, too.
+    // Opening on a full disk logs the line, too.
     left.set_full(true);
     let store = open_on(&left, &clock);
-    until("the disk is asked again", || left.refused() >= 3);
+    until("a retry", || left.rejected_writes() >= 3);
     let lines = log::about(&left);
     assert!(lines.len() == 1 && lines[0].text().contains("cannot grow"), "{lines:?}");
     drop(store);

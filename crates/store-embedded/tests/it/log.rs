@@ -1,4 +1,4 @@
-//! What stores log, kept line by line for the tests to read.
+//! Captures the log lines of stores for the tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::disk::SimDisk;
 
-/// One line: its level, its text and its other fields.
+/// One log line: level, text and other fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) level: tracing::Level,
@@ -23,7 +23,7 @@ impl Line {
         &self.fields["message"]
     }
 
-    /// A field that is a number.
+    /// A numeric field.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.fields[name].parse().unwrap()
     }
@@ -41,10 +41,10 @@ impl Visit for Line {
 
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
 
-/// Keeps what the store's own code logs, whichever thread logs it.
-struct Keeper;
+/// Captures what the store's own code logs, on any thread.
+struct Capture;
 
-impl Subscriber for Keeper {
+impl Subscriber for Capture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && metadata.target().starts_with("oncebox_store_embedded")
     }
@@ -68,15 +68,15 @@ impl Subscriber for Keeper {
     fn exit(&self, _: &Id) {}
 }
 
-/// From now on lines are kept.
-pub(crate) fn keep() {
-    static KEEP: Once = Once::new();
-    KEEP.call_once(|| tracing::subscriber::set_global_default(Keeper).unwrap());
+/// Starts capturing log lines.
+pub(crate) fn capture() {
+    static CAPTURE: Once = Once::new();
+    CAPTURE.call_once(|| tracing::subscriber::set_global_default(Capture).unwrap());
 }
 
 /// The lines about the store on a disk, in order.
 pub(crate) fn about(disk: &SimDisk) -> Vec<Line> {
-    let place = format!("embedded:{}", disk.place());
+    let name = format!("embedded:{}", disk.location());
     let lines = LINES.lock().unwrap();
-    lines.iter().filter(|line| line.fields.get("store") == Some(&place)).cloned().collect()
+    lines.iter().filter(|line| line.fields.get("store") == Some(&name)).cloned().collect()
 }

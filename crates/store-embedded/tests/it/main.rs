@@ -1,4 +1,4 @@
-//! The embedded store against the conformance suite, the faulty cases and the random comparison, and across restarts.
+//! The embedded store: conformance suite, faulty cases, random comparison, and its own tests.
 
 #[cfg(test)]
 mod bounds;
@@ -9,19 +9,19 @@ mod disk;
 #[cfg(test)]
 mod durability;
 #[cfg(test)]
-mod failing;
+mod failing_disk;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod full;
-#[cfg(test)]
-mod ledger;
 #[cfg(test)]
 mod log;
 #[cfg(test)]
 mod mass;
 #[cfg(test)]
 mod offline;
+#[cfg(test)]
+mod oracle;
 #[cfg(test)]
 mod ownership;
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod space;
 
 use std::sync::Arc;
 
-use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::{Fixture, ManualClock};
 
 use disk::SimDisk;
@@ -50,8 +50,8 @@ fn open_on(disk: &SimDisk, clock: &Arc<ManualClock>) -> EmbeddedStore {
     EmbeddedStore::open_on(Arc::new(disk.clone()), &options(clock)).expect("an intact store opens")
 }
 
-fn options(clock: &Arc<ManualClock>) -> Options {
-    let mut options = Options::default();
+fn options(clock: &Arc<ManualClock>) -> EmbeddedOptions {
+    let mut options = EmbeddedOptions::default();
     options.segment_bytes = 64 << 10;
     options.clock = Some(clock.clone());
     options

@@ -1,4 +1,4 @@
-//! What time brings to thousands of messages at once needs no room on disk, neither while the store is open nor at opening.
+//! Timer events of thousands of messages at once need no disk space, neither while the store is open nor at open.
 
 mod real;
 
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Budget, Claim, Clock, DeadReason, Key, Namespace, NewMessage, Owner, Payload, Scope,
-    Span, State, Store, StoreExt, Timestamp, Topic,
+    Accepted, Batch, Budget, Claim, Clock, DeadReason, Key, MessageState, Namespace, NewMessage, Owner,
+    Payload, Scope, Span, Store, StoreExt, Timestamp, Topic,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
@@ -46,8 +46,8 @@ fn filled(disk: &SimDisk, clock: &Arc<ManualClock>) -> (EmbeddedStore, Timestamp
 
 fn check_expired(store: &EmbeddedStore, messages: usize, expires: Timestamp) -> TestResult {
     for id in [0, messages / 2, messages - 1] {
-        let dead = block_on(store.get_one(&key(id).into()))?.ok_or("a message is gone")?;
-        assert_eq!((dead.state, dead.dead), (State::Dead, Some(DeadReason::Expired)));
+        let dead = block_on(store.get_one(&key(id).into()))?.ok_or("a message is missing")?;
+        assert_eq!((dead.state, dead.dead), (MessageState::Dead, Some(DeadReason::Expired)));
         assert_eq!(dead.finished_at, Some(expires));
     }
     let counts = block_on(store.counts(&Scope::all(Namespace::Inbox)))?;
@@ -72,7 +72,7 @@ fn a_store_whose_messages_all_expired_opens_again() -> TestResult {
     Ok(())
 }
 
-/// On a full disk, too: what time brings takes no room, so workers and readers go on.
+/// Timer events take no disk space, so workers and readers continue on a full disk.
 /// Holds: RULE-05, RULE-12.
 #[test]
 fn everything_expires_while_the_disk_is_full() -> TestResult {
@@ -82,22 +82,22 @@ fn everything_expires_while_the_disk_is_full() -> TestResult {
     clock.advance(SECOND);
     check_expired(&store, MESSAGES, expires)?;
     assert_eq!(block_on(store.claim(&claim(10)))?, []);
-    let upkept = block_on(store.upkeep(Budget::new(10_000)))?;
-    assert_eq!(upkept.expired, MESSAGES as u64);
+    let report = block_on(store.maintain(Budget::new(10_000)))?;
+    assert_eq!(report.expired, MESSAGES as u64);
     Ok(())
 }
 
-/// What a reader was told has happened by time stays so, even if the clock is set back before the next opening.
+/// A timer event that a reader has seen stays, even if the clock is set back before the next open.
 /// Holds: RULE-05, RULE-09.
 #[test]
-fn what_time_has_brought_survives_a_clock_that_is_set_back() -> TestResult {
+fn timer_events_survive_a_clock_that_is_set_back() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let before = Clock::now(&*clock);
     let store = open_on(&disk, &clock);
     let expires = before.after(SECOND);
     block_on(store.accept_one(&message(1, Some(expires))))?;
     clock.advance(SECOND);
-    let dead = block_on(store.get_one(&key(1).into()))?.ok_or("it is there")?;
+    let dead = block_on(store.get_one(&key(1).into()))?.ok_or("the message exists")?;
     assert_eq!(dead.dead, Some(DeadReason::Expired));
     let again = open_on(&disk.after_power_cut(), &Arc::new(ManualClock::new(before)));
     assert_eq!(block_on(again.get_one(&key(1).into()))?, Some(dead));
@@ -105,10 +105,10 @@ fn what_time_has_brought_survives_a_clock_that_is_set_back() -> TestResult {
     Ok(())
 }
 
-/// Leases that were held back after a power cut, and ended then, end at the same instant in every later opening.
+/// Leases that were held back after a power cut and then ended, ended at the same instant after every later open.
 /// Holds: RULE-05.
 #[test]
-fn a_lease_that_was_held_back_ends_at_its_instant_in_every_later_opening() -> TestResult {
+fn a_held_back_lease_ends_at_the_same_instant_after_every_open() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let open = |disk: &SimDisk, boot: &str| {
         let mut options = crate::options(&clock);
@@ -122,25 +122,25 @@ fn a_lease_that_was_held_back_ends_at_its_instant_in_every_later_opening() -> Te
     let first = block_on(store.claim(&long))?;
     block_on(store.settle(&[first[0].ack()]))?;
     let held = block_on(store.claim(&claim(1)))?;
-    // The claim's lease is on disk with whatever is synced after it.
+    // The lease of the claim becomes durable with the next sync.
     block_on(store.accept_one(&message(3, None)))?;
     let disk = disk.after_power_cut();
     clock.advance(SECOND * 2);
     let store = open(&disk, "second");
     let lease = block_on(store.get_one(&held[0].uid.into()))?.and_then(|found| found.lease().copied());
-    let until = lease.ok_or("its lease is current although its time is over")?.until;
+    let until = lease.ok_or("the lease is held back although it has ended")?.until;
     assert_eq!(until, Clock::now(&*clock).after(SECOND * 60));
-    // Others come and go before and after that instant.
+    // Other messages are accepted and claimed before and after that instant.
     block_on(store.accept_one(&message(4, None)))?;
     clock.advance(SECOND * 60);
-    let taken = block_on(store.claim(&claim(10)))?;
-    assert_eq!(taken.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), [1, 0, 0]);
-    block_on(store.settle(&[taken[0].ack()]))?;
-    let standing = block_on(store.get(&[held[0].uid.into(), taken[1].uid.into(), taken[2].uid.into()]))?;
+    let claimed = block_on(store.claim(&claim(10)))?;
+    assert_eq!(claimed.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), [1, 0, 0]);
+    block_on(store.settle(&[claimed[0].ack()]))?;
+    let expected = block_on(store.get(&[held[0].uid.into(), claimed[1].uid.into(), claimed[2].uid.into()]))?;
     for _ in 0..2 {
         let again = open(&disk.after_kill(), "second");
-        let found = block_on(again.get(&[held[0].uid.into(), taken[1].uid.into(), taken[2].uid.into()]))?;
-        assert_eq!(found, standing);
+        let found = block_on(again.get(&[held[0].uid.into(), claimed[1].uid.into(), claimed[2].uid.into()]))?;
+        assert_eq!(found, expected);
     }
     Ok(())
 }

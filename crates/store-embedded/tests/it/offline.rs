@@ -1,4 +1,4 @@
-//! The tools for a store that nobody has open, on real directories.
+//! `verify`, `repair` and `stats` on real directories.
 
 mod damage;
 mod repair;
@@ -15,12 +15,12 @@ use oncebox_core::{
     Accepted, Batch, Claim, Delivery, Error, Key, Namespace, NewMessage, Owner, Payload, Span, Store,
     StoreExt, Topic,
 };
-use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed at the end.
 struct Directory {
     root: PathBuf,
     clock: Arc<ManualClock>,
@@ -52,7 +52,7 @@ impl Directory {
     }
 
     fn open(&self) -> Result<EmbeddedStore, Error> {
-        let mut options = Options::default();
+        let mut options = EmbeddedOptions::default();
         options.segment_bytes = SEGMENT_BYTES;
         options.clock = Some(self.clock.clone());
         EmbeddedStore::open(&self.store(), &options)
@@ -80,7 +80,7 @@ impl Directory {
         }
     }
 
-    /// Takes the mark of a clean close away: as if the process had ended before.
+    /// Removes the close mark, as if the process had been killed before.
     fn unclose(&self) {
         let newest = self.segments().pop().unwrap();
         self.change(&newest, |bytes| {
@@ -89,13 +89,13 @@ impl Directory {
         });
     }
 
-    /// The segments in use, in the order in which they were begun.
+    /// The started segments, in order of generation.
     fn segments(&self) -> Vec<String> {
         let generation = |bytes: &[u8]| u64::from_le_bytes(bytes[24..32].try_into().unwrap());
-        let begun = |bytes: &[u8]| bytes.starts_with(b"ONCEBOX");
+        let is_started = |bytes: &[u8]| bytes.starts_with(b"ONCEBOX");
         let all = files(&self.store());
         let mut segments: Vec<_> =
-            all.into_iter().filter(|(name, bytes)| name != "store" && begun(bytes)).collect();
+            all.into_iter().filter(|(name, bytes)| name != "store" && is_started(bytes)).collect();
         segments.sort_by_key(|(_, bytes)| generation(bytes));
         segments.into_iter().map(|(name, _)| name).collect()
     }
@@ -108,7 +108,7 @@ fn files(path: &Path) -> Files {
     entries.map(|path| (name(&path), std::fs::read(&path).unwrap())).collect()
 }
 
-/// Where the frames of a segment are: their offsets.
+/// The offsets of the frames of a segment.
 fn frames(bytes: &[u8]) -> Vec<usize> {
     let mut offset = 128;
     let mut frames = Vec::new();
@@ -147,7 +147,7 @@ fn close(store: EmbeddedStore) -> TestResult {
     Ok(())
 }
 
-/// A closed store with a hundred messages in several segments, the first ten of them done.
+/// A closed store with 100 messages in several segments, the first 10 of them done.
 fn filled() -> Result<Directory, Box<dyn std::error::Error + Send + Sync>> {
     let directory = Directory::new();
     let store = directory.open()?;
@@ -162,7 +162,7 @@ fn filled() -> Result<Directory, Box<dyn std::error::Error + Send + Sync>> {
     Ok(directory)
 }
 
-/// Which of the messages are there.
+/// The ids of the messages that the store contains.
 fn known(store: &EmbeddedStore) -> Result<Vec<usize>, Error> {
     block_on(async {
         let mut known = Vec::new();

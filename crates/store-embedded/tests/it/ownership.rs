@@ -1,12 +1,12 @@
-//! A directory has one opener, whatever is deleted in it, and nothing is answered that went into deleted files.
+//! Only one process can open a directory, whatever is deleted in it, and writes to deleted files are not confirmed.
 
 use std::path::{Path, PathBuf};
 
-use oncebox_core::{Accepted, Error, Key, Kind, NewMessage, Payload, StoreExt, Topic};
-use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
+use oncebox_core::{Accepted, Error, ErrorKind, Key, NewMessage, Payload, StoreExt, Topic};
+use oncebox_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::{TestResult, block_on};
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed at the end.
 struct Root(PathBuf);
 
 impl Root {
@@ -28,7 +28,7 @@ impl Drop for Root {
 }
 
 fn open(path: &Path, durability: Durability) -> Result<EmbeddedStore, Error> {
-    let mut options = Options::default();
+    let mut options = EmbeddedOptions::default();
     options.segment_bytes = 64 << 10;
     options.durability = durability;
     EmbeddedStore::open(path, &options)
@@ -42,12 +42,12 @@ fn send(store: &EmbeddedStore, id: usize) -> Result<Accepted, Error> {
 
 /// Holds: RULE-13.
 #[test]
-fn deleting_the_lock_file_lets_nobody_in() -> TestResult {
+fn deleting_the_lock_file_does_not_release_the_lock() -> TestResult {
     let root = Root::new("lock");
     let store = open(&root.data(), Durability::Sync)?;
     std::fs::remove_file(root.data().join("lock"))?;
     let error = open(&root.data(), Durability::Sync).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("in use by process"), "{error}");
     assert!(matches!(send(&store, 1)?, Accepted::New { .. }));
     drop(store);
@@ -55,16 +55,16 @@ fn deleting_the_lock_file_lets_nobody_in() -> TestResult {
     Ok(())
 }
 
-/// Takes something away from under an open store in every mode: no call after that is answered.
-fn taken_away(name: &str, take: impl Fn(&Path)) -> TestResult {
+/// Removes something from under an open store: all later calls fail, with and without syncs.
+fn removed(name: &str, remove: impl Fn(&Path)) -> TestResult {
     for (index, durability) in [Durability::Sync, Durability::Os].into_iter().enumerate() {
         let root = Root::new(&format!("{name}-{index}"));
         let store = open(&root.data(), durability)?;
         assert!(matches!(send(&store, 1)?, Accepted::New { .. }));
-        take(&root.data());
+        remove(&root.data());
         for id in 2..5 {
             let error = send(&store, id).unwrap_err();
-            assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
         }
     }
@@ -73,15 +73,15 @@ fn taken_away(name: &str, take: impl Fn(&Path)) -> TestResult {
 
 /// Holds: RULE-13.
 #[test]
-fn nothing_is_answered_into_a_deleted_directory() -> TestResult {
-    taken_away("deleted", |data| oncebox_testkit::directory::delete(data).unwrap())
+fn writes_to_a_deleted_directory_are_not_confirmed() -> TestResult {
+    removed("deleted", |data| oncebox_testkit::directory::delete(data).unwrap())
 }
 
-/// Another store may be there by then; it has nothing to do with this one.
+/// A different store may be in its place.
 /// Holds: RULE-13.
 #[test]
-fn nothing_is_answered_into_a_replaced_directory() -> TestResult {
-    taken_away("replaced", |data| {
+fn writes_to_a_replaced_directory_are_not_confirmed() -> TestResult {
+    removed("replaced", |data| {
         std::fs::rename(data, data.with_extension("moved")).unwrap();
         let other = open(data, Durability::Sync).unwrap();
         assert!(matches!(send(&other, 1).unwrap(), Accepted::New { .. }));
@@ -90,8 +90,8 @@ fn nothing_is_answered_into_a_replaced_directory() -> TestResult {
 
 /// Holds: RULE-13.
 #[test]
-fn nothing_is_answered_into_a_deleted_segment() -> TestResult {
-    taken_away("segment", |data| {
+fn writes_to_a_deleted_segment_are_not_confirmed() -> TestResult {
+    removed("segment", |data| {
         for entry in std::fs::read_dir(data).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "seg") {
@@ -113,7 +113,7 @@ fn listed(path: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 
 /// Holds: RULE-13.
 #[test]
-fn a_directory_that_is_neither_empty_nor_a_store_is_refused() -> TestResult {
+fn a_directory_that_is_neither_empty_nor_a_store_is_rejected() -> TestResult {
     let files: &[&[(&str, &[u8])]] = &[
         &[("index.html", b"")],
         &[("store", b"of something else")],
@@ -131,17 +131,17 @@ fn a_directory_that_is_neither_empty_nor_a_store_is_refused() -> TestResult {
         }
         let before = listed(&root.data());
         let error = open(&root.data(), Durability::Sync).unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains("neither empty nor an embedded store"), "{error}");
         assert_eq!(listed(&root.data()), before, "{error}");
     }
     Ok(())
 }
 
-/// What an opening that failed or a crash may leave, and what a volume may contain from the beginning.
+/// Leftovers of a failed open or a crash, and what a new volume may contain.
 /// Holds: RULE-13.
 #[test]
-fn what_is_as_good_as_empty_becomes_a_store() -> TestResult {
+fn a_directory_that_counts_as_empty_becomes_a_store() -> TestResult {
     let mut damaged = b"ONCEBOX\x03 0123456789abcde".to_vec();
     damaged.extend_from_slice(&blake3::hash(&damaged).as_bytes()[..16]);
     damaged[6] ^= 1;

@@ -1,4 +1,4 @@
-//! What reclaim gives back.
+//! Reclaiming segments of the journal.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn claim() -> Claim {
 
 const SMALL: usize = 5 * (64 << 10);
 
-/// Fills a store, finishes and forgets everything, and waits until the directory shrinks.
+/// Fills a store, finishes and removes all messages, and waits until the directory shrinks.
 fn reclaimed(
     disk: &SimDisk,
     clock: &Arc<ManualClock>,
@@ -45,7 +45,7 @@ fn reclaimed(
         let acks: Vec<_> = store.claim(&claim()).await?.iter().map(Delivery::ack).collect();
         store.settle(&acks).await?;
         clock.advance(Duration::from_secs(11 * 60));
-        assert_eq!(store.upkeep(Budget::new(1_000)).await?.forgotten, 100);
+        assert_eq!(store.maintain(Budget::new(1_000)).await?.forgotten, 100);
         TestResult::Ok(())
     })?;
     let limit = uptime() + Duration::from_secs(60);
@@ -55,19 +55,20 @@ fn reclaimed(
         }
         std::thread::yield_now();
     }
-    Err(format!("{} bytes are left", disk.bytes()).into())
+    Err(format!("the directory still has {} bytes", disk.bytes()).into())
 }
 
-/// When everything is finished and forgotten, the directory shrinks although nobody calls any more.
+/// When all messages are finished and removed, the directory shrinks without further calls.
 #[test]
-fn the_journal_is_reclaimed_at_rest() -> TestResult {
+fn the_journal_is_reclaimed_when_idle() -> TestResult {
     reclaimed(&SimDisk::default(), &Arc::new(ManualClock::default()))?;
     Ok(())
 }
 
-/// That a segment is not needed any more is known also if the last frame is damaged: it is cut off, and the store opens.
+/// A reclaimed segment is known to be unneeded even if the last frame is damaged: the frame is truncated, and the store
+/// opens.
 #[test]
-fn a_damaged_last_frame_is_cut_off_also_after_segments_were_given_back() -> TestResult {
+fn a_damaged_last_frame_is_truncated_even_after_segments_were_reclaimed() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = reclaimed(&disk, &clock)?;
     let left = disk.after_kill();
@@ -76,33 +77,33 @@ fn a_damaged_last_frame_is_cut_off_also_after_segments_were_given_back() -> Test
     left.flip(&segment, end);
     let again = open_on(&left, &clock);
     assert_eq!(
-        again.cut().map(|cut| (&cut.segment, cut.offset + cut.bytes)),
+        again.torn_tail().map(|tail| (&tail.segment, tail.offset + tail.bytes)),
         Some((&segment, end as u64 + 1))
     );
     Ok(())
 }
 
-/// Only a recovery reads a segment that is full: the memory that holds it is given back, once it is on disk.
+/// Only recovery reads a full segment: its page cache is released once it is durable.
 #[test]
-fn full_segments_are_let_go() -> TestResult {
+fn the_cache_of_full_segments_is_released() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
     block_on(async {
         for id in 0..100 {
             store.accept_one(&message(id)).await?;
         }
-        // The last chores are done before it is closed.
+        // The last tasks of the allocator are done before the store is closed.
         store.close().await
     })?;
-    let (durable, other) = disk.let_go();
+    let (durable, other) = disk.cache_releases();
     // A megabyte in segments of 64 KiB.
     assert!((10..=32).contains(&durable) && other == 0, "{durable} durable segments, {other} others");
     Ok(())
 }
 
-/// A number is given out once, also when nothing in the journal tells any more that it was.
+/// A number is assigned only once, even when no trace of it is left in the journal.
 #[test]
-fn numbers_do_not_come_again() -> TestResult {
+fn numbers_are_not_reused() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
     block_on(async {
@@ -112,11 +113,11 @@ fn numbers_do_not_come_again() -> TestResult {
         let acks: Vec<_> = store.claim(&claim()).await?.iter().map(Delivery::ack).collect();
         store.settle(&acks).await?;
         clock.advance(Duration::from_secs(11 * 60));
-        assert_eq!(store.upkeep(Budget::new(1_000)).await?.forgotten, 10);
+        assert_eq!(store.maintain(Budget::new(1_000)).await?.forgotten, 10);
         TestResult::Ok(())
     })?;
     drop(store);
-    // Each opening begins a segment, and gives up older ones.
+    // Each open starts a segment, and retires older ones.
     for _ in 0..6 {
         drop(open_on(&disk, &clock));
     }
@@ -127,9 +128,9 @@ fn numbers_do_not_come_again() -> TestResult {
     Ok(())
 }
 
-/// A file that an opening finds may have been made by a process that ended before the file's name was on disk.
+/// A file found at open may have been created by a process that ended before the file's name was durable.
 #[test]
-fn a_blank_file_is_used_only_when_its_name_is_on_disk() -> TestResult {
+fn a_blank_file_is_used_only_when_its_name_is_durable() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     drop(open_on(&disk, &clock));
     for name in disk.names()? {
@@ -140,7 +141,7 @@ fn a_blank_file_is_used_only_when_its_name_is_on_disk() -> TestResult {
             disk.remove(&name)?;
         }
     }
-    disk.sync_names()?;
+    disk.sync_directory()?;
     for name in ["00000090.seg", "00000091.seg"] {
         let file = disk.create(name)?;
         file.write_at(0, &vec![0; 64 << 10])?;
@@ -153,10 +154,10 @@ fn a_blank_file_is_used_only_when_its_name_is_on_disk() -> TestResult {
     Ok(())
 }
 
-/// The longest lease ever granted is known after a power cut, also when the segment in which that was noted is long gone.
+/// The longest lease ever granted is known after a power cut, even if the segment that recorded it was reclaimed.
 /// Holds: RULE-05.
 #[test]
-fn what_an_opening_must_know_outlives_its_segment() -> TestResult {
+fn the_boot_record_outlives_its_segment() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let open = |disk: &SimDisk, boot: &str| {
         let mut options = crate::options(&clock);
@@ -166,7 +167,7 @@ fn what_an_opening_must_know_outlives_its_segment() -> TestResult {
     let store = open(&disk, "first")?;
     let first = disk.files();
     block_on(async {
-        // The first claim is the longest; the churn claims for a second.
+        // The first lease is the longest; all others are 1 s.
         let mut short = claim();
         short.lease = Span::lease(Duration::from_secs(1))?;
         for round in 0..100 {
@@ -175,7 +176,7 @@ fn what_an_opening_must_know_outlives_its_segment() -> TestResult {
             let acks: Vec<_> = store.claim(&claim).await?.iter().map(Delivery::ack).collect();
             store.settle(&acks).await?;
             clock.advance(Duration::from_secs(3_600));
-            store.upkeep(Budget::new(1_000)).await?;
+            store.maintain(Budget::new(1_000)).await?;
         }
         store.accept_one(&message(1_000)).await?;
         assert_eq!(store.claim(&short).await?.len(), 1);
@@ -184,7 +185,7 @@ fn what_an_opening_must_know_outlives_its_segment() -> TestResult {
     assert!(first.iter().any(|name| name != "store" && disk.was_wiped(name)), "nothing was reclaimed");
     let left = open(&disk.after_power_cut(), "second")?;
     clock.advance(Duration::from_secs(29));
-    assert_eq!(block_on(left.claim(&claim()))?, [], "somebody may hold it for 30 s");
+    assert_eq!(block_on(left.claim(&claim()))?, [], "another process may hold the lease for 30 s");
     clock.advance(Duration::from_secs(1));
     assert_eq!(block_on(left.claim(&claim()))?.len(), 1);
     Ok(())

@@ -1,12 +1,13 @@
-//! The random comparison on a store that is closed, or whose process ends, again and again.
+//! The random comparison on a store that is repeatedly closed or killed.
 
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
-    NewMessage, Observed, Omitted, Operated, Order, Page, PageSize, Query, ReadyTopics, Ref, Scope,
-    Settlement, Sighting, Snapshot, Store, Topic, TopicPage, TopicQuery, Upkept, Usage, Wakeups, Worked,
+    MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation, Observed, Omitted,
+    Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery,
+    Usage, Wakeups, Worked,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::{Fixture, ManualClock, SplitMix};
@@ -14,7 +15,7 @@ use oncebox_testkit::{Fixture, ManualClock, SplitMix};
 use crate::disk::SimDisk;
 use crate::open_on;
 
-/// A store that is now and then opened anew before a call.
+/// A store that is randomly reopened before a call.
 struct Reopening {
     clock: Arc<ManualClock>,
     state: Mutex<State>,
@@ -30,9 +31,9 @@ impl Reopening {
     fn store(&self) -> Arc<EmbeddedStore> {
         let mut state = self.state.lock().unwrap();
         match state.rng.below(40) {
-            // Dropped: closed as it should be.
+            // Dropped: a clean close.
             0 => state.store = None,
-            // The process ends: what was written is there, and nobody closes anything.
+            // Killed: what was written survives, without a close.
             1 => {
                 let left = state.disk.after_kill();
                 state.disk = left;
@@ -55,8 +56,8 @@ impl Store for Reopening {
         self.store().wakeups(interest)
     }
 
-    async fn observe(&self, sightings: &[Sighting]) -> Result<Vec<Observed>, Error> {
-        self.store().observe(sightings).await
+    async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
+        self.store().observe(observations).await
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
@@ -79,7 +80,7 @@ impl Store for Reopening {
         self.store().operate(orders).await
     }
 
-    async fn get(&self, refs: &[Ref]) -> Result<Vec<Option<Snapshot>>, Error> {
+    async fn get(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
         self.store().get(refs).await
     }
 
@@ -87,7 +88,7 @@ impl Store for Reopening {
         self.store().with_key(key, limit).await
     }
 
-    async fn page(&self, query: &Query) -> Result<Page, Error> {
+    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
         self.store().page(query).await
     }
 
@@ -107,8 +108,8 @@ impl Store for Reopening {
         self.store().usage().await
     }
 
-    async fn upkeep(&self, budget: Budget) -> Result<Upkept, Error> {
-        self.store().upkeep(budget).await
+    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
+        self.store().maintain(budget).await
     }
 
     async fn close(&self) -> Result<(), Error> {

@@ -1,20 +1,20 @@
-//! What survives: a clean close, the end of the process, a power cut.
+//! What survives a clean close, a kill of the process, and a power cut.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Budget, Claim, Delivery, Key, Kind, Namespace, NewMessage, Owner, Payload, Settled,
+    Accepted, Batch, Budget, Claim, Delivery, ErrorKind, Key, Namespace, NewMessage, Owner, Payload, Settled,
     Span, Store, StoreExt, Topic, Topics,
 };
-use oncebox_store_embedded::{Durability, EmbeddedStore, Options};
+use oncebox_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use crate::disk::SimDisk;
 use crate::{log, open_on};
 
-/// How long a test waits for a disk that is asked again every second.
+/// How long a test waits for a disk that is retried every second.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn message(id: usize) -> NewMessage {
@@ -29,7 +29,7 @@ fn claim(batch: u32) -> Claim {
 
 /// Holds: RULE-13.
 #[test]
-fn what_was_answered_survives_a_power_cut() -> TestResult {
+fn confirmed_writes_survive_a_power_cut() -> TestResult {
     block_on(async {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -52,7 +52,7 @@ fn what_was_answered_survives_a_power_cut() -> TestResult {
 
 /// Holds: RULE-05.
 #[test]
-fn a_lease_survives_a_clean_close_and_no_fence_comes_twice() -> TestResult {
+fn a_lease_survives_a_clean_close_and_fences_are_not_reused() -> TestResult {
     block_on(async {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -71,25 +71,25 @@ fn a_lease_survives_a_clean_close_and_no_fence_comes_twice() -> TestResult {
 
 /// Holds: RULE-09.
 #[test]
-fn a_clock_a_year_ahead_is_refused_unless_accepted() -> TestResult {
+fn a_clock_a_year_ahead_is_rejected_unless_accepted() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
     block_on(store.accept_one(&message(1)))?;
     drop(store);
     clock.advance(Duration::from_secs(367 * 24 * 60 * 60));
-    let mut options = Options::default();
+    let mut options = EmbeddedOptions::default();
     options.clock = Some(clock.clone());
     let error = EmbeddedStore::open_on(Arc::new(disk.clone()), &options).unwrap_err();
-    assert!(error.to_string().contains("set the clock right"), "{error}");
+    assert!(error.to_string().contains("correct the clock"), "{error}");
     options.accept_clock = true;
     let store = EmbeddedStore::open_on(Arc::new(disk), &options)?;
     assert!(matches!(block_on(store.accept_one(&message(1)))?, Accepted::Duplicate { .. }));
     Ok(())
 }
 
-/// Whoever closes a store that is being closed waits until it is, and not for ever.
+/// Closing a store that is being closed waits until it is closed, but not forever.
 #[test]
-fn several_may_close_at_once() {
+fn concurrent_closes_all_return() {
     for _ in 0..50 {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -105,7 +105,7 @@ fn several_may_close_at_once() {
 }
 
 #[test]
-fn the_journal_is_reclaimed_and_what_lives_on_is_kept() -> TestResult {
+fn the_journal_is_reclaimed_and_live_messages_are_kept() -> TestResult {
     block_on(async {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -121,22 +121,22 @@ fn the_journal_is_reclaimed_and_what_lives_on_is_kept() -> TestResult {
             assert_eq!(acks.len(), 50);
             store.settle(&acks).await?;
             clock.advance(Duration::from_secs(31 * 24 * 60 * 60));
-            store.upkeep(Budget::new(1_000)).await?;
+            store.maintain(Budget::new(1_000)).await?;
         }
         // 300 rounds of 50 messages are about 18 MB of journal in segments of 1 MiB.
         assert!(disk.bytes() < 8 << 20, "{} bytes are left", disk.bytes());
         store.close().await?;
         drop(store);
         let store = open_on(&disk, &clock);
-        let found = store.get_one(&kept.key.clone().into()).await?.ok_or("the message that lives on")?;
+        let found = store.get_one(&kept.key.clone().into()).await?.ok_or("the live message is missing")?;
         assert_eq!(found.content, Some(kept.content));
         Ok(())
     })
 }
 
-/// A bit that flips in what was answered is never passed over.
+/// A flipped bit in confirmed data is always detected.
 #[test]
-fn damage_before_what_was_answered_is_corrupt() -> TestResult {
+fn damage_before_confirmed_writes_is_corrupt() -> TestResult {
     block_on(async {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -149,19 +149,19 @@ fn damage_before_what_was_answered_is_corrupt() -> TestResult {
         for place in 1..40 {
             let damaged = disk.after_kill();
             damaged.flip(&segment, 128 + (end - 1_000) * place / 40);
-            let error = EmbeddedStore::open_on(Arc::new(damaged), &Options::default()).unwrap_err();
-            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+            let error = EmbeddedStore::open_on(Arc::new(damaged), &EmbeddedOptions::default()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
             assert!(error.to_string().contains(&segment), "{error}");
         }
         Ok(())
     })
 }
 
-/// What cannot be read at the end is cut. The opening says how much that is, and that it may have been answered; so does the log,
-/// in one line.
+/// A torn tail is truncated. The store reports its size, and that it may have been confirmed; so does the log, in one
+/// line.
 #[test]
-fn a_torn_end_is_cut() -> TestResult {
-    log::keep();
+fn a_torn_tail_is_truncated() -> TestResult {
+    log::capture();
     block_on(async {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -171,21 +171,24 @@ fn a_torn_end_is_cut() -> TestResult {
         let (left, (segment, end)) = (disk.after_kill(), disk.written_segment());
         left.flip(&segment, end - 10);
         let again = open_on(&left, &clock);
-        let cut = again.cut().ok_or("something was cut")?;
-        assert_eq!((&cut.segment, cut.offset + cut.bytes), (&segment, end as u64 + 1));
-        // The frame before it was on disk when it was written: that much is known.
-        assert_eq!((cut.frames, cut.lsn), (0, cut.durable_lsn + 2), "{cut}");
-        assert!(cut.to_string().contains("whether what is cut was answered is not known"), "{cut}");
+        let tail = again.torn_tail().ok_or("the tail was truncated")?;
+        assert_eq!((&tail.segment, tail.offset + tail.bytes), (&segment, end as u64 + 1));
+        // The frame before it recorded its own predecessor as durable.
+        assert_eq!((tail.frames, tail.lsn), (0, tail.durable_lsn + 2), "{tail}");
+        assert!(
+            tail.to_string().contains("whether the truncated writes had been confirmed is unknown"),
+            "{tail}"
+        );
         let lines = log::about(&left);
         let [line] = &lines[..] else { panic!("{lines:?}") };
-        assert_eq!((line.level, line.text()), (tracing::Level::WARN, &*cut.to_string()));
-        let told =
+        assert_eq!((line.level, line.text()), (tracing::Level::WARN, &*tail.to_string()));
+        let logged =
             (&line.fields["segment"], line.number("offset"), line.number("bytes"), line.number("frames"));
-        assert_eq!(told, (&segment, cut.offset, cut.bytes, 0));
-        // The end of a process alone tears nothing, and there is nothing to log.
+        assert_eq!(logged, (&segment, tail.offset, tail.bytes, 0));
+        // A kill alone tears nothing, and logs nothing.
         assert_eq!(log::about(&disk), []);
         let killed = disk.after_kill();
-        assert_eq!(open_on(&killed, &clock).cut(), None);
+        assert_eq!(open_on(&killed, &clock).torn_tail(), None);
         assert_eq!(log::about(&killed), []);
         assert!(matches!(again.accept_one(&message(18)).await?, Accepted::Duplicate { .. }));
         assert!(matches!(again.accept_one(&message(19)).await?, Accepted::New { .. }));
@@ -194,26 +197,27 @@ fn a_torn_end_is_cut() -> TestResult {
 }
 
 #[test]
-fn a_second_opener_is_told_who_has_the_store() -> TestResult {
+fn a_second_open_fails_and_names_the_process() -> TestResult {
     let directory = std::env::temp_dir().join(format!("oncebox-embedded-{}", std::process::id()));
-    let store = EmbeddedStore::open(&directory, &Options::default())?;
-    let error = EmbeddedStore::open(&directory, &Options::default()).unwrap_err();
+    let store = EmbeddedStore::open(&directory, &EmbeddedOptions::default())?;
+    let error = EmbeddedStore::open(&directory, &EmbeddedOptions::default()).unwrap_err();
     assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
     block_on(async {
         store.accept_one(&message(1)).await?;
         store.close().await
     })?;
     drop(store);
-    let again = EmbeddedStore::open(&directory, &Options::default())?;
+    let again = EmbeddedStore::open(&directory, &EmbeddedOptions::default())?;
     assert!(matches!(block_on(again.accept_one(&message(1)))?, Accepted::Duplicate { .. }));
     drop(again);
     std::fs::remove_dir_all(&directory)?;
     Ok(())
 }
 
-/// When the disk has no room, intake says so, work goes on in the reserve, and all is well when there is room again.
+/// On a full disk, new messages are rejected, work continues in the reserve, and messages are accepted once there is
+/// space again.
 #[test]
-fn a_full_disk_stops_intake_but_not_work() -> TestResult {
+fn a_full_disk_stops_accepting_but_not_work() -> TestResult {
     block_on(async {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let store = open_on(&disk, &clock);
@@ -236,21 +240,21 @@ fn a_full_disk_stops_intake_but_not_work() -> TestResult {
             done += acks.len();
         }
         disk.set_full(false);
-        let began = uptime();
-        while uptime().saturating_sub(began) < LIMIT {
+        let started = uptime();
+        while uptime().saturating_sub(started) < LIMIT {
             if let Accepted::New { .. } = store.accept_one(&message(accepted)).await? {
                 return Ok(());
             }
             std::thread::park_timeout(Duration::from_millis(10));
         }
-        Err("nothing is taken in although there is room again".into())
+        Err("nothing is accepted although there is space again".into())
     })
 }
 
-/// A store that was closed once is not taken for closed after its next opening, whenever answers are given.
+/// A store that was closed once does not count as closed after its next open, in any durability mode.
 /// Holds: RULE-05.
 #[test]
-fn a_lease_that_a_power_cut_may_have_lost_is_waited_for_also_after_an_earlier_close() -> TestResult {
+fn a_lease_lost_in_a_power_cut_is_waited_for_even_after_an_earlier_close() -> TestResult {
     for durability in [Durability::Sync, Durability::Interval(Duration::from_secs(3_600)), Durability::Os] {
         let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
         let open = |disk: &SimDisk, boot: &str| {
@@ -261,7 +265,7 @@ fn a_lease_that_a_power_cut_may_have_lost_is_waited_for_also_after_an_earlier_cl
         };
         let store = open(&disk, "first")?;
         block_on(store.accept(&[message(1), message(2)]))?;
-        // How long leases are is on disk before the store is closed; the next one of that length need not be.
+        // The length of this lease is durable before the store is closed; the next lease of that length need not be.
         let first = block_on(store.claim(&claim(1)))?.remove(0);
         block_on(store.settle(&[first.ack()]))?;
         block_on(store.close())?;
@@ -279,10 +283,10 @@ fn a_lease_that_a_power_cut_may_have_lost_is_waited_for_also_after_an_earlier_cl
     Ok(())
 }
 
-/// What upkeep told before a restart it does not tell again.
+/// Maintenance does not report again after a restart what it reported before.
 /// Holds: RULE-05.
 #[test]
-fn deaths_are_told_once_whatever_restarts_come_between() -> TestResult {
+fn deaths_are_reported_once_across_restarts() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     let store = open_on(&disk, &clock);
     let mut expiring = message(1);
@@ -294,12 +298,12 @@ fn deaths_are_told_once_whatever_restarts_come_between() -> TestResult {
     let other = Claim { topics: Topics::only([Topic::new("other")?])?, ..claim(1) };
     assert_eq!(block_on(store.claim(&other))?.len(), 1);
     clock.advance(Duration::from_secs(3_600));
-    let told = block_on(store.upkeep(Budget::new(100)))?;
-    assert_eq!((told.expired, told.lapsed, told.died.len()), (1, 1, 2));
+    let report = block_on(store.maintain(Budget::new(100)))?;
+    assert_eq!((report.expired, report.lapsed, report.died.len()), (1, 1, 2));
     for left in [disk.after_kill(), disk.after_power_cut()] {
         let again = open_on(&left, &clock);
-        let told = block_on(again.upkeep(Budget::new(100)))?;
-        assert_eq!((told.expired, told.lapsed, told.died), (0, 0, Vec::new()));
+        let report = block_on(again.maintain(Budget::new(100)))?;
+        assert_eq!((report.expired, report.lapsed, report.died), (0, 0, Vec::new()));
     }
     Ok(())
 }
@@ -309,10 +313,10 @@ fn a_store_opens_on_a_full_disk() -> TestResult {
     let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
     for id in 0..5 {
         let store = open_on(&disk, &clock);
-        let began = uptime();
-        // Until a file that nobody needs is wiped, there is no room: intake is refused, nothing is lost.
+        let started = uptime();
+        // Until an obsolete file is wiped there is no space: messages are rejected, nothing is lost.
         while !matches!(block_on(store.accept_one(&message(id)))?, Accepted::New { .. }) {
-            assert!(uptime().saturating_sub(began) < LIMIT, "there is never any room for message {id}");
+            assert!(uptime().saturating_sub(started) < LIMIT, "there is never any space for message {id}");
             std::thread::park_timeout(Duration::from_millis(1));
         }
         drop(store);

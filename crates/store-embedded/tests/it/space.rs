@@ -1,4 +1,4 @@
-//! Callers that wait for space in the journal.
+//! Callers that wait for journal space.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use oncebox_testkit::{ManualClock, TestResult, block_on};
 use crate::disk::SimDisk;
 use crate::open_on;
 
-/// Half of the time after which an idle journal writes a frame by itself, and by that lets everybody go on.
+/// Half of the heartbeat, after which an idle journal writes a frame by itself and thereby wakes all callers.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Messages of one call: it needs more space than the two segments that are kept prepared, and less than three.
+/// Messages of one call: it needs more space than the two free segments that are kept, and less than three.
 const CALL: u32 = 12;
 
-/// Hundreds of segments: what is left meets what a call needs once in each, at another distance.
+/// Hundreds of segments: in each, the free space falls below the need of a call once, by a different amount.
 const FILLED_BYTES: u32 = 28 << 20;
 
 /// Messages of different sizes.
@@ -34,11 +34,11 @@ fn claim() -> Claim {
     Claim::new(Namespace::Inbox, Owner::new(1).unwrap(), lease, Batch::new(CALL).unwrap())
 }
 
-/// Fills a store with messages of about so many bytes, and each time makes a call that needs much space and writes nothing, as
-/// `meet` makes them meet: messages that are done need space when they come again.
+/// Fills a store with messages of about `bytes`. For each of them, `call` also makes a call that reserves much space
+/// and writes nothing: duplicates of messages that are done.
 fn fill(
     bytes: u32,
-    meet: &impl AsyncFn(&EmbeddedStore, &NewMessage, &[NewMessage]) -> Result<(), Error>,
+    call: &impl AsyncFn(&EmbeddedStore, &NewMessage, &[NewMessage]) -> Result<(), Error>,
 ) -> TestResult {
     let store = open_on(&SimDisk::default(), &Arc::new(ManualClock::default()));
     block_on(async {
@@ -49,7 +49,7 @@ fn fill(
         for number in CALL..CALL + FILLED_BYTES / bytes {
             let message = message(number, bytes);
             let start = uptime();
-            meet(&store, &message, &done).await?;
+            call(&store, &message, &done).await?;
             let took = uptime().saturating_sub(start);
             assert!(took < STALL, "call {number} waited {took:?} for space");
         }
@@ -57,8 +57,8 @@ fn fill(
     })
 }
 
-/// However little a call needs more than what is left, it goes on as soon as a segment is prepared: it does not wait until
-/// something else is written.
+/// A call that needs slightly more than the free space continues as soon as a segment is allocated: it does not wait
+/// until something else is written.
 #[test]
 fn a_call_that_nearly_fits_does_not_wait_for_the_next_frame() -> TestResult {
     fill(4_600, &async |store, message, done| {
@@ -67,7 +67,7 @@ fn a_call_that_nearly_fits_does_not_wait_for_the_next_frame() -> TestResult {
     })
 }
 
-/// The same where the space that is left shows only when the group before it is written.
+/// The same if the free space is known only after the preceding group is written.
 #[test]
 fn a_call_that_fits_once_the_group_is_written_does_not_wait_for_the_next_frame() -> TestResult {
     fill(61_000, &async |store, message, done| {

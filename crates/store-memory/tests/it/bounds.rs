@@ -1,4 +1,4 @@
-//! Bounds of the memory store: full is an answer, never an oblivion; and amnesia leaves nothing behind.
+//! Bounds of the memory store: a full store refuses, and forgets nothing; and amnesia leaves no payload in memory.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,16 +8,16 @@ use bytes::Bytes;
 use oncebox_core::machine::Capacity;
 use oncebox_core::{
     Accepted, Action, Batch, Begin, Begun, Bound, Budget, CallerHash, Claim, Hold, Keep, Key, Namespace,
-    NewMessage, Observed, Operated, Order, Owner, Payload, Policy, Sighting, Span, Store, StoreExt, Topic,
+    NewMessage, Observation, Observed, Operated, Order, Owner, Payload, Policy, Span, Store, StoreExt, Topic,
 };
-use oncebox_store_memory::{Options, Payloads};
+use oncebox_store_memory::{MemoryOptions, Payloads};
 use oncebox_testkit::{Fixture, TestResult, block_on, bounds};
 use zeroize::Zeroizing;
 
 use crate::open_with;
 
 fn bounded(change: impl FnOnce(&mut Capacity)) -> Fixture {
-    let mut options = Options::default();
+    let mut options = MemoryOptions::default();
     change(&mut options.capacity);
     open_with(options)
 }
@@ -34,7 +34,7 @@ fn claim() -> Claim {
 
 /// Holds: MBX-I-5, RULE-19.
 #[test]
-fn a_full_store_says_so_and_takes_in_again_when_work_is_done() -> TestResult {
+fn a_full_store_is_saturated_and_accepts_again_when_work_is_done() -> TestResult {
     block_on(async {
         let Fixture { store, .. } = bounded(|capacity| capacity.messages_max = 2);
         store.accept(&[message("1", "a"), message("2", "b")]).await?;
@@ -42,7 +42,7 @@ fn a_full_store_says_so_and_takes_in_again_when_work_is_done() -> TestResult {
         let Accepted::Saturated { retry_after, bound } = full else { panic!("{full:?}") };
         assert!(retry_after >= Duration::from_secs(1) && retry_after <= Duration::from_secs(60));
         assert_eq!(bound, Bound::new(Bound::MESSAGES, 2, 2));
-        // What is known is still answered.
+        // A duplicate is still recognized.
         assert!(matches!(
             store.accept_one(&message("1", "a")).await?,
             Accepted::Duplicate { diverged: false, .. }
@@ -56,7 +56,7 @@ fn a_full_store_says_so_and_takes_in_again_when_work_is_done() -> TestResult {
 
 /// Holds: MBX-I-5, MBX-I-13, RULE-03.
 #[test]
-fn a_held_key_is_never_forgotten_for_room() -> TestResult {
+fn a_held_key_is_never_forgotten_to_make_space() -> TestResult {
     block_on(async {
         let Fixture { store, time } = bounded(|capacity| capacity.keys_max = 1);
         let mut first = message("1", "a");
@@ -68,15 +68,15 @@ fn a_held_key_is_never_forgotten_for_room() -> TestResult {
         let key = message("2", "").key;
         let (owner, lease) = (Owner::new(1)?, Span::lease(Duration::from_secs(30))?);
         let hold = Policy::LEDGER.hold;
-        let sighting = Sighting { key: key.clone(), hash: None, hold };
+        let observation = Observation { key: key.clone(), hash: None, hold };
         let begin = Begin { key: key.clone(), owner, lease, hold };
         let mark = Order { target: key.into(), action: Action::MarkProcessed { hold } };
         time.advance(Duration::from_millis(3_599_999)).await;
-        store.upkeep(Budget::new(1_000)).await?;
+        store.maintain(Budget::new(1_000)).await?;
         let full = store.accept_one(&message("2", "b")).await?;
         assert!(matches!(full, Accepted::Saturated { bound, .. } if bound.name == Bound::KEYS), "{full:?}");
         assert!(matches!(
-            store.observe(std::slice::from_ref(&sighting)).await?[0],
+            store.observe(std::slice::from_ref(&observation)).await?[0],
             Observed::Saturated { .. }
         ));
         assert!(matches!(store.begin(&[begin]).await?[0], Begun::Saturated { .. }));
@@ -84,8 +84,8 @@ fn a_held_key_is_never_forgotten_for_room() -> TestResult {
         assert!(matches!(store.accept_one(&first).await?, Accepted::Duplicate { .. }));
 
         time.advance(Duration::from_millis(1)).await;
-        store.upkeep(Budget::new(1_000)).await?;
-        assert!(matches!(store.observe(&[sighting]).await?[0], Observed::First(_)));
+        store.maintain(Budget::new(1_000)).await?;
+        assert!(matches!(store.observe(&[observation]).await?[0], Observed::First(_)));
         Ok(())
     })
 }
@@ -93,7 +93,7 @@ fn a_held_key_is_never_forgotten_for_room() -> TestResult {
 /// Holds: RULE-19, MBX-I-5.
 #[test]
 fn bytes_are_bounded_also_when_content_is_replaced() -> TestResult {
-    block_on(bounds::a_store_full_of_bytes_says_so(bounded(|capacity| capacity.live_bytes_max = 10_000)))
+    block_on(bounds::a_store_full_of_bytes_is_saturated(bounded(|capacity| capacity.live_bytes_max = 10_000)))
 }
 
 /// Holds: MBX-I-13, RULE-03.
@@ -102,7 +102,7 @@ fn a_full_store_forgets_no_key() -> TestResult {
     block_on(bounds::a_full_store_forgets_no_key(bounded(|capacity| capacity.keys_max = 5)))
 }
 
-/// Takes in messages until there is no room, and tells the fullest bound before the last one and then.
+/// Accepts messages until the store is full; returns the fullest bound before and after the last one.
 async fn fill(store: &dyn Store) -> [Option<Bound>; 2] {
     let mut fullest = [None; 2];
     for id in 0..100 {
@@ -112,7 +112,7 @@ async fn fill(store: &dyn Store) -> [Option<Bound>; 2] {
         }
         fullest = [fullest[1], store.usage().await.unwrap().fullest().copied()];
     }
-    panic!("there is room for 100 messages: {fullest:?}");
+    panic!("the store accepted 100 messages: {fullest:?}");
 }
 
 /// Holds: RULE-19, RULE-20.
@@ -131,7 +131,7 @@ fn the_fullest_bound_is_the_one_that_saturates() -> TestResult {
         let Fixture { store, .. } = bounded(|capacity| capacity.keys_max = 5);
         let [before, full] = fill(&*store).await.map(|bound| bound.map(|bound| (bound.name, bound.used)));
         assert_eq!((before, full), (Some(("keys", 4)), Some(("keys", 5))));
-        // Room for keys comes back only when they are forgotten, not when their messages are done.
+        // The space of a key is freed only when the key is forgotten, not when its message is done.
         let delivery = store.claim(&claim()).await?.remove(0);
         store.settle(&[delivery.ack()]).await?;
         let fullest = store.usage().await?.fullest().copied().ok_or("there are bounds")?;
@@ -146,14 +146,14 @@ fn the_fullest_bound_is_the_one_that_saturates() -> TestResult {
     })
 }
 
-/// A byte of the secret; the secret as a whole lies nowhere but in the payload.
+/// A byte of the secret; as a whole, the secret exists only in the payload.
 fn secret(index: usize) -> u8 {
     u8::try_from((index * 131 + 77) % 251).unwrap()
 }
 
 const SECRET_BYTES: usize = 4_096;
 
-/// Whether the secret's second half lies anywhere in this process's writable memory.
+/// Whether the second half of the secret is anywhere in this process's writable memory.
 fn secret_in_memory() -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut memory = File::open("/proc/self/mem").unwrap();
@@ -184,21 +184,21 @@ impl AsRef<[u8]> for Wiped {
 #[test]
 fn amnesia_wipes_a_payload_once_it_is_done() -> TestResult {
     block_on(async {
-        let mut options = Options::default();
+        let mut options = MemoryOptions::default();
         options.payloads = Payloads::Wiped;
         let Fixture { store, .. } = open_with(options);
         let senders = Zeroizing::new((0..SECRET_BYTES).map(secret).collect::<Vec<_>>());
         store.accept_one(&message("1", Bytes::from_owner(Wiped(senders)))).await?;
-        assert!(secret_in_memory(), "while it waits it is in memory");
+        assert!(secret_in_memory(), "the payload of a waiting message is in memory");
         let delivery = store.claim(&claim()).await?.remove(0);
         store.settle(&[delivery.ack()]).await?;
         drop(delivery);
-        assert!(!secret_in_memory(), "once it is done nothing is left");
+        assert!(!secret_in_memory(), "the payload of a Done message is wiped");
         Ok(())
     })
 }
 
-/// A caller's hash that comes with a later sighting is charged as one that comes with the first.
+/// A caller's hash in a later observation is charged like one in the first.
 /// Holds: RULE-19.
 #[test]
 fn a_late_hash_is_charged() -> TestResult {
@@ -207,8 +207,8 @@ fn a_late_hash_is_charged() -> TestResult {
             let Fixture { store, .. } = bounded(|_| ());
             for hashed in hashes {
                 let hash = hashed.then(|| CallerHash::new("sha256", &[7; 32])).transpose()?;
-                let sighting = Sighting { key: message("1", "").key, hash, hold: Policy::INBOX.hold };
-                store.observe(&[sighting]).await?;
+                let observation = Observation { key: message("1", "").key, hash, hold: Policy::INBOX.hold };
+                store.observe(&[observation]).await?;
             }
             let usage = store.usage().await?;
             let bound = usage.bounds.into_iter().find(|bound| bound.name == Bound::LIVE_BYTES);

@@ -1,5 +1,5 @@
-//! RECV, ACK and SEND at the same time, in every order in which threads can take and leave the locks of the store and of
-//! its notifier. `cargo xtask loom` runs it: loom tries all of them, and reports a wait that nobody ends.
+//! Concurrent RECV, ACK and SEND, in every order in which threads can acquire the locks of the store and of its
+//! notifier. `cargo xtask loom` runs it: loom tries all interleavings, and reports deadlocks and lost wake-ups.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use oncebox_core::{
     Batch, Claim, Delivery, Id, Interest, Key, Namespace, NewMessage, Owner, Partition, Payload, Settled,
     Source, Span, Store, StoreExt, Topic, Topics,
 };
-use oncebox_store_memory::{MemoryStore, Options};
+use oncebox_store_memory::{MemoryOptions, MemoryStore};
 use oncebox_testkit::{ManualClock, SplitMix};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A thread's stack, in words: what the machine does in a debug build does not fit the usual one.
+/// The stack size of a thread, in words: a debug build of the machine needs more than loom's default.
 const STACK_WORDS: usize = 0x1_0000;
 
 fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     thread::Builder::new().stack_size(STACK_WORDS).spawn(run).unwrap()
 }
 
-/// Tries every interleaving of a model. It runs in a thread of its own, for the first one has the usual stack.
+/// Tries every interleaving of a model. It runs in a thread of its own, because the first thread has the default stack.
 fn model(run: fn()) {
     loom::model(move || spawn(run).join().unwrap());
 }
 
-/// A store that threads share.
+/// A store that is shared by threads.
 #[derive(Clone)]
 struct Shared {
     store: Arc<MemoryStore>,
@@ -38,11 +38,11 @@ impl Shared {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
         let ids = Box::new(SplitMix::new(1));
-        let store = MemoryStore::with(Options::default(), clock.clone(), ids);
+        let store = MemoryStore::with(MemoryOptions::default(), clock.clone(), ids);
         Self { store: Arc::new(store), clock }
     }
 
-    /// A thread that uses it.
+    /// Spawns a thread that uses the store.
     fn spawn<T: Send + 'static>(&self, run: impl FnOnce(Self) -> T + Send + 'static) -> JoinHandle<T> {
         let shared = self.clone();
         spawn(move || run(shared))
@@ -50,14 +50,14 @@ impl Shared {
 
     fn send(&self, message: &NewMessage) {
         let accepted = block_on(self.store.accept_one(message)).unwrap();
-        assert!(accepted.receipt().is_some());
+        assert!(accepted.summary().is_some());
     }
 
     fn receive(&self, owner: u128) -> Option<Delivery> {
         block_on(self.store.claim(&claim(owner))).unwrap().pop()
     }
 
-    /// Listens, looks, and waits if there was nothing, as a long poll does.
+    /// Listens, claims, and waits if nothing was claimable, as a long poll does.
     fn receive_or_wait(&self, owner: u128) -> Delivery {
         let interest = Interest { namespace: Namespace::Mailbox, topics: topics() };
         let mut wakeups = self.store.wakeups(interest);
@@ -90,7 +90,7 @@ fn message(id: &str) -> NewMessage {
     NewMessage::new(key, Topic::new("t").unwrap(), Payload::new("x").unwrap())
 }
 
-/// Two receivers never get the same message, and the ack of the one who got it is final.
+/// Two receivers never get the same message, and the ack of the one that got it is final.
 /// Holds: MBX-G-3.
 #[test]
 fn one_of_two_receivers_gets_a_message_and_its_ack_is_final() {
@@ -106,11 +106,11 @@ fn one_of_two_receivers_gets_a_message_and_its_ack_is_final() {
         let got = [take(shared.clone(), 1), other.join().unwrap()];
         assert_eq!(got.iter().flatten().count(), 1, "{got:?}");
         shared.clock.advance(LEASE);
-        assert!(shared.receive(3).is_none(), "an acknowledged message came again");
+        assert!(shared.receive(3).is_none(), "an acknowledged message was redelivered");
     });
 }
 
-/// At the end of a lease either the ack counts or the message comes again, never both and never neither.
+/// At the end of a lease, either the ack takes effect or the message is redelivered: never both, never neither.
 /// Holds: MBX-G-3.
 #[test]
 fn an_ack_and_a_takeover_exclude_each_other() {
@@ -133,10 +133,10 @@ fn an_ack_and_a_takeover_exclude_each_other() {
     });
 }
 
-/// The same ack twice at once counts once and is answered the same.
+/// Two concurrent repeats of an ack take effect once and have the same outcome.
 /// Holds: MBX-G-3.
 #[test]
-fn an_ack_that_is_repeated_at_once_is_answered_the_same() {
+fn concurrent_repeats_of_an_ack_have_the_same_outcome() {
     model(|| {
         let shared = Shared::new();
         shared.send(&message("1"));
@@ -148,7 +148,7 @@ fn an_ack_that_is_repeated_at_once_is_answered_the_same() {
     });
 }
 
-/// A message that comes while a receiver looks, listens or waits reaches it: no wake-up is lost.
+/// A message that is sent while a receiver claims, listens or waits reaches it: no wake-up is lost.
 /// Holds: MBX-G-3.
 #[test]
 fn a_waiting_receiver_is_woken_by_a_send() {
@@ -161,8 +161,8 @@ fn a_waiting_receiver_is_woken_by_a_send() {
     });
 }
 
-/// Two receivers that wait and two messages that come one after the other: each gets one.
-/// Three threads have too many interleavings for all of them; those with up to two preemptions are tried.
+/// Two waiting receivers and two messages sent one after the other: each receiver gets one.
+/// Three threads have too many interleavings to try all; those with up to two preemptions are tried.
 /// Holds: MBX-G-3.
 #[test]
 fn two_waiting_receivers_get_a_message_each() {
@@ -197,7 +197,7 @@ fn a_waiting_receiver_is_woken_by_the_ack_that_frees_its_partition() {
     });
 }
 
-/// A receiver that waits is woken when the store is closed, and is told so.
+/// Closing the store wakes a waiting receiver, and its next call fails with `Closed`.
 /// Holds: MBX-G-3.
 #[test]
 fn closing_ends_every_wait() {
@@ -212,6 +212,6 @@ fn closing_ends_every_wait() {
             block_on(shared.store.claim(&claim(1))).unwrap_err().kind()
         });
         block_on(shared.store.close()).unwrap();
-        assert_eq!(waiting.join().unwrap(), oncebox_core::Kind::Closed);
+        assert_eq!(waiting.join().unwrap(), oncebox_core::ErrorKind::Closed);
     });
 }

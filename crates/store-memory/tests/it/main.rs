@@ -1,4 +1,4 @@
-//! The memory store against the conformance suite, the faulty cases and the random comparison, and its own bounds.
+//! Tests of the memory store: the conformance suite, the cases with faults, the random comparison, and its bounds.
 
 #[cfg(test)]
 mod bounds;
@@ -7,14 +7,14 @@ mod interleavings;
 
 use std::sync::Arc;
 
-use oncebox_store_memory::{MemoryStore, Options};
+use oncebox_store_memory::{MemoryOptions, MemoryStore};
 use oncebox_testkit::{Fixture, ManualClock, SplitMix};
 
 async fn open() -> Fixture {
-    open_with(Options::default())
+    open_with(MemoryOptions::default())
 }
 
-fn open_with(options: Options) -> Fixture {
+fn open_with(options: MemoryOptions) -> Fixture {
     let clock = Arc::new(ManualClock::default());
     let store = MemoryStore::with(options, clock.clone(), Box::new(SplitMix::new(1)));
     Fixture { store: Arc::new(store), time: clock }

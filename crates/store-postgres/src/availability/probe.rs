@@ -1,4 +1,4 @@
-//! The probe: a task that asks the database for an answer, on a connection of its own, while somebody doubts that there is one.
+//! The probe: a task that pings the database on its own connection while calls suspect that it is down.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,99 +10,112 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Availability;
-use crate::fault;
+use crate::db_error;
 
 /// An answer takes no longer than this, unless connecting takes more than half of it.
-const PATIENCE: Duration = Duration::from_millis(750);
-const PATIENCE_MAX: Duration = Duration::from_secs(5);
-/// Calls have so long to be answered where a connection is refused at once.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(750);
+const ANSWER_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// How long calls may still be answered after a connection attempt was refused immediately.
 const CONFIRM: Duration = Duration::from_millis(200);
-/// Between two questions that are not answered.
+/// The pause between two unanswered pings.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Attempts to connect go on beside newer ones, for a database that is slow or that was stopped; each for so long, and so many of them.
+/// Connection attempts continue alongside newer ones, for a database that is slow or was suspended; each for at most
+/// this long, and at most this many at once.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 const ATTEMPTS_MAX: usize = 8;
-/// A probe that nobody needs any more keeps its connection for so long.
-const KEEP: Duration = Duration::from_secs(5);
+/// How long a probe that is no longer needed keeps its connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// SQLSTATEs that say that nobody will work: a server that starts or stops, and a pooler that does not reach its server.
+/// SQLSTATE prefixes of a server that is starting or stopping, and of a pooler that does not reach its server.
 const DOWN: [&str; 2] = ["57P", "08"];
 
 type Attempt = Result<(PgConnection, Duration), sqlx::Error>;
 
-/// It ends when nobody doubts any more, or the store is gone.
+/// Ends when no call suspects an outage any more, or the store is gone.
 pub(super) struct Probe {
-    of: Weak<Availability>,
+    availability: Weak<Availability>,
     suspected: Arc<Notify>,
     session: Option<PgConnection>,
     attempts: JoinSet<Attempt>,
-    patience: Duration,
-    /// Whether an attempt to connect took so long that the next one may need more patience.
+    answer_timeout: Duration,
+    /// Whether a connection attempt was so slow that the next one may need a longer timeout.
     is_slow: bool,
-    /// When the first of those questions was asked that nobody answered.
+    /// When the first of the unanswered pings was sent.
     failing_since: Option<Instant>,
 }
 
 impl Probe {
-    pub(super) fn new(of: Weak<Availability>, suspected: Arc<Notify>) -> Self {
+    pub(super) fn new(availability: Weak<Availability>, suspected: Arc<Notify>) -> Self {
         let (session, attempts) = (None, JoinSet::new());
-        Self { of, suspected, session, attempts, patience: PATIENCE, is_slow: false, failing_since: None }
+        Self {
+            availability,
+            suspected,
+            session,
+            attempts,
+            answer_timeout: ANSWER_TIMEOUT,
+            is_slow: false,
+            failing_since: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
         loop {
-            let Some(options) = self.of.upgrade().map(|of| of.connect_options()) else { return };
+            let Some(options) =
+                self.availability.upgrade().map(|availability| availability.connect_options())
+            else {
+                return;
+            };
             let asked = Instant::now();
             let answered = self.ask(options.clone()).await;
-            let Some(of) = self.of.upgrade() else { return };
+            let Some(availability) = self.availability.upgrade() else { return };
             if answered {
                 self.failing_since = None;
-                of.comes_up();
-                drop(of);
+                availability.mark_up();
+                drop(availability);
                 self.measure(options).await;
-                if timeout(KEEP, self.suspected.notified()).await.is_err() {
+                if timeout(IDLE_TIMEOUT, self.suspected.notified()).await.is_err() {
                     break;
                 }
             } else {
-                self.judge(&of, asked);
-                drop(of);
+                self.assess_failure(&availability, asked);
+                drop(availability);
                 sleep(PAUSE).await;
             }
         }
         if let Some(session) = self.session.take() {
-            let _ = timeout(PATIENCE, session.close()).await;
+            let _ = timeout(ANSWER_TIMEOUT, session.close()).await;
         }
     }
 
-    /// Finds out how long connecting takes: what was slow may have been the way there, or the database was stopped meanwhile.
+    /// Measures how long connecting takes: the network may have been slow, or the database may have been suspended.
     async fn measure(&mut self, options: PgConnectOptions) {
         if std::mem::take(&mut self.is_slow)
             && let Ok((_, took)) = connect(options).await
         {
-            self.patience = took.saturating_mul(2).clamp(PATIENCE, PATIENCE_MAX);
+            self.answer_timeout = took.saturating_mul(2).clamp(ANSWER_TIMEOUT, ANSWER_TIMEOUT_MAX);
         }
     }
 
-    /// A question that was asked then was not answered.
-    fn judge(&mut self, of: &Availability, asked: Instant) {
+    /// Handles a ping that was sent at `asked` and not answered.
+    fn assess_failure(&mut self, availability: &Availability, asked: Instant) {
         let since = *self.failing_since.get_or_insert(asked);
-        if *of.answered() > since {
-            // Calls are answered: it is only the probe that has to wait.
+        if *availability.answered() > since {
+            // Calls are answered: only the probe has to wait.
             self.failing_since = None;
         } else if since.elapsed() >= CONFIRM {
-            of.goes_down();
+            availability.mark_down();
         }
     }
 
-    /// Whether there is an answer in time.
+    /// Whether the database answers in time.
     async fn ask(&mut self, options: PgConnectOptions) -> bool {
         if let Some(mut session) = self.session.take() {
-            match timeout(self.patience, session.ping()).await {
+            match timeout(self.answer_timeout, session.ping()).await {
                 Ok(Ok(())) => {
                     self.session = Some(session);
                     return true;
                 }
-                // It was ended, which says nothing about others.
+                // The connection was closed, which says nothing about others.
                 Ok(Err(_)) => {}
                 Err(_) => return false,
             }
@@ -110,7 +123,7 @@ impl Probe {
         if self.attempts.len() < ATTEMPTS_MAX {
             self.attempts.spawn(connect(options));
         }
-        let answered = timeout(self.patience, self.first_answer()).await.unwrap_or(false);
+        let answered = timeout(self.answer_timeout, self.first_answer()).await.unwrap_or(false);
         if answered {
             self.attempts.abort_all();
         }
@@ -122,11 +135,11 @@ impl Probe {
             match attempt {
                 Ok(Ok((session, took))) => {
                     self.session = Some(session);
-                    self.is_slow |= took > PATIENCE / 2;
+                    self.is_slow |= took > ANSWER_TIMEOUT / 2;
                     return true;
                 }
                 Ok(Err(error)) if is_answer(&error) => return true,
-                // Older ones may still succeed.
+                // Older attempts may still succeed.
                 Ok(Err(_)) | Err(_) => {}
             }
         }
@@ -134,7 +147,7 @@ impl Probe {
     }
 }
 
-/// Connects and asks; also tells how long that took.
+/// Connects and pings; returns how long that took.
 async fn connect(options: PgConnectOptions) -> Attempt {
     let began = Instant::now();
     let application = format!("{} probe", options.get_application_name().unwrap_or("oncebox"));
@@ -147,7 +160,8 @@ async fn connect(options: PgConnectOptions) -> Attempt {
     timeout(ATTEMPT_TIMEOUT, attempt).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }
 
-/// Whether the database speaks to us, if only to refuse: it has no connection left, say. Calls then learn by themselves what is wrong.
+/// Whether the database answered at all, even with an error such as too many connections. Calls then find out
+/// themselves what is wrong.
 fn is_answer(error: &sqlx::Error) -> bool {
-    fault::state(error).is_some_and(|state| !DOWN.iter().any(|down| state.starts_with(down)))
+    db_error::sqlstate(error).is_some_and(|state| !DOWN.iter().any(|down| state.starts_with(down)))
 }

@@ -1,8 +1,9 @@
-//! Claims: from lanes in turn, until they are full or nothing is left.
+//! Claims: takes messages from lanes in turn until the claims are full or nothing is left.
 //!
-//! A claim goes through stages. It looks into the lanes whose turn it is, as far as this process knows them, each from where the last
-//! look ended. A claim that is short then has all lanes searched for something claimable, and looks there from the beginning. So what
-//! a process knows decides how many statements a claim takes, never what it gets.
+//! A claim runs in stages. It first scans the lanes that are next in this process's queue, each from where the last
+//! scan ended. If the claim still has too few messages, it searches all lanes for claimable messages and scans the
+//! lanes that it finds from the beginning. So what a process knows determines how many statements a claim takes,
+//! never which messages it gets.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -12,77 +13,77 @@ use oncebox_system::uptime;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::look::{Lanes, Look, Requests, Time, columns};
 use super::search::Search;
-use super::settle::Settling;
+use super::settle::PendingSettlements;
+use super::work_statement::{LaneSelection, Requests, Timers, WorkResult, columns};
 use crate::codes::namespace;
-use crate::fault;
-use crate::hints::{From, Lane, Plan};
-use crate::locked::Locked;
+use crate::db_error;
+use crate::hints::{Lane, Plan, ScanFrom};
+use crate::maintenance::TIMER_STEP_MAX;
+use crate::row_transaction::LockedRows;
 use crate::rows::Cells;
 use crate::store::PostgresStore;
-use crate::upkeep::TICK_ITEMS;
 
-/// Lanes that one statement looks into: as many as messages are asked for, but no fewer and no more than this.
+/// Lanes that one statement scans: as many as messages are wanted, within these limits.
 const LANES_MIN: usize = 4;
 const LANES_MAX: usize = 64;
-/// How often a claim lets time happen before it takes what there is: another process may be at it.
-const TICKS_MAX: u32 = 3;
-/// How often a claim looks again because others were faster.
-const COLLISIONS_MAX: u32 = 16;
+/// How often a claim runs due timers before it claims anyway: another process may be running them.
+const TIMER_RUNS_MAX: u32 = 3;
+/// How often a claim is retried because other processes were faster.
+const CONFLICTS_MAX: u32 = 16;
 
-/// What a claim does next.
+/// The next stage of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
-    /// Looks into the lanes whose turn it is.
-    Turns,
-    /// Searches all lanes for something claimable: none of those in turn has more.
+    /// Scan the lanes that are next in the queue.
+    Queued,
+    /// Search all lanes for claimable messages: the queued lanes have no more.
     Search,
-    /// Looks into these lanes, from their beginnings.
-    Rest(Vec<Lane>),
-    /// Something claimable in these lanes is locked, and the claim has nothing yet: waits for it.
+    /// Scan these lanes from their beginnings.
+    Found(Vec<Lane>),
+    /// A claimable message in these lanes is locked, and the claim has received nothing yet: wait for the lock.
     Wait(Vec<Lane>),
     Done,
 }
 
-/// What became of one look, as far as it decides what is next.
+/// The result of one statement, as far as it decides the next stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    /// It brought something, but not all that is asked for.
-    Some,
-    /// Others took all of it between our look and our grasp.
+enum StepOutcome {
+    /// Some messages were claimed, but fewer than wanted.
+    Claimed,
+    /// Other processes leased all of the messages found.
     Lost,
-    Nothing,
+    Empty,
 }
 
-/// A claim's way through its stages: what it has met, which decides what is next.
+/// The progress of a claim through its stages, which decides the next stage.
 #[derive(Debug, Default)]
-struct Course {
-    ticks: u32,
-    collisions: u32,
-    /// It has got something.
-    got: bool,
+struct Progress {
+    timer_runs: u32,
+    conflicts: u32,
+    /// The claim has received a message.
+    has_claimed: bool,
     waited: bool,
-    /// Lanes that gave all they had, as far as they were read: they have no further turn in this claim.
+    /// Lanes that had fewer messages than the claim wanted: this claim does not scan them again.
     drained: HashSet<Lane>,
     /// Lanes whose next message has too many bytes for this claim.
     unfit: HashSet<Lane>,
 }
 
-impl Course {
-    /// What comes after a look into the lanes of a stage.
-    fn after(&mut self, stage: Stage, outcome: Outcome) -> Stage {
-        self.got |= outcome == Outcome::Some;
-        if outcome == Outcome::Lost {
-            self.collisions += 1;
-            if self.collisions > COLLISIONS_MAX {
+impl Progress {
+    /// The stage after a scan of the lanes of a stage.
+    fn after(&mut self, stage: Stage, outcome: StepOutcome) -> Stage {
+        self.has_claimed |= outcome == StepOutcome::Claimed;
+        if outcome == StepOutcome::Lost {
+            self.conflicts += 1;
+            if self.conflicts > CONFLICTS_MAX {
                 return Stage::Done;
             }
         }
         match (stage, outcome) {
-            (Stage::Turns, _) => Stage::Turns,
-            (Stage::Rest(_), Outcome::Some | Outcome::Lost) => Stage::Search,
-            (Stage::Rest(lanes), Outcome::Nothing) if !self.got && !self.waited => {
+            (Stage::Queued, _) => Stage::Queued,
+            (Stage::Found(_), StepOutcome::Claimed | StepOutcome::Lost) => Stage::Search,
+            (Stage::Found(lanes), StepOutcome::Empty) if !self.has_claimed && !self.waited => {
                 self.waited = true;
                 Stage::Wait(lanes)
             }
@@ -90,23 +91,23 @@ impl Course {
         }
     }
 
-    /// What comes after a search.
+    /// The stage after a search.
     fn found(&self, lanes: Vec<Lane>) -> Stage {
         let lanes: Vec<_> = lanes.into_iter().filter(|lane| !self.unfit.contains(lane)).collect();
-        if lanes.is_empty() { Stage::Done } else { Stage::Rest(lanes) }
+        if lanes.is_empty() { Stage::Done } else { Stage::Found(lanes) }
     }
 
-    fn time(&self) -> Time {
-        if self.ticks < TICKS_MAX { Time::Check } else { Time::Ignore }
+    fn timers(&self) -> Timers {
+        if self.timer_runs < TIMER_RUNS_MAX { Timers::Check } else { Timers::Ignore }
     }
 }
 
 /// Claims of the same topics that are served together.
-struct Serving<'a, 'c> {
+struct ClaimGroup<'a, 'c> {
     namespace: Namespace,
     topics: &'c Topics,
     requests: Requests<'a>,
-    course: Course,
+    progress: Progress,
 }
 
 impl PostgresStore {
@@ -115,214 +116,218 @@ impl PostgresStore {
         &self,
         connection: &mut PgConnection,
         requests: Requests<'_>,
-        settling: &mut Settling<'_>,
+        pending: &mut PendingSettlements<'_>,
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<(), Error> {
         let Some(first) = requests.0.first().map(|request| request.claim) else { return Ok(()) };
-        let served: Vec<usize> = requests.0.iter().map(|request| request.index).collect();
+        let indexes: Vec<usize> = requests.0.iter().map(|request| request.index).collect();
         let (namespace, topics) = (first.namespace, &first.topics);
-        let mut serving = Serving { namespace, topics, requests, course: Course::default() };
+        let mut group = ClaimGroup { namespace, topics, requests, progress: Progress::default() };
         self.scan_if_due(connection, namespace, topics).await?;
-        let mut stage = Stage::Turns;
-        while stage != Stage::Done && !serving.requests.0.is_empty() {
-            stage = self.step(connection, &mut serving, stage, settling, deliveries).await?;
+        let mut stage = Stage::Queued;
+        while stage != Stage::Done && !group.requests.0.is_empty() {
+            stage = self.step(connection, &mut group, stage, pending, deliveries).await?;
         }
-        for index in served {
+        for index in indexes {
             deliveries[index].sort_by_key(|delivery| delivery.lease.fence);
         }
         Ok(())
     }
 
-    /// Makes one stage, and tells the next.
+    /// Runs one stage and returns the next one.
     async fn step(
         &self,
         connection: &mut PgConnection,
-        serving: &mut Serving<'_, '_>,
+        group: &mut ClaimGroup<'_, '_>,
         stage: Stage,
-        settling: &mut Settling<'_>,
+        pending: &mut PendingSettlements<'_>,
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<Stage, Error> {
         match stage {
-            Stage::Turns => {
-                let lanes = self.lanes_in_turn(serving);
+            Stage::Queued => {
+                let lanes = self.next_lanes(group);
                 if lanes.is_empty() {
                     return Ok(Stage::Search);
                 }
-                let read = Lanes { names: &lanes, from: From::Position };
-                self.look_into(connection, serving, stage, read, settling, deliveries).await
+                let selection = LaneSelection { names: &lanes, from: ScanFrom::Position };
+                self.claim_from(connection, group, stage, selection, pending, deliveries).await
             }
             Stage::Search => {
-                self.ack(connection, settling).await?;
-                let found = self.search(connection, &serving.requests, serving.namespace, serving.topics);
-                let Search { pending, repeated, mut lanes } = found.await?;
-                if pending && serving.course.ticks < TICKS_MAX {
-                    self.let_time_happen(connection, &mut serving.course.ticks).await?;
+                self.ack(connection, pending).await?;
+                let found = self.search(connection, &group.requests, group.namespace, group.topics);
+                let Search { timers_due, repeated, mut lanes } = found.await?;
+                if timers_due && group.progress.timer_runs < TIMER_RUNS_MAX {
+                    self.run_due_timers(connection, &mut group.progress.timer_runs).await?;
                     return Ok(Stage::Search);
                 }
                 if repeated && lanes.is_empty() {
-                    // It is told what it got, whatever there is now.
-                    let none = Stage::Rest(Vec::new());
-                    serving.course.waited = true;
+                    // A repeated claim returns its earlier deliveries, whatever is claimable now.
+                    let none = Stage::Found(Vec::new());
+                    group.progress.waited = true;
                     return self
-                        .look_into(connection, serving, none, Lanes::NONE, settling, deliveries)
+                        .claim_from(connection, group, none, LaneSelection::NONE, pending, deliveries)
                         .await;
                 }
                 if !lanes.is_empty() {
                     let first = self.hints.searches.fetch_add(1, Ordering::Relaxed) % lanes.len();
                     lanes.rotate_left(first);
                 }
-                self.hints.lanes.offer(serving.namespace, serving.topics, &lanes);
-                Ok(serving.course.found(lanes))
+                self.hints.lanes.offer(group.namespace, group.topics, &lanes);
+                Ok(group.progress.found(lanes))
             }
-            Stage::Rest(ref lanes) => {
+            Stage::Found(ref lanes) => {
                 let lanes = lanes.clone();
-                let read = Lanes { names: &lanes, from: From::Beginning };
-                self.look_into(connection, serving, stage, read, settling, deliveries).await
+                let selection = LaneSelection { names: &lanes, from: ScanFrom::Beginning };
+                self.claim_from(connection, group, stage, selection, pending, deliveries).await
             }
             Stage::Wait(lanes) => {
-                self.wait_for_locked(connection, serving.namespace, &lanes).await?;
+                self.wait_for_locked(connection, group.namespace, &lanes).await?;
                 Ok(Stage::Search)
             }
             Stage::Done => Ok(Stage::Done),
         }
     }
 
-    fn lanes_in_turn(&self, serving: &Serving<'_, '_>) -> Vec<Lane> {
-        let wanted = usize::try_from(serving.requests.wanted()).unwrap_or(LANES_MAX);
-        let most = wanted.clamp(LANES_MIN, LANES_MAX);
-        let except: HashSet<Lane> = serving.course.drained.union(&serving.course.unfit).cloned().collect();
-        self.hints.lanes.take_turn(serving.namespace, serving.topics, most, wanted.min(most), &except)
+    fn next_lanes(&self, group: &ClaimGroup<'_, '_>) -> Vec<Lane> {
+        let wanted = usize::try_from(group.requests.wanted()).unwrap_or(LANES_MAX);
+        let lanes_max = wanted.clamp(LANES_MIN, LANES_MAX);
+        let except: HashSet<Lane> = group.progress.drained.union(&group.progress.unfit).cloned().collect();
+        self.hints.lanes.next_lanes(group.namespace, group.topics, lanes_max, wanted.min(lanes_max), &except)
     }
 
-    /// Looks into lanes, hands out what they gave, and tells what is next.
-    async fn look_into(
+    /// Claims from lanes, distributes the deliveries, and returns the next stage.
+    async fn claim_from(
         &self,
         connection: &mut PgConnection,
-        serving: &mut Serving<'_, '_>,
+        group: &mut ClaimGroup<'_, '_>,
         stage: Stage,
-        lanes: Lanes<'_>,
-        settling: &mut Settling<'_>,
+        lanes: LaneSelection<'_>,
+        pending: &mut PendingSettlements<'_>,
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<Stage, Error> {
-        let (names, acks) = (lanes.names, settling.uids.len());
-        let time = serving.course.time();
-        let mut look = self.look(connection, settling, &serving.requests, lanes, time).await?;
-        self.settle_rest(connection, settling, &look.acked).await?;
-        if look.acked.len() < acks {
+        let (names, acks) = (lanes.names, pending.uids.len());
+        let timers = group.progress.timers();
+        let mut result = self.run_work(connection, pending, &group.requests, lanes, timers).await?;
+        self.settle_rest(connection, pending, &result.acked).await?;
+        if result.acked.len() < acks {
             return Ok(stage);
         }
-        if look.pending {
-            self.let_time_happen(connection, &mut serving.course.ticks).await?;
+        if result.timers_due {
+            self.run_due_timers(connection, &mut group.progress.timer_runs).await?;
             return Ok(stage);
         }
-        if !look.repeated.is_empty() {
-            self.hand_out(connection, &mut look, &mut serving.requests, deliveries).await?;
+        if !result.repeated.is_empty() {
+            self.distribute(connection, &mut result, &mut group.requests, deliveries).await?;
             return Ok(stage);
         }
-        let outcome = match (look.taken.is_empty(), look.given.iter().any(|given| *given > 0)) {
-            (false, _) => Outcome::Some,
-            (true, true) => Outcome::Lost,
-            (true, false) => Outcome::Nothing,
+        let outcome = match (result.deliveries.is_empty(), result.found.iter().any(|count| *count > 0)) {
+            (false, _) => StepOutcome::Claimed,
+            (true, true) => StepOutcome::Lost,
+            (true, false) => StepOutcome::Empty,
         };
-        self.hand_out(connection, &mut look, &mut serving.requests, deliveries).await?;
-        if !serving.requests.0.is_empty() {
-            let drained: Vec<&Lane> = look.drained().map(|place| &names[place]).collect();
-            serving.course.unfit.extend(look.unfit.iter().map(|place| names[*place].clone()));
-            self.hints.lanes.drained(serving.namespace, serving.topics, drained.iter().copied());
-            serving.course.drained.extend(drained.into_iter().cloned());
+        self.distribute(connection, &mut result, &mut group.requests, deliveries).await?;
+        if !group.requests.0.is_empty() {
+            let drained: Vec<&Lane> = result.drained().map(|index| &names[index]).collect();
+            group.progress.unfit.extend(result.unfit.iter().map(|index| names[*index].clone()));
+            self.hints.lanes.remove_drained(group.namespace, group.topics, drained.iter().copied());
+            group.progress.drained.extend(drained.into_iter().cloned());
         }
-        Ok(serving.course.after(stage, outcome))
+        Ok(group.progress.after(stage, outcome))
     }
 
-    /// Gives claims what they got; those that ask for nothing more are left out from then on.
-    async fn hand_out(
+    /// Distributes deliveries to their claims and removes claims that are complete.
+    async fn distribute(
         &self,
         connection: &mut PgConnection,
-        look: &mut Look,
+        result: &mut WorkResult,
         requests: &mut Requests<'_>,
         deliveries: &mut [Vec<Delivery>],
     ) -> Result<(), Error> {
-        for place in look.repeated.iter().chain(&look.met).copied() {
-            let request = &mut requests.0[place];
-            let again = self.replay(connection, request.claim).await?;
-            // What it met may have been another claim.
-            if again.is_some() || look.repeated.contains(&place) {
-                request.open = 0;
-                deliveries[request.index] = again.unwrap_or_default();
+        for index in result.repeated.iter().chain(&result.conflicted).copied() {
+            let request = &mut requests.0[index];
+            let previous = self.replay(connection, request.claim).await?;
+            // The conflicting lease may belong to another claim.
+            if previous.is_some() || result.repeated.contains(&index) {
+                request.remaining = 0;
+                deliveries[request.index] = previous.unwrap_or_default();
             }
         }
-        for (place, delivery) in look.taken.drain(..) {
-            let request = &mut requests.0[place];
-            // What a repeated claim has got is all there already.
-            if request.open > 0 {
-                request.open -= 1;
-                request.had += 1;
+        for (index, delivery) in result.deliveries.drain(..) {
+            let request = &mut requests.0[index];
+            // The replay of a repeated claim is already complete.
+            if request.remaining > 0 {
+                request.remaining -= 1;
+                request.received += 1;
                 let bytes = delivery.content.payload.len() as u64;
-                request.bytes = request.bytes.map(|left| left.saturating_sub(bytes));
+                request.bytes_left = request.bytes_left.map(|left| left.saturating_sub(bytes));
                 deliveries[request.index].push(delivery);
             }
         }
-        requests.0.retain(|request| request.open > 0);
+        requests.0.retain(|request| request.remaining > 0);
         Ok(())
     }
 
-    /// Scans for lanes that this process does not know, if that is due: another process may have put something into them.
+    /// Scans for lanes that this process does not know, if a scan is due: another process may have added messages to
+    /// them.
     async fn scan_if_due(
         &self,
         connection: &mut PgConnection,
         namespace: Namespace,
         topics: &Topics,
     ) -> Result<(), Error> {
-        let began = uptime();
-        let Plan::Scan(below) = self.hints.lanes.plan(namespace, topics, began) else { return Ok(()) };
-        let piece = self.scan(connection, namespace, topics, below.as_ref()).await?;
-        self.hints.lanes.scanned(namespace, topics, &piece, began, uptime());
+        let started = uptime();
+        let Plan::Scan(below) = self.hints.lanes.plan(namespace, topics, started) else { return Ok(()) };
+        let batch = self.scan(connection, namespace, topics, below.as_ref()).await?;
+        self.hints.lanes.scanned(namespace, topics, &batch, started, uptime());
         Ok(())
     }
 
-    /// If something could be claimed that another transaction has locked, waits for it, but not for long.
+    /// Waits at most 50 ms for a claimable message that another transaction has locked, if there is one.
     async fn wait_for_locked(
         &self,
         connection: &mut PgConnection,
-        space: Namespace,
+        in_namespace: Namespace,
         lanes: &[Lane],
     ) -> Result<(), Error> {
         let (topics, shards) = columns(lanes);
-        let missed = self.sql.missed.query().bind(self.time()).bind(namespace(space)).bind(topics);
-        let missed = missed.bind(shards).fetch_all(&mut *connection).await.map_err(fault::told)?;
-        if let Some(row) = missed.first() {
+        let candidate =
+            self.sql.locked_candidate.query().bind(self.time()).bind(namespace(in_namespace)).bind(topics);
+        let candidate =
+            candidate.bind(shards).fetch_all(&mut *connection).await.map_err(db_error::into_error)?;
+        if let Some(row) = candidate.first() {
             let uid: Uuid = Cells::new(row).next()?;
-            // It is free now, or was taken, or is held for longer than is worth waiting for.
-            let _ = self.sql.wait.query().bind(uid).execute(&mut *connection).await;
+            // The message is free now, was claimed, or stays locked for longer than the claim waits.
+            let _ = self.sql.wait_for_message.query().bind(uid).execute(&mut *connection).await;
         }
         Ok(())
     }
 
-    /// Lets time happen before a claim goes on. Another process may be at it: then that is waited for, but not for long.
-    async fn let_time_happen(&self, connection: &mut PgConnection, ticks: &mut u32) -> Result<(), Error> {
-        *ticks += 1;
-        if self.tick(connection, TICK_ITEMS, Locked::PassOver).await? == 0
-            && self.tick(connection, TICK_ITEMS, Locked::WaitFor).await? == 0
+    /// Runs due timers before a claim continues. If another process is running them, waits for it for at most 50 ms.
+    async fn run_due_timers(&self, connection: &mut PgConnection, timer_runs: &mut u32) -> Result<(), Error> {
+        *timer_runs += 1;
+        if self.run_timers(connection, TIMER_STEP_MAX, LockedRows::Skip).await? == 0
+            && self.run_timers(connection, TIMER_STEP_MAX, LockedRows::Wait).await? == 0
         {
-            *ticks = TICKS_MAX;
+            *timer_runs = TIMER_RUNS_MAX;
         }
         Ok(())
     }
 }
 
-/// How many claims at the head of the list one statement can serve: they have the same topics and no bounds of their own. A claim with
-/// such bounds stands alone. A request that comes again is told what the first one got, so it waits for that.
-pub(crate) fn served_together(claims: &[Claim]) -> usize {
+/// How many claims at the head of the list one statement can serve: they have the same topics and no limits of their
+/// own. A claim with limits is served alone. A repeated request waits for the first one, because it returns the same
+/// deliveries.
+pub(crate) fn group_len(claims: &[Claim]) -> usize {
     let first = &claims[0];
     let mut requests = HashSet::new();
-    let is_plain = |claim: &Claim| claim.bytes_max.is_none() && claim.in_flight_max.is_none();
-    let alike = |claim: &&Claim| {
-        is_plain(claim)
+    let is_unlimited = |claim: &Claim| claim.bytes_max.is_none() && claim.in_flight_max.is_none();
+    let same_group = |claim: &&Claim| {
+        is_unlimited(claim)
             && claim.namespace == first.namespace
             && claim.topics == first.topics
             && claim.request_identity().is_none_or(|request| requests.insert((claim.owner, request)))
     };
-    claims.iter().take_while(alike).count()
+    claims.iter().take_while(same_group).count()
 }
 
 #[cfg(test)]

@@ -2,21 +2,22 @@
 
 use std::collections::HashSet;
 
-use oncebox_core::machine::{Machine, Turn};
+use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{Claim, Delivery, Error, Settled, Settlement, Verdict, Worked};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::claim::served_together;
-use super::look::{Lanes, Requests, Time};
-use crate::codes::count;
+use super::claim::group_len;
+use super::work_statement::{LaneSelection, Requests, Timers};
+use crate::codes::bigint;
 use crate::hints::Effects;
-use crate::locked::Targets;
+use crate::row_transaction::Targets;
 use crate::slow::Body;
 use crate::store::PostgresStore;
 
-/// Settlements on their way: acknowledgements go with the next statement, and what that could not do takes the slow path.
-pub(crate) struct Settling<'a> {
+/// Settlements of a call that are not finished: acknowledgements go with the next statement, and those that it could
+/// not apply take the slow path.
+pub(crate) struct PendingSettlements<'a> {
     settlements: &'a [Settlement],
     outcomes: Vec<Option<Settled>>,
     pub(crate) uids: Vec<Uuid>,
@@ -25,77 +26,77 @@ pub(crate) struct Settling<'a> {
 }
 
 impl PostgresStore {
-    pub(crate) async fn work_on(
+    pub(crate) async fn settle_and_claim(
         &self,
         settlements: &[Settlement],
         claims: &[Claim],
     ) -> Result<Worked, Error> {
         let connection = self.reserve.for_work(&self.pool).await?;
-        let mut connection = self.availability.lend(connection);
-        let worked = self.work_with(&mut connection, settlements, claims).await;
-        Self::give_back(connection, worked)
+        let mut connection = self.availability.track(connection);
+        let worked = self.settle_and_claim_on(&mut connection, settlements, claims).await;
+        Self::release(connection, worked)
     }
 
-    async fn work_with(
+    async fn settle_and_claim_on(
         &self,
         connection: &mut PgConnection,
         settlements: &[Settlement],
         claims: &[Claim],
     ) -> Result<Worked, Error> {
         let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
-        let mut settling = Settling::new(settlements);
-        if settling.uids.is_empty() {
-            self.settle_rest(connection, &mut settling, &HashSet::new()).await?;
+        let mut pending = PendingSettlements::new(settlements);
+        if pending.uids.is_empty() {
+            self.settle_rest(connection, &mut pending, &HashSet::new()).await?;
         }
-        let mut place = 0;
-        while place < claims.len() {
-            let together = served_together(&claims[place..]);
-            if together == 0 {
-                let claim = &claims[place];
-                self.claim_alone(connection, place, claim, &mut settling, &mut deliveries).await?;
-                place += 1;
+        let mut index = 0;
+        while index < claims.len() {
+            let group = group_len(&claims[index..]);
+            if group == 0 {
+                let claim = &claims[index];
+                self.claim_bounded(connection, index, claim, &mut pending, &mut deliveries).await?;
+                index += 1;
                 continue;
             }
-            let requests = Requests::new(place, &claims[place..place + together]);
-            self.serve(connection, requests, &mut settling, &mut deliveries).await?;
-            place += together;
+            let requests = Requests::new(index, &claims[index..index + group]);
+            self.serve(connection, requests, &mut pending, &mut deliveries).await?;
+            index += group;
         }
-        self.ack(connection, &mut settling).await?;
-        let settled = settling.outcomes.into_iter().map(|outcome| outcome.expect("all are settled"));
+        self.ack(connection, &mut pending).await?;
+        let settled = pending.outcomes.into_iter().map(|outcome| outcome.expect("all are settled"));
         Ok(Worked { settled: settled.collect(), deliveries })
     }
 
-    /// Acknowledges what has not been acknowledged with a claim.
+    /// Acknowledges what was not acknowledged together with a claim.
     pub(crate) async fn ack(
         &self,
         connection: &mut PgConnection,
-        settling: &mut Settling<'_>,
+        pending: &mut PendingSettlements<'_>,
     ) -> Result<(), Error> {
-        if settling.uids.is_empty() {
+        if pending.uids.is_empty() {
             return Ok(());
         }
         let none = Requests::default();
-        let look = self.look(connection, settling, &none, Lanes::NONE, Time::Ignore).await?;
-        self.settle_rest(connection, settling, &look.acked).await
+        let result = self.run_work(connection, pending, &none, LaneSelection::NONE, Timers::Ignore).await?;
+        self.settle_rest(connection, pending, &result.acked).await
     }
 
-    /// Notes what was acknowledged, and settles the rest on the slow path.
+    /// Records what was acknowledged, and settles the rest on the slow path.
     pub(crate) async fn settle_rest(
         &self,
         connection: &mut PgConnection,
-        settling: &mut Settling<'_>,
+        pending: &mut PendingSettlements<'_>,
         acked: &HashSet<Uuid>,
     ) -> Result<(), Error> {
-        let rest = settling.note(acked);
+        let rest = pending.record_acks(acked);
         if rest.is_empty() {
             return Ok(());
         }
-        let doubtful: Vec<_> = rest.iter().map(|place| settling.settlements[*place].clone()).collect();
+        let undecided: Vec<_> = rest.iter().map(|index| pending.settlements[*index].clone()).collect();
         let mut effects = Effects::default();
-        let settled = self.settle(connection, &doubtful, &mut effects).await;
-        self.hints.note(effects);
-        for (place, outcome) in rest.into_iter().zip(settled?) {
-            settling.outcomes[place] = Some(outcome);
+        let settled = self.settle(connection, &undecided, &mut effects).await;
+        self.hints.apply(effects);
+        for (index, outcome) in rest.into_iter().zip(settled?) {
+            pending.outcomes[index] = Some(outcome);
         }
         Ok(())
     }
@@ -108,34 +109,35 @@ impl PostgresStore {
         effects: &mut Effects,
     ) -> Result<Vec<Settled>, Error> {
         let target = |targets: &mut Targets, settlement: &Settlement| targets.add_uid(settlement.uid);
-        let settle = |machine: &mut Machine<Body>, turn: &mut Turn<'_, Body>, settlement: &Settlement| {
-            machine.settle(turn, settlement)
-        };
+        let settle = |machine: &mut Machine<Body>,
+                      context: &mut CallContext<'_, Body>,
+                      settlement: &Settlement| { machine.settle(context, settlement) };
         self.decide_each(connection, settlements, target, settle, effects).await
     }
 }
 
-impl<'a> Settling<'a> {
-    /// Only acknowledgements of different messages go with a statement; one that is something else sends all to the slow path.
+impl<'a> PendingSettlements<'a> {
+    /// Only acknowledgements of distinct messages go with a statement; any other settlement sends all of them to the
+    /// slow path.
     pub(crate) fn new(settlements: &'a [Settlement]) -> Self {
         let outcomes = vec![None; settlements.len()];
         let (uids, owners, fences) = (Vec::new(), Vec::new(), Vec::new());
-        let mut settling = Self { settlements, outcomes, uids, owners, fences };
+        let mut pending = Self { settlements, outcomes, uids, owners, fences };
         let mut seen = HashSet::new();
-        let plain = |item: &Settlement| item.verdict == Verdict::Ack && seen.insert(item.uid);
-        if settlements.iter().all(plain) {
-            // Two who acknowledge the same wait for each other in one order.
+        let is_distinct_ack = |item: &Settlement| item.verdict == Verdict::Ack && seen.insert(item.uid);
+        if settlements.iter().all(is_distinct_ack) {
+            // Sorted, so that two calls that acknowledge the same messages do not deadlock.
             let mut items: Vec<_> = settlements.iter().collect();
             items.sort_unstable_by_key(|item| item.uid);
-            settling.uids = items.iter().map(|item| Uuid::from_u128(item.uid.as_u128())).collect();
-            settling.owners = items.iter().map(|item| Uuid::from_u128(item.owner.as_u128())).collect();
-            settling.fences = items.iter().map(|item| count(item.fence.get())).collect();
+            pending.uids = items.iter().map(|item| Uuid::from_u128(item.uid.as_u128())).collect();
+            pending.owners = items.iter().map(|item| Uuid::from_u128(item.owner.as_u128())).collect();
+            pending.fences = items.iter().map(|item| bigint(item.fence.get())).collect();
         }
-        settling
+        pending
     }
 
-    /// Notes what was acknowledged; answers the places of those that still have to be settled.
-    fn note(&mut self, acked: &HashSet<Uuid>) -> Vec<usize> {
+    /// Records what was acknowledged; returns the indexes of the settlements that are left.
+    fn record_acks(&mut self, acked: &HashSet<Uuid>) -> Vec<usize> {
         for (settlement, outcome) in self.settlements.iter().zip(&mut self.outcomes) {
             if acked.contains(&Uuid::from_u128(settlement.uid.as_u128())) {
                 *outcome = Some(Settled::Done);
@@ -144,6 +146,6 @@ impl<'a> Settling<'a> {
         self.uids.clear();
         self.owners.clear();
         self.fences.clear();
-        (0..self.outcomes.len()).filter(|place| self.outcomes[*place].is_none()).collect()
+        (0..self.outcomes.len()).filter(|index| self.outcomes[*index].is_none()).collect()
     }
 }

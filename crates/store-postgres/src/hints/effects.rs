@@ -1,27 +1,27 @@
-//! What a call brought about that is of interest beside its answer.
+//! Effects of a call besides its answer.
 
 use std::collections::BTreeSet;
 
-use oncebox_core::{Namespace, NewMessage, Timestamp, Topic, Upkept};
+use oncebox_core::{MaintenanceReport, Namespace, NewMessage, Timestamp, Topic};
 
 use super::Lane;
 use crate::slow::Events;
 
-/// What a call brought about; noted when it is committed.
+/// Effects of a call, applied when it is committed.
 #[derive(Default)]
 pub(crate) struct Effects {
-    /// Lanes that got something new, above all that they had.
+    /// Lanes that received a new message, above all existing ones.
     pub(super) filled: BTreeSet<(Namespace, Lane)>,
-    /// Lanes where something may have come back to its place among others.
-    pub(super) lowered: BTreeSet<(Namespace, Lane)>,
-    /// That may be any lane.
-    pub(super) all_lowered: bool,
+    /// Lanes in which a message may have returned to its old position.
+    pub(super) invalidated: BTreeSet<(Namespace, Lane)>,
+    /// The same for all lanes.
+    pub(super) all_invalidated: bool,
     pub(super) woken: BTreeSet<(Namespace, Topic)>,
-    pub(super) upkept: Vec<Upkept>,
+    pub(super) reports: Vec<MaintenanceReport>,
 }
 
 impl Effects {
-    /// A message has been taken in.
+    /// Adds a message that was accepted.
     pub(crate) fn add_new(&mut self, message: &NewMessage, at: Timestamp) {
         let (namespace, content) = (message.key.namespace, &message.content);
         if content.due.is_none_or(|due| due <= at) {
@@ -30,19 +30,19 @@ impl Effects {
         }
     }
 
-    /// Something was decided on the slow path.
+    /// Adds the events of the slow path.
     pub(crate) fn add(&mut self, events: Events) {
         let lane =
             |(namespace, topic, shard): (_, _, oncebox_core::Shard)| (namespace, (topic, i32::from(shard.0)));
-        self.lowered.extend(events.ready.into_iter().map(lane));
-        self.all_lowered |= events.partition_changed;
+        self.invalidated.extend(events.ready.into_iter().map(lane));
+        self.all_invalidated |= events.partition_changed;
         self.woken.extend(events.woken);
-        self.upkept.push(events.upkept);
+        self.reports.push(events.report);
     }
 
-    /// It will be noted later, so others may have come and gone by then.
-    pub(crate) fn belated(mut self) -> Self {
-        self.lowered.append(&mut self.filled);
+    /// Prepares the effects to be applied later, when other messages may have come and gone.
+    pub(crate) fn deferred(mut self) -> Self {
+        self.invalidated.append(&mut self.filled);
         self
     }
 }

@@ -1,4 +1,5 @@
-//! Which lanes may have something, and from which number on: what this process has seen, so that a claim need not search.
+//! Which lanes may have messages, and from which number on, as far as this process has seen, so that claims rarely
+//! need to search.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,104 +7,105 @@ use std::time::Duration;
 
 use oncebox_core::{Namespace, Topics};
 
-use super::{From, Interest, Lane, Position, Span, Start};
+use super::{Lane, LaneQueue, NumberRange, ScanFrom, ScanPosition, ScanStart};
 
-/// Interests that are remembered, and lanes in all of them together, at most: then the one that was used longest ago is forgotten.
-const INTERESTS_MAX: usize = 4_096;
+/// Maximum number of queues, and of lanes in all queues together; beyond it, the least recently used queue is
+/// evicted.
+const QUEUES_MAX: usize = 4_096;
 const QUEUED_MAX: usize = 65_536;
-/// Lanes that were noted since a claim last asked for their topic, at most in each namespace.
-const NOTED_MAX: usize = 4_096;
-/// Lanes whose positions are remembered, at most.
+/// Maximum number of lanes per namespace that became ready since a claim last asked for their topic.
+const READY_MAX: usize = 4_096;
+/// Maximum number of lanes whose positions are remembered.
 const POSITIONS_MAX: usize = 8_192;
 
 type Key = (Namespace, Topics);
 
-/// A cache. All of it may be missing or wrong at any time.
+/// A cache. Any part of it may be missing or wrong at any time.
 #[derive(Default)]
-pub(crate) struct Lanes(Mutex<Known>);
+pub(crate) struct LaneCache(Mutex<State>);
 
 #[derive(Default)]
-struct Known {
-    interests: HashMap<Key, Used>,
+struct State {
+    queues: HashMap<Key, CachedQueue>,
     queued: usize,
     uses: u64,
-    noted: HashMap<Namespace, BTreeSet<Lane>>,
-    positions: HashMap<(Namespace, Lane), Position>,
-    /// The position of a lane that is not remembered has this turn.
-    unknown_turn: u64,
-    turns: u64,
+    ready: HashMap<Namespace, BTreeSet<Lane>>,
+    positions: HashMap<(Namespace, Lane), ScanPosition>,
+    /// The generation of lanes whose position is not remembered.
+    unknown_generation: u64,
+    generations: u64,
 }
 
 #[derive(Default)]
-struct Used {
-    interest: Interest,
-    at: u64,
+struct CachedQueue {
+    queue: LaneQueue,
+    used_at: u64,
 }
 
-/// What a claim is to do first.
+/// What a claim does first.
 pub(crate) enum Plan {
-    /// Scan for lanes, below this one.
+    /// Scan for lanes below this one.
     Scan(Option<Lane>),
     Serve,
 }
 
-impl Known {
-    /// The interest of a claim, used now.
-    fn interest(&mut self, key: &Key) -> &mut Interest {
+impl State {
+    /// The queue for a claim, marked as used.
+    fn queue(&mut self, key: &Key) -> &mut LaneQueue {
         self.uses += 1;
         let uses = self.uses;
-        if !self.interests.contains_key(key) {
-            if self.interests.len() >= INTERESTS_MAX || self.queued >= QUEUED_MAX {
-                self.forget_oldest();
+        if !self.queues.contains_key(key) {
+            if self.queues.len() >= QUEUES_MAX || self.queued >= QUEUED_MAX {
+                self.evict_oldest();
             }
             let seed = usize::try_from(uses).unwrap_or_default();
-            self.interests.insert(key.clone(), Used { interest: Interest::new(seed), at: uses });
+            self.queues.insert(key.clone(), CachedQueue { queue: LaneQueue::new(seed), used_at: uses });
         }
-        let known = self.interests.entry(key.clone()).or_default();
-        known.at = uses;
-        &mut known.interest
+        let cached = self.queues.entry(key.clone()).or_default();
+        cached.used_at = uses;
+        &mut cached.queue
     }
 
-    fn forget_oldest(&mut self) {
-        let oldest = self.interests.iter().min_by_key(|(_, used)| used.at).map(|(key, _)| key.clone());
-        if let Some(used) = oldest.and_then(|key| self.interests.remove(&key)) {
-            self.queued = self.queued.saturating_sub(used.interest.len());
+    fn evict_oldest(&mut self) {
+        let oldest = self.queues.iter().min_by_key(|(_, cached)| cached.used_at).map(|(key, _)| key.clone());
+        if let Some(cached) = oldest.and_then(|key| self.queues.remove(&key)) {
+            self.queued = self.queued.saturating_sub(cached.queue.len());
         }
     }
 
-    /// Changes an interest, and counts what it remembers.
-    fn change<T>(&mut self, key: &Key, change: impl FnOnce(&mut Interest) -> T) -> T {
-        let interest = self.interest(key);
-        let before = interest.len();
-        let answer = change(interest);
-        let after = interest.len();
+    /// Changes a queue and updates the number of queued lanes.
+    fn change<T>(&mut self, key: &Key, change: impl FnOnce(&mut LaneQueue) -> T) -> T {
+        let queue = self.queue(key);
+        let before = queue.len();
+        let result = change(queue);
+        let after = queue.len();
         self.queued = (self.queued + after).saturating_sub(before);
-        answer
+        result
     }
 
-    /// The lanes of these topics that were noted; from then on they are the interest's.
-    fn take_noted(&mut self, (namespace, topics): &Key) -> Vec<Lane> {
-        let Some(noted) = self.noted.get_mut(namespace) else { return Vec::new() };
+    /// Removes and returns the lanes of these topics that became ready; the caller adds them to the queue.
+    fn take_ready(&mut self, (namespace, topics): &Key) -> Vec<Lane> {
+        let Some(ready) = self.ready.get_mut(namespace) else { return Vec::new() };
         match topics.named() {
-            None => std::mem::take(noted).into_iter().collect(),
+            None => std::mem::take(ready).into_iter().collect(),
             Some(names) => {
-                let lanes: Vec<Lane> = names.iter().flat_map(|name| of_topic(noted, name)).collect();
+                let lanes: Vec<Lane> = names.iter().flat_map(|name| of_topic(ready, name)).collect();
                 for lane in &lanes {
-                    noted.remove(lane);
+                    ready.remove(lane);
                 }
                 lanes
             }
         }
     }
 
-    fn next_turn(&mut self) -> u64 {
-        self.turns += 1;
-        self.turns
+    fn next_generation(&mut self) -> u64 {
+        self.generations += 1;
+        self.generations
     }
 
-    fn keep(&mut self, key: (Namespace, Lane), position: Position) {
+    fn set_position(&mut self, key: (Namespace, Lane), position: ScanPosition) {
         if self.positions.len() >= POSITIONS_MAX && !self.positions.contains_key(&key) {
-            // Any one: it is read from its beginning next time.
+            // Evicts any lane: it is scanned from its beginning next time.
             if let Some(other) = self.positions.keys().next().cloned() {
                 self.positions.remove(&other);
             }
@@ -112,68 +114,64 @@ impl Known {
     }
 }
 
-fn of_topic(noted: &BTreeSet<Lane>, name: &oncebox_core::Topic) -> Vec<Lane> {
+fn of_topic(ready: &BTreeSet<Lane>, name: &oncebox_core::Topic) -> Vec<Lane> {
     let (first, last) = ((name.clone(), i32::MIN), (name.clone(), i32::MAX));
-    noted.range(first..=last).cloned().collect()
+    ready.range(first..=last).cloned().collect()
 }
 
-impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        // A cache is whole whatever happened while it was locked.
+impl LaneCache {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A cache is consistent whatever happened while it was locked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a lane may have something that is new, or came back to its place.
-    pub(crate) fn note(&self, namespace: Namespace, lane: Lane) {
-        let mut known = self.lock();
-        let noted = known.noted.entry(namespace).or_default();
-        if noted.len() >= NOTED_MAX && !noted.contains(&lane) {
-            noted.pop_first();
+    /// Records that a lane may have a message that is new or returned to its old position.
+    pub(crate) fn mark_ready(&self, namespace: Namespace, lane: Lane) {
+        let mut state = self.lock();
+        let ready = state.ready.entry(namespace).or_default();
+        if ready.len() >= READY_MAX && !ready.contains(&lane) {
+            ready.pop_first();
         }
-        noted.insert(lane);
+        ready.insert(lane);
     }
 
-    /// What a claim of these topics does first. Counts it.
+    /// What a claim of these topics does first. Counts the claim.
     pub(crate) fn plan(&self, namespace: Namespace, topics: &Topics, now: Duration) -> Plan {
-        let mut known = self.lock();
+        let mut state = self.lock();
         let key = (namespace, topics.clone());
-        let noted = known.take_noted(&key);
-        known.change(&key, |interest| {
-            for lane in noted {
-                interest.offer(&lane);
+        let ready = state.take_ready(&key);
+        state.change(&key, |queue| {
+            for lane in ready {
+                queue.offer(&lane);
             }
-            if interest.scans_before_claim(now) {
-                Plan::Scan(interest.cursor().below().cloned())
-            } else {
-                Plan::Serve
-            }
+            if queue.is_scan_due(now) { Plan::Scan(queue.cursor().below().cloned()) } else { Plan::Serve }
         })
     }
 
-    /// Takes up what a scan found.
+    /// Adds the lanes that a scan found.
     pub(crate) fn scanned(
         &self,
         namespace: Namespace,
         topics: &Topics,
-        piece: &[Lane],
-        began: Duration,
+        batch: &[Lane],
+        started: Duration,
         ended: Duration,
     ) {
         let key = (namespace, topics.clone());
-        self.lock().change(&key, |interest| interest.scanned(piece, began, ended));
+        self.lock().change(&key, |queue| queue.scanned(batch, started, ended));
     }
 
-    /// Notes for these topics that lanes have something.
+    /// Adds lanes that have messages to the queue of these topics.
     pub(crate) fn offer(&self, namespace: Namespace, topics: &Topics, lanes: &[Lane]) {
-        self.lock().change(&(namespace, topics.clone()), |interest| {
+        self.lock().change(&(namespace, topics.clone()), |queue| {
             for lane in lanes {
-                interest.offer(lane);
+                queue.offer(lane);
             }
         });
     }
 
-    /// The lanes whose turn it is; see [`Interest::take_turn`].
-    pub(crate) fn take_turn(
+    /// The next lanes; see [`LaneQueue::next_lanes`].
+    pub(crate) fn next_lanes(
         &self,
         namespace: Namespace,
         topics: &Topics,
@@ -182,67 +180,74 @@ impl Lanes {
         except: &HashSet<Lane>,
     ) -> Vec<Lane> {
         let key = (namespace, topics.clone());
-        self.lock().change(&key, |interest| interest.take_turn(max, turns, except))
+        self.lock().change(&key, |queue| queue.next_lanes(max, turns, except))
     }
 
-    /// Notes that lanes have nothing for now.
-    pub(crate) fn drained<'a>(
+    /// Removes lanes that have nothing for now.
+    pub(crate) fn remove_drained<'a>(
         &self,
         namespace: Namespace,
         topics: &Topics,
         lanes: impl IntoIterator<Item = &'a Lane>,
     ) {
-        self.lock().change(&(namespace, topics.clone()), |interest| {
+        self.lock().change(&(namespace, topics.clone()), |queue| {
             for lane in lanes {
-                interest.drained(lane);
+                queue.remove_drained(lane);
             }
         });
     }
 
-    /// Where reads of lanes begin now, on the monotonic clock.
+    /// Where scans of lanes start now, on the monotonic clock.
     pub(crate) fn starts(
         &self,
         namespace: Namespace,
         lanes: &[Lane],
-        from: From,
+        from: ScanFrom,
         now: Duration,
-    ) -> Vec<Start> {
-        let known = self.lock();
-        let unknown = Position::anew(known.unknown_turn);
+    ) -> Vec<ScanStart> {
+        let state = self.lock();
+        let unknown = ScanPosition::unknown(state.unknown_generation);
         let position =
-            |lane: &Lane| known.positions.get(&(namespace, lane.clone())).copied().unwrap_or(unknown);
+            |lane: &Lane| state.positions.get(&(namespace, lane.clone())).copied().unwrap_or(unknown);
         lanes.iter().map(|lane| position(lane).start(from, now)).collect()
     }
 
-    /// Notes what a read of a lane found that ends now.
-    pub(crate) fn read(&self, namespace: Namespace, lane: &Lane, start: Start, found: Span, now: Duration) {
-        let mut known = self.lock();
+    /// Records the result of a scan of a lane that ends now.
+    pub(crate) fn record_scan(
+        &self,
+        namespace: Namespace,
+        lane: &Lane,
+        start: ScanStart,
+        found: NumberRange,
+        now: Duration,
+    ) {
+        let mut state = self.lock();
         let key = (namespace, lane.clone());
-        let unknown = Position::anew(known.unknown_turn);
-        let mut position = known.positions.get(&key).copied().unwrap_or(unknown);
-        // If something came back meanwhile, it may have been overlooked.
-        if position.turn() != start.turn {
+        let unknown = ScanPosition::unknown(state.unknown_generation);
+        let mut position = state.positions.get(&key).copied().unwrap_or(unknown);
+        // If a message returned in the meantime, the scan may have missed it.
+        if position.generation() != start.generation {
             return;
         }
-        let next_turn = known.turns + 1;
-        if position.read(start, found, now, next_turn) {
-            known.turns = next_turn;
+        let next_generation = state.generations + 1;
+        if position.record_scan(start, found, now, next_generation) {
+            state.generations = next_generation;
         }
-        known.keep(key, position);
+        state.set_position(key, position);
     }
 
-    /// Notes that something may have come back to its place in a lane.
-    pub(crate) fn lower(&self, namespace: Namespace, lane: Lane) {
-        let mut known = self.lock();
-        let turn = known.next_turn();
-        known.keep((namespace, lane), Position::anew(turn));
+    /// Records that a message may have returned to its old position in a lane.
+    pub(crate) fn invalidate(&self, namespace: Namespace, lane: Lane) {
+        let mut state = self.lock();
+        let generation = state.next_generation();
+        state.set_position((namespace, lane), ScanPosition::unknown(generation));
     }
 
-    /// Notes that something may have come back to its place in any lane.
-    pub(crate) fn lower_all(&self) {
-        let mut known = self.lock();
-        known.positions.clear();
-        known.unknown_turn = known.next_turn();
+    /// Records that a message may have returned to its old position in any lane.
+    pub(crate) fn invalidate_all(&self) {
+        let mut state = self.lock();
+        state.positions.clear();
+        state.unknown_generation = state.next_generation();
     }
 }
 

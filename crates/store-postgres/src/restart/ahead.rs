@@ -1,4 +1,5 @@
-//! How far a lane may run ahead: what is out from before, what was given out past it, and how much may still be. Knows no database.
+//! How far a lane may run ahead: the outstanding inherited deliveries, what was delivered past them, and how much may
+//! still be delivered. Knows no database.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,126 +8,133 @@ use uuid::Uuid;
 
 use crate::hints::Lane;
 
-/// Messages given out that are kept of a lane, the newest: several times as many as may be given out past one delivery, for processes do not
-/// inherit the same deliveries.
-const KEPT_MAX: usize = 256;
+/// Maximum number of recorded deliveries per lane, the newest ones: several times the limit past one delivery,
+/// because processes do not inherit the same deliveries.
+const DELIVERED_MAX: usize = 256;
 
-/// A delivery that was out when this process began.
+/// A delivery that was outstanding when this process started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Out {
+pub(crate) struct Outstanding {
     pub(crate) uid: Uuid,
     pub(crate) fence: i64,
-    /// No extension moves its end past this.
+    /// No extension moves its end past this time.
     pub(crate) extend_max: i64,
 }
 
-/// Inherited deliveries that are still out, by lane and number.
+/// Inherited deliveries that are still outstanding, by lane and number.
 #[derive(Default)]
-pub(crate) struct Inherited(HashMap<Lane, BTreeMap<i64, Out>>);
+pub(crate) struct Inherited(HashMap<Lane, BTreeMap<i64, Outstanding>>);
 
-/// Messages of a lane that processes which began gave out: the fence of each by its number. They share this.
+/// Messages of a lane that restarted processes delivered: the fence of each by its number. These processes share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Given(BTreeMap<i64, i64>);
+pub(crate) struct Delivered(BTreeMap<i64, i64>);
 
-/// What all processes that began gave out of lanes.
-pub(crate) type Ahead = HashMap<Lane, Given>;
+/// What all restarted processes delivered, by lane.
+pub(crate) type Ahead = HashMap<Lane, Delivered>;
 
-/// How much a lane may give: per lane as `work_1` takes it, null where nothing holds it back.
+/// How much each lane may deliver, as parameters of `work_1`; `None` for lanes that are not limited.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// So many messages.
-    pub(crate) messages: Vec<Option<i64>>,
-    /// Up to this number.
-    pub(crate) tops: Vec<Option<i64>>,
-    /// Below this number any, above it only those that were given out before.
-    pub(crate) free_below: Vec<Option<i64>>,
-    /// What was given out before.
-    pub(crate) again: Vec<i64>,
+pub(crate) struct ReorderLimits {
+    /// Maximum number of messages.
+    pub(crate) messages_max: Vec<Option<i64>>,
+    /// Maximum message number.
+    pub(crate) number_max: Vec<Option<i64>>,
+    /// Messages below this number are unrestricted; above it, only those that were delivered before.
+    pub(crate) unrestricted_below: Vec<Option<i64>>,
+    /// The messages that were delivered before.
+    pub(crate) redeliverable: Vec<i64>,
 }
 
 impl Inherited {
-    pub(crate) fn add(&mut self, lane: Lane, number: i64, out: Out) {
-        self.0.entry(lane).or_default().insert(number, out);
+    pub(crate) fn add(&mut self, lane: Lane, number: i64, delivery: Outstanding) {
+        self.0.entry(lane).or_default().insert(number, delivery);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those of the lanes that are held back, each once and in one order, and when that is over at the latest.
-    pub(crate) fn held(&self, lanes: &[Lane]) -> BTreeMap<Lane, i64> {
-        let held = lanes.iter().filter_map(|lane| Some((lane, self.0.get(lane)?)));
-        let latest = |outs: &BTreeMap<i64, Out>| outs.values().map(|out| out.extend_max).max();
-        held.filter_map(|(lane, outs)| Some((lane.clone(), latest(outs)?))).collect()
+    /// The lanes that are limited, each once and in one order, and when the limit ends at the latest.
+    pub(crate) fn limited_lanes(&self, lanes: &[Lane]) -> BTreeMap<Lane, i64> {
+        let limited = lanes.iter().filter_map(|lane| Some((lane, self.0.get(lane)?)));
+        let latest = |outstanding: &BTreeMap<i64, Outstanding>| {
+            outstanding.values().map(|delivery| delivery.extend_max).max()
+        };
+        limited.filter_map(|(lane, outstanding)| Some((lane.clone(), latest(outstanding)?))).collect()
     }
 
-    /// Which deliveries of these lanes are believed to be out.
-    pub(crate) fn out(&self, lanes: &[Lane]) -> (Vec<Uuid>, Vec<i64>) {
-        let outs = lanes.iter().filter_map(|lane| self.0.get(lane));
-        outs.flat_map(|outs| outs.values().map(|out| (out.uid, out.fence))).unzip()
+    /// The deliveries of these lanes that are believed to be outstanding.
+    pub(crate) fn outstanding(&self, lanes: &[Lane]) -> (Vec<Uuid>, Vec<i64>) {
+        let outstanding = lanes.iter().filter_map(|lane| self.0.get(lane));
+        outstanding
+            .flat_map(|outstanding| outstanding.values().map(|delivery| (delivery.uid, delivery.fence)))
+            .unzip()
     }
 
-    /// Only these deliveries of the lanes are still out.
+    /// Removes all other deliveries of these lanes: they are no longer outstanding.
     pub(crate) fn retain(&mut self, lanes: &[Lane], still: &BTreeSet<Uuid>) {
         for lane in lanes {
-            if let Some(outs) = self.0.get_mut(lane) {
-                outs.retain(|_, out| still.contains(&out.uid));
-                if outs.is_empty() {
+            if let Some(outstanding) = self.0.get_mut(lane) {
+                outstanding.retain(|_, delivery| still.contains(&delivery.uid));
+                if outstanding.is_empty() {
                     self.0.remove(lane);
                 }
             }
         }
     }
 
-    /// Numbers that were given out past a delivery that is still out, while it was.
-    fn past(&self, lane: &Lane, given: &Given) -> BTreeSet<i64> {
-        let Some(outs) = self.0.get(lane) else { return BTreeSet::new() };
-        let is_past =
-            |(number, fence): &(&i64, &i64)| outs.range(..**number).any(|(_, out)| out.fence < **fence);
-        given.0.iter().filter(is_past).map(|(number, _)| *number).collect()
+    /// Numbers that were delivered past a delivery while it was outstanding, and it still is.
+    fn past(&self, lane: &Lane, delivered: &Delivered) -> BTreeSet<i64> {
+        let Some(outstanding) = self.0.get(lane) else { return BTreeSet::new() };
+        let is_past = |(number, fence): &(&i64, &i64)| {
+            outstanding.range(..**number).any(|(_, delivery)| delivery.fence < **fence)
+        };
+        delivered.0.iter().filter(is_past).map(|(number, _)| *number).collect()
     }
 
-    /// How much lanes may give now, at most `quota` each. Lanes that are held back and whose past is not known give nothing.
-    pub(crate) fn limits(&self, lanes: &[Lane], quota: i64, ahead: &Ahead) -> Limits {
-        let mut limits = Limits::default();
+    /// How much lanes may deliver now, at most `quota` each. Limited lanes whose earlier deliveries are not known
+    /// deliver nothing.
+    pub(crate) fn limits(&self, lanes: &[Lane], quota: i64, ahead: &Ahead) -> ReorderLimits {
+        let mut limits = ReorderLimits::default();
         for lane in lanes {
-            let oldest = self.0.get(lane).and_then(|outs| Some(*outs.first_key_value()?.0));
-            let (messages, top, free_below) = match (oldest, ahead.get(lane)) {
+            let oldest = self.0.get(lane).and_then(|outstanding| Some(*outstanding.first_key_value()?.0));
+            let (messages_max, number_max, unrestricted_below) = match (oldest, ahead.get(lane)) {
                 (None, _) => (None, None, None),
                 (Some(_), None) => (Some(0), None, None),
-                (Some(oldest), Some(given)) => {
-                    let past = self.past(lane, given);
+                (Some(oldest), Some(delivered)) => {
+                    let past = self.past(lane, delivered);
                     let left = MAILBOX_REORDER_MESSAGES_MAX.saturating_sub(past.len());
                     if left > 0 {
                         (Some(quota.min(i64::try_from(left).unwrap_or(i64::MAX))), None, None)
                     } else {
                         let top = past.last().copied().unwrap_or(oldest);
-                        limits.again.extend(past);
+                        limits.redeliverable.extend(past);
                         (Some(quota), Some(top), Some(oldest))
                     }
                 }
             };
-            limits.messages.push(messages);
-            limits.tops.push(top);
-            limits.free_below.push(free_below);
+            limits.messages_max.push(messages_max);
+            limits.number_max.push(number_max);
+            limits.unrestricted_below.push(unrestricted_below);
         }
         limits
     }
 
-    /// Notes that a message was given out, if its lane is held back. Answers how many were, past what is out.
-    pub(crate) fn give(&self, ahead: &mut Ahead, lane: &Lane, number: i64, fence: i64) -> usize {
-        let Some(given) = ahead.get_mut(lane) else { return 0 };
-        given.0.insert(number, fence);
-        while given.0.len() > KEPT_MAX {
-            let oldest = given.0.iter().min_by_key(|(_, fence)| **fence).map(|(number, _)| *number);
-            oldest.and_then(|number| given.0.remove(&number));
+    /// Records a delivery, if its lane is limited. Returns how many messages were delivered past outstanding
+    /// deliveries.
+    pub(crate) fn record_delivery(&self, ahead: &mut Ahead, lane: &Lane, number: i64, fence: i64) -> usize {
+        let Some(delivered) = ahead.get_mut(lane) else { return 0 };
+        delivered.0.insert(number, fence);
+        while delivered.0.len() > DELIVERED_MAX {
+            let oldest = delivered.0.iter().min_by_key(|(_, fence)| **fence).map(|(number, _)| *number);
+            oldest.and_then(|number| delivered.0.remove(&number));
         }
-        self.past(lane, given).len()
+        self.past(lane, delivered).len()
     }
 }
 
-impl Given {
-    /// As it is stored: numbers, and their fences.
+impl Delivered {
+    /// From its stored form: numbers and their fences.
     pub(crate) fn new(numbers: Vec<i64>, fences: Vec<i64>) -> Self {
         Self(numbers.into_iter().zip(fences).collect())
     }
@@ -143,7 +151,7 @@ mod tests {
     use oncebox_core::Topic;
     use uuid::Uuid;
 
-    use super::{Ahead, Given, Inherited, KEPT_MAX, Lane, Out};
+    use super::{Ahead, DELIVERED_MAX, Delivered, Inherited, Lane, Outstanding};
 
     fn lane(name: &str) -> Lane {
         (Topic::new(name).unwrap(), 0)
@@ -153,78 +161,90 @@ mod tests {
         Uuid::from_u128(u128::try_from(number).unwrap())
     }
 
-    /// Deliveries with these numbers are out, under fences that are as high.
+    /// Deliveries with these numbers are outstanding, with fences of the same values.
     fn with(numbers: &[i64]) -> Inherited {
         let mut inherited = Inherited::default();
         for number in numbers {
             inherited.add(
                 lane("a"),
                 *number,
-                Out { uid: uid(*number), fence: *number, extend_max: 1_000 + *number },
+                Outstanding { uid: uid(*number), fence: *number, extend_max: 1_000 + *number },
             );
         }
         inherited
     }
 
     fn nothing() -> Ahead {
-        Ahead::from([(lane("a"), Given::default())])
+        Ahead::from([(lane("a"), Delivered::default())])
     }
 
     /// Holds: MBX-G-9, RULE-11.
     #[test]
-    fn a_lane_gives_32_past_its_oldest_inherited_delivery_and_those_again() {
+    fn a_lane_delivers_32_past_its_oldest_inherited_delivery_and_redelivers_those() {
         let (mut inherited, mut ahead) = (with(&[10, 12]), nothing());
         let both = [lane("a"), lane("b")];
-        assert_eq!(inherited.held(&both), [(lane("a"), 1_012)].into());
+        assert_eq!(inherited.limited_lanes(&both), [(lane("a"), 1_012)].into());
         let limits = inherited.limits(&both, 20, &ahead);
-        assert_eq!(limits.messages, [Some(20), None], "another lane is not held back");
+        assert_eq!(limits.messages_max, [Some(20), None], "another lane is not limited");
         for number in 13..=44 {
-            inherited.give(&mut ahead, &lane("a"), number, 100 + number);
+            inherited.record_delivery(&mut ahead, &lane("a"), number, 100 + number);
         }
-        assert_eq!(inherited.give(&mut ahead, &lane("a"), 20, 200), 32, "each counts once");
-        assert_eq!(inherited.give(&mut ahead, &lane("a"), 9, 201), 32, "what is before it does not count");
-        assert_eq!(inherited.give(&mut ahead, &lane("b"), 9, 202), 0, "nor does what is not held back");
+        assert_eq!(
+            inherited.record_delivery(&mut ahead, &lane("a"), 20, 200),
+            32,
+            "each message counts once"
+        );
+        assert_eq!(
+            inherited.record_delivery(&mut ahead, &lane("a"), 9, 201),
+            32,
+            "messages before it do not count"
+        );
+        assert_eq!(
+            inherited.record_delivery(&mut ahead, &lane("b"), 9, 202),
+            0,
+            "nor do messages of lanes that are not limited"
+        );
         let limits = inherited.limits(&both, 20, &ahead);
-        assert_eq!((limits.tops[0], limits.free_below[0]), (Some(44), Some(10)));
-        assert_eq!(limits.again, (13..=44).collect::<Vec<_>>());
+        assert_eq!((limits.number_max[0], limits.unrestricted_below[0]), (Some(44), Some(10)));
+        assert_eq!(limits.redeliverable, (13..=44).collect::<Vec<_>>());
         inherited.retain(&both, &BTreeSet::from([uid(12)]));
         let limits = inherited.limits(&both, 20, &ahead);
-        assert_eq!(limits.free_below[0], Some(12), "all of it is past the next one too");
+        assert_eq!(limits.unrestricted_below[0], Some(12), "all of them are past the next one, too");
         inherited.retain(&both, &BTreeSet::new());
-        assert_eq!(inherited.limits(&both, 20, &ahead).messages, [None, None]);
+        assert_eq!(inherited.limits(&both, 20, &ahead).messages_max, [None, None]);
         assert!(inherited.is_empty());
     }
 
     #[test]
-    fn what_a_lane_may_still_give_is_asked_for() {
+    fn a_lane_is_asked_for_what_it_may_still_deliver() {
         let (inherited, mut ahead) = (with(&[10]), nothing());
         for number in 11..=40 {
-            inherited.give(&mut ahead, &lane("a"), number, 100 + number);
+            inherited.record_delivery(&mut ahead, &lane("a"), number, 100 + number);
         }
         let limits = inherited.limits(&[lane("a")], 20, &ahead);
-        assert_eq!((limits.messages[0], limits.tops[0]), (Some(2), None));
+        assert_eq!((limits.messages_max[0], limits.number_max[0]), (Some(2), None));
         let limits = inherited.limits(&[lane("a")], 20, &Ahead::new());
-        assert_eq!(limits.messages, [Some(0)], "another process has not said what it gave out");
+        assert_eq!(limits.messages_max, [Some(0)], "what another process delivered is not known");
     }
 
-    /// What was given out before a delivery was is not past it, whatever its number.
+    /// A message that was delivered before a delivery is not past it, whatever its number.
     #[test]
-    fn what_was_given_out_earlier_does_not_count() {
+    fn earlier_deliveries_do_not_count() {
         let (inherited, mut ahead) = (with(&[10]), nothing());
-        assert_eq!(inherited.give(&mut ahead, &lane("a"), 11, 9), 0);
-        assert_eq!(inherited.give(&mut ahead, &lane("a"), 11, 12), 1, "now it is given out again");
+        assert_eq!(inherited.record_delivery(&mut ahead, &lane("a"), 11, 9), 0);
+        assert_eq!(inherited.record_delivery(&mut ahead, &lane("a"), 11, 12), 1, "now it is redelivered");
     }
 
     /// Holds: RULE-25.
     #[test]
-    fn what_is_kept_of_a_lane_is_bounded() {
+    fn the_record_of_a_lane_is_bounded() {
         let (inherited, mut ahead) = (with(&[1]), nothing());
-        for number in 2..i64::try_from(KEPT_MAX).unwrap() * 2 {
-            inherited.give(&mut ahead, &lane("a"), number, number);
+        for number in 2..i64::try_from(DELIVERED_MAX).unwrap() * 2 {
+            inherited.record_delivery(&mut ahead, &lane("a"), number, number);
         }
-        let kept: Vec<_> = ahead[&lane("a")].iter().collect();
-        assert_eq!((kept.len(), kept[KEPT_MAX - 1]), (KEPT_MAX, (511, 511)), "the newest");
-        let (numbers, fences) = kept.into_iter().unzip();
-        assert_eq!(Given::new(numbers, fences), ahead[&lane("a")]);
+        let recorded: Vec<_> = ahead[&lane("a")].iter().collect();
+        assert_eq!((recorded.len(), recorded[DELIVERED_MAX - 1]), (DELIVERED_MAX, (511, 511)), "the newest");
+        let (numbers, fences) = recorded.into_iter().unzip();
+        assert_eq!(Delivered::new(numbers, fences), ahead[&lane("a")]);
     }
 }

@@ -1,14 +1,14 @@
-//! The cells of a row, read one after another.
+//! Reads the cells of a row in order.
 
 use oncebox_core::{Attributes, CallerHash, Error, Fingerprint, Payload, Seal, Timestamp, Trace};
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
 use uuid::Uuid;
 
-use crate::codes::{damaged, moment};
-use crate::fault;
+use crate::codes::{corrupt_row, timestamp};
+use crate::db_error;
 
-/// The cells of a row, one after another.
+/// The cells of a row, read in order.
 pub(crate) struct Cells<'r> {
     row: &'r PgRow,
     next: usize,
@@ -19,7 +19,7 @@ impl<'r> Cells<'r> {
         Self::after(row, 0)
     }
 
-    /// Without the first ones.
+    /// Starts at cell `next`.
     pub(crate) fn after(row: &'r PgRow, next: usize) -> Self {
         Self { row, next }
     }
@@ -27,22 +27,22 @@ impl<'r> Cells<'r> {
     pub(crate) fn next<T: Decode<'r, Postgres> + Type<Postgres>>(&mut self) -> Result<T, Error> {
         let cell = self.row.try_get(self.next);
         self.next += 1;
-        cell.map_err(fault::told)
+        cell.map_err(db_error::into_error)
     }
 
-    /// Whether the server only reads: then nothing that it says is used, for it may be old.
+    /// Fails if the server is read-only: its data may be stale and is not used.
     pub(crate) fn check_writable(&mut self) -> Result<(), Error> {
-        if self.next()? { Err(fault::read_only()) } else { Ok(()) }
+        if self.next()? { Err(db_error::read_only()) } else { Ok(()) }
     }
 
-    pub(crate) fn moment(&mut self) -> Result<Timestamp, Error> {
-        self.next().map(moment)
+    pub(crate) fn timestamp(&mut self) -> Result<Timestamp, Error> {
+        self.next().map(timestamp)
     }
 
     pub(crate) fn attributes(&mut self) -> Result<Attributes, Error> {
         let Some(json) = self.next::<Option<&str>>()? else { return Ok(Attributes::default()) };
         let pairs: std::collections::BTreeMap<String, String> =
-            serde_json::from_str(json).map_err(|_| damaged("has attributes that are not texts"))?;
+            serde_json::from_str(json).map_err(|_| corrupt_row("has attributes that are not strings"))?;
         Ok(Attributes::new(pairs)?)
     }
 
@@ -57,7 +57,7 @@ impl<'r> Cells<'r> {
         Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or_default()))
     }
 
-    /// Whether the row that an outer join looked for is missing: its first column is a uid.
+    /// Whether an outer join found no row: the first column would be a uid.
     pub(crate) fn is_empty(&self) -> bool {
         self.row.try_get::<Option<Uuid>, _>(self.next).is_ok_and(|uid| uid.is_none())
     }
@@ -88,15 +88,15 @@ pub(super) fn caller_hash(name: Option<&str>, bytes: Option<&[u8]>) -> Result<Op
 
 pub(super) fn fingerprint(bytes: Option<&[u8]>) -> Result<Option<Fingerprint>, Error> {
     let Some(bytes) = bytes else { return Ok(None) };
-    let bytes = bytes.try_into().map_err(|_| damaged("has a fingerprint of the wrong length"))?;
+    let bytes = bytes.try_into().map_err(|_| corrupt_row("has a fingerprint of the wrong length"))?;
     Ok(Some(Fingerprint::from_bytes(bytes)))
 }
 
-/// The moment of a seal, then its chain.
+/// Reads the timestamp of a seal, then its chain.
 pub(super) fn seal(bytes: Option<&[u8]>) -> Result<Option<Seal>, Error> {
     let Some(bytes) = bytes else { return Ok(None) };
     let parts = bytes.split_first_chunk().and_then(|(at, chain)| Some((*at, chain.try_into().ok()?)));
-    let (at, chain) = parts.ok_or_else(|| damaged("has a seal of the wrong length"))?;
+    let (at, chain) = parts.ok_or_else(|| corrupt_row("has a seal of the wrong length"))?;
     let at = Timestamp::from_millis(u64::from_be_bytes(at));
     Ok(Some(Seal { at, chain: Fingerprint::from_bytes(chain) }))
 }

@@ -1,7 +1,9 @@
-//! The columns of both tables, named once: what is read, what is written, and the lists that statements are made of.
+//! The columns of both tables, defined once: what is read, what is written, and the lists that statements are built
+//! from.
 //!
-//! A group of columns is a row in Rust, an array per column to bind, and a list for SQL, all in one order. A column that is added
-//! here is read and written everywhere; `schema.sql` makes it, and `accept.rs` names it if senders give it.
+//! A group of columns is a row in Rust, one array per column for binding, and a list for SQL, all in the same order.
+//! A column added here is read and written everywhere; `schema.sql` creates it, and `input.rs` lists it if senders
+//! provide it.
 
 use oncebox_core::Error;
 use uuid::Uuid;
@@ -9,23 +11,23 @@ use uuid::Uuid;
 use super::cells::Cells;
 use crate::query::Query;
 
-/// A column and its type in the database.
+/// A column and its SQL type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
-    pub(crate) kind: &'static str,
+    pub(crate) sql_type: &'static str,
 }
 
-/// A group of columns, as one row has them.
+/// A group of columns of one row.
 pub(crate) trait Row: Sized {
     const COLUMNS: &[Column];
 
-    /// Reads the cells of these columns, which are the next ones.
+    /// Reads the cells of these columns, which must be the next ones.
     fn read(cells: &mut Cells<'_>) -> Result<Self, Error>;
 }
 
 macro_rules! columns {
-    ($(#[$doc:meta])* $row:ident, $arrays:ident { $($column:ident: $type:ty = $kind:literal),* $(,)? }) => {
+    ($(#[$doc:meta])* $row:ident, $arrays:ident { $($column:ident: $type:ty = $sql_type:literal),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub(crate) struct $row {
@@ -33,14 +35,14 @@ macro_rules! columns {
         }
 
         impl Row for $row {
-            const COLUMNS: &[Column] = &[$(Column { name: stringify!($column), kind: $kind }),*];
+            const COLUMNS: &[Column] = &[$(Column { name: stringify!($column), sql_type: $sql_type }),*];
 
             fn read(cells: &mut Cells<'_>) -> Result<Self, Error> {
                 Ok(Self { $($column: cells.next()?,)* })
             }
         }
 
-        /// The same as one array per column.
+        /// The same columns as one array each.
         #[derive(Default)]
         pub(crate) struct $arrays {
             $(pub(crate) $column: Vec<$type>,)*
@@ -60,8 +62,8 @@ macro_rules! columns {
 }
 
 columns!(
-    /// What a delivery shows of a message, beside its content.
-    Shown, ShownArrays {
+    /// The columns of a message that a delivery contains, without its content.
+    DeliveryColumns, DeliveryArrays {
         uid: Uuid = "uuid",
         number: i64 = "bigint",
         accepted_at: i64 = "bigint",
@@ -87,20 +89,20 @@ columns!(
 );
 
 columns!(
-    /// The rest of a message, without its content.
-    Kept, KeptArrays {
+    /// The remaining columns of a message, without its content.
+    InternalColumns, InternalArrays {
         finished_at: Option<i64> = "bigint",
         retry_at: Option<i64> = "bigint",
         window_ms: i64 = "bigint",
         keep_ms: Option<i64> = "bigint",
-        shelf_at: Option<i64> = "bigint",
+        maintenance_at: Option<i64> = "bigint",
         attempts_max: Option<i32> = "integer",
         redrives: i32 = "integer",
         namespace: i16 = "smallint",
         state: i16 = "smallint",
         dead: Option<i16> = "smallint",
         divergence: i16 = "smallint",
-        shelf: Option<i16> = "smallint",
+        maintenance_class: Option<i16> = "smallint",
         keyed: bool = "boolean",
         keep_finished: bool = "boolean",
         ready: bool = "boolean",
@@ -122,9 +124,9 @@ columns!(
 );
 
 columns!(
-    /// What is written of a message's content. If it stays as it is stored, none of it is given.
-    ContentGiven, ContentArrays {
-        content_stays: bool = "boolean",
+    /// A message's content to be written. Unchanged content is left out.
+    ContentInput, ContentArrays {
+        content_unchanged: bool = "boolean",
         attributes: Option<String> = "text",
         payload: Option<Vec<u8>> = "bytea",
     }
@@ -150,83 +152,91 @@ columns!(
 /// Messages to be written, one array per column.
 #[derive(Default)]
 pub(crate) struct MessageArrays {
-    pub(crate) shown: ShownArrays,
-    pub(crate) kept: KeptArrays,
+    pub(crate) delivery: DeliveryArrays,
+    pub(crate) internal: InternalArrays,
     pub(crate) content: ContentArrays,
 }
 
 impl MessageArrays {
     pub(crate) fn len(&self) -> usize {
-        self.shown.uid.len()
+        self.delivery.uid.len()
     }
 
-    pub(crate) fn push(&mut self, shown: Shown, kept: Kept, content: ContentGiven) {
-        self.shown.push(shown);
-        self.kept.push(kept);
+    pub(crate) fn push(
+        &mut self,
+        delivery: DeliveryColumns,
+        internal: InternalColumns,
+        content: ContentInput,
+    ) {
+        self.delivery.push(delivery);
+        self.internal.push(internal);
         self.content.push(content);
     }
 
     pub(crate) fn bind<'q>(&'q self, query: Query<'q>) -> Query<'q> {
-        self.content.bind(self.kept.bind(self.shown.bind(query)))
+        self.content.bind(self.internal.bind(self.delivery.bind(query)))
     }
 }
 
-/// The payload as it is read for a delivery, and with it all other content.
+/// The content including the payload, as deliveries read it.
 const CONTENT: &str = "m.attributes::text as attributes, m.payload";
-/// Without the payload, which stays where it is.
+/// The content without the payload, of which only the size is read.
 const CONTENT_WITHOUT_PAYLOAD: &str =
     "m.attributes::text as attributes, octet_length(m.payload) as payload_bytes";
 
 fn message_columns() -> impl Iterator<Item = &'static Column> {
-    Shown::COLUMNS.iter().chain(Kept::COLUMNS)
+    DeliveryColumns::COLUMNS.iter().chain(InternalColumns::COLUMNS)
 }
 
 fn written_columns() -> impl Iterator<Item = &'static Column> {
-    message_columns().chain(ContentGiven::COLUMNS)
+    message_columns().chain(ContentInput::COLUMNS)
 }
 
 fn list<'a>(columns: impl Iterator<Item = &'a Column>, each: impl Fn(&Column) -> String) -> String {
     columns.map(each).collect::<Vec<_>>().join(", ")
 }
 
-/// The type of a message's column; `accept.rs` names some of them.
-pub(crate) fn kind_of(name: &str) -> &'static str {
+/// The SQL type of a message's column; `input.rs` uses some of them.
+pub(crate) fn sql_type_of(name: &str) -> &'static str {
     let column = written_columns().find(|column| column.name == name);
-    column.unwrap_or_else(|| panic!("there is a column `{name}`")).kind
+    column.unwrap_or_else(|| panic!("there is a column `{name}`")).sql_type
 }
 
-/// Puts the lists of columns into the text of a statement.
+/// Inserts the column lists into the text of a statement.
 pub(crate) fn complete(text: &str) -> String {
     if !text.contains('{') {
         return text.to_owned();
     }
     let of_message = |column: &Column| format!("m.{}", column.name);
     let name = |column: &Column| column.name.to_owned();
-    let shown = || list(Shown::COLUMNS.iter(), of_message);
+    let delivery = || list(DeliveryColumns::COLUMNS.iter(), of_message);
     let columns = || list(message_columns(), of_message);
     let parameters = |columns: &mut dyn Iterator<Item = &'static Column>| {
-        let places = columns.zip(1..).map(|(column, place)| format!("${place}::{}[]", column.kind));
-        places.collect::<Vec<_>>().join(", ")
+        let casts = columns.zip(1..).map(|(column, number)| format!("${number}::{}[]", column.sql_type));
+        casts.collect::<Vec<_>>().join(", ")
     };
-    let given = list(written_columns(), name);
+    let input_names = list(written_columns(), name);
     let lists = [
         ("{columns}", columns()),
         ("{content}", CONTENT.to_owned()),
         ("{content_without_payload}", CONTENT_WITHOUT_PAYLOAD.to_owned()),
-        ("{delivery}", format!("{}, {CONTENT}", shown())),
+        ("{delivery}", format!("{}, {CONTENT}", delivery())),
         (
             "{delivery_table}",
             format!(
                 "{}, attributes text, payload bytea",
-                list(Shown::COLUMNS.iter(), |column| format!("{} {}", column.name, column.kind))
+                list(DeliveryColumns::COLUMNS.iter(), |column| format!(
+                    "{} {}",
+                    column.name, column.sql_type
+                ))
             ),
         ),
         ("{lease}", list(LeaseRow::COLUMNS.iter(), |column| format!("l.{}", column.name))),
         ("{lease_names}", list(LeaseRow::COLUMNS.iter(), name)),
         (
-            "{lease_given}",
+            "{lease_input}",
             format!(
-                "unnest({}) as given ({})",
+                "unnest({}) as input ({})",
                 parameters(&mut LeaseRow::COLUMNS.iter()),
                 list(LeaseRow::COLUMNS.iter(), name)
             ),
@@ -241,10 +251,13 @@ pub(crate) fn complete(text: &str) -> String {
         (
             "{message_assignments}",
             list(message_columns().filter(|column| column.name != "uid"), |column| {
-                format!("{0} = given.{0}", column.name)
+                format!("{0} = input.{0}", column.name)
             }),
         ),
-        ("{message_given}", format!("unnest({}) as given ({given})", parameters(&mut written_columns()))),
+        (
+            "{message_input}",
+            format!("unnest({}) as input ({input_names})", parameters(&mut written_columns())),
+        ),
     ];
-    lists.iter().fold(text.to_owned(), |text, (mark, list)| text.replace(mark, list))
+    lists.iter().fold(text.to_owned(), |text, (placeholder, list)| text.replace(placeholder, list))
 }

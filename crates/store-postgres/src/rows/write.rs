@@ -1,29 +1,29 @@
-//! Rows written: messages and leases as the machine left them, one array per column.
+//! Writes rows: messages and leases as the state machine left them, one array per column.
 
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{
-    Attributes, CallerHash, Grant, GrantEnd, LastError, Namespace, Partition, Seal, Settled, Snapshot, State,
-    Timestamp, WorkerName,
+    Attributes, CallerHash, Grant, GrantEnd, LastError, MessageState, Namespace, Partition, Seal, Settled,
+    Snapshot, Timestamp, WorkerName,
 };
 use uuid::Uuid;
 
-use super::columns::{ContentGiven, Kept, LeaseRow, MessageArrays, Shown};
+use super::columns::{ContentInput, DeliveryColumns, InternalColumns, LeaseRow, MessageArrays};
 use crate::codes::{
-    DIVERGENCES, KINDS, REASONS, STATES, code, count, keep_ms, key_hash, millis, namespace, stamp,
+    DIVERGENCES, KINDS, REASONS, STATES, bigint, code, keep_ms, key_hash, millis, namespace, timestamp_ms,
 };
 use crate::slow::Body;
 
-/// Where time and upkeep find a message; free shelves are ten higher.
-pub(crate) mod shelf {
-    pub(crate) const WAITING: i16 = 1;
+/// The values of the column `maintenance_class`: why maintenance visits a message. Removable classes are 10 higher.
+pub(crate) mod maintenance_class {
+    pub(crate) const TIMER: i16 = 1;
     pub(crate) const DONE: i16 = 2;
     pub(crate) const DEAD: i16 = 3;
     pub(crate) const DEAD_LETTER: i16 = 4;
     pub(crate) const SEEN: i16 = 5;
-    pub(crate) const FREE: i16 = 10;
+    pub(crate) const REMOVABLE_OFFSET: i16 = 10;
 }
 
-pub(super) fn small(value: u32) -> i32 {
+pub(super) fn saturating_i32(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
@@ -31,35 +31,35 @@ fn owned(text: Option<&str>) -> Option<String> {
     text.map(str::to_owned)
 }
 
-/// As JSON; none if there are none.
+/// Encodes attributes as JSON; `None` if there are none.
 pub(super) fn attributes(attributes: &Attributes) -> Option<String> {
     let pairs: std::collections::BTreeMap<_, _> = attributes.iter().collect();
-    // A map of texts can always be written.
+    // A map of strings can always be serialized.
     (!pairs.is_empty()).then(|| serde_json::to_string(&pairs).unwrap_or_default())
 }
 
-/// The moment as eight bytes, the largest first, then the chain.
+/// The timestamp as eight big-endian bytes, then the chain.
 pub(super) fn seal(seal: &Seal) -> Vec<u8> {
     [&seal.at.as_millis().to_be_bytes()[..], seal.chain.as_bytes()].concat()
 }
 
-/// Adds a message as it stands at `now`.
+/// Adds a message in its state at `now`.
 pub(crate) fn push_message(arrays: &mut MessageArrays, message: &Snapshot<Body>, now: Timestamp) {
-    arrays.push(shown(message), kept(message, now), content(message));
+    arrays.push(delivery_columns(message), internal_columns(message, now), content(message));
 }
 
-fn shown(message: &Snapshot<Body>) -> Shown {
+fn delivery_columns(message: &Snapshot<Body>) -> DeliveryColumns {
     let leased = message.lease().is_some();
     let content = message.content.as_ref();
-    Shown {
+    DeliveryColumns {
         uid: Uuid::from_u128(message.uid.as_u128()),
-        number: count(message.number.0),
-        accepted_at: stamp(message.accepted_at),
-        last_seen_at: stamp(message.last_seen_at),
-        due: content.and_then(|content| content.due).map(stamp),
-        expires: content.and_then(|content| content.expires).map(stamp),
-        attempts: small(message.attempts),
-        deliveries: small(message.deliveries.saturating_sub(u32::from(leased))),
+        number: bigint(message.number.0),
+        accepted_at: timestamp_ms(message.accepted_at),
+        last_seen_at: timestamp_ms(message.last_seen_at),
+        due: content.and_then(|content| content.due).map(timestamp_ms),
+        expires: content.and_then(|content| content.expires).map(timestamp_ms),
+        attempts: saturating_i32(message.attempts),
+        deliveries: saturating_i32(message.deliveries.saturating_sub(u32::from(leased))),
         shard: content.map(|content| i32::from(content.shard.0)),
         source: message.key.source.as_str().to_owned(),
         id: message.key.id.as_str().to_owned(),
@@ -76,32 +76,32 @@ fn shown(message: &Snapshot<Body>) -> Shown {
     }
 }
 
-fn kept(message: &Snapshot<Body>, now: Timestamp) -> Kept {
-    let (shelf, shelf_at) = shelved(message, now).unzip();
+fn internal_columns(message: &Snapshot<Body>, now: Timestamp) -> InternalColumns {
+    let (maintenance_class, maintenance_at) = next_maintenance(message, now).unzip();
     let current = message.grant.as_ref().filter(|grant| grant.end.is_none());
     let ended = message.grant.as_ref().filter(|grant| grant.end.is_some());
     let End { kind, outcome, dead, retry_at } = ended.map(end).unwrap_or_default();
-    Kept {
-        finished_at: message.finished_at.map(stamp),
-        retry_at: message.retry_at.map(stamp),
+    InternalColumns {
+        finished_at: message.finished_at.map(timestamp_ms),
+        retry_at: message.retry_at.map(timestamp_ms),
         window_ms: millis(message.policy.hold.window),
         keep_ms: keep_ms(message.policy.hold.keep),
-        shelf_at: shelf_at.map(stamp),
-        attempts_max: message.policy.attempts_max.map(|max| small(max.get())),
-        redrives: small(message.redrives),
+        maintenance_at: maintenance_at.map(timestamp_ms),
+        attempts_max: message.policy.attempts_max.map(|max| saturating_i32(max.get())),
+        redrives: saturating_i32(message.redrives),
         namespace: namespace(message.key.namespace),
         state: code(&STATES, message.state),
         dead: message.dead.map(|dead| code(&REASONS, dead)),
         divergence: code(&DIVERGENCES, message.policy.divergence),
-        shelf,
+        maintenance_class,
         keyed: message.keyed,
         keep_finished: message.policy.keep_finished,
         ready: is_ready(message, now),
         superseded: current.is_some_and(|grant| grant.superseded),
         key_hash: key_hash(&message.key),
-        end_fence: ended.map_or(0, |grant| count(grant.lease.fence.get())),
-        end_until: ended.map(|grant| stamp(grant.lease.until)),
-        end_limit: ended.map(|grant| stamp(grant.extendable_until)),
+        end_fence: ended.map_or(0, |grant| bigint(grant.lease.fence.get())),
+        end_until: ended.map(|grant| timestamp_ms(grant.lease.until)),
+        end_limit: ended.map(|grant| timestamp_ms(grant.extendable_until)),
         end_retry_at: retry_at,
         end_kind: kind,
         end_outcome: outcome,
@@ -114,16 +114,16 @@ fn kept(message: &Snapshot<Body>, now: Timestamp) -> Kept {
     }
 }
 
-/// Content that is stored already is not written again.
-fn content(message: &Snapshot<Body>) -> ContentGiven {
+/// Content that is already stored is not written again.
+fn content(message: &Snapshot<Body>) -> ContentInput {
     let content = message.content.as_ref().map(|content| (&content.payload, &content.attributes));
-    let (content_stays, given) = match content {
+    let (content_unchanged, input) = match content {
         None => (false, None),
         Some((Body::Stored { .. }, _)) => (true, None),
         Some((Body::New(payload), names)) => (false, Some((attributes(names), payload.as_bytes().to_vec()))),
     };
-    let (attributes, payload) = given.unzip();
-    ContentGiven { content_stays, attributes: attributes.flatten(), payload }
+    let (attributes, payload) = input.unzip();
+    ContentInput { content_unchanged, attributes: attributes.flatten(), payload }
 }
 
 /// How a lease ended.
@@ -142,7 +142,7 @@ fn end(grant: &Grant) -> End {
         Settled::Done => 0,
         Settled::Superseded => 1,
         Settled::Retrying { at } => {
-            retry_at = Some(stamp(at));
+            retry_at = Some(timestamp_ms(at));
             2
         }
         Settled::Released => 3,
@@ -150,51 +150,53 @@ fn end(grant: &Grant) -> End {
             dead = Some(code(&REASONS, reason));
             4
         }
-        _ => unreachable!("a settlement that did not count ends nothing"),
+        _ => unreachable!("a rejected settlement ends no lease"),
     };
     End { kind: Some(code(&KINDS, kind)), outcome: Some(outcome), dead, retry_at }
 }
 
-/// The lease that a message has.
+/// The current lease of a message.
 pub(crate) fn lease_row(message: &Snapshot<Body>, grant: &Grant) -> LeaseRow {
     LeaseRow {
         uid: Uuid::from_u128(message.uid.as_u128()),
         owner: Uuid::from_u128(grant.lease.owner.as_u128()),
         request: grant.request.map(|id| Uuid::from_u128(id.as_u128())),
-        fence: count(grant.lease.fence.get()),
-        until: stamp(grant.lease.until),
-        extend_max: stamp(grant.extendable_until),
-        attempts_max: grant.attempts_max.map(|max| small(max.get())),
+        fence: bigint(grant.lease.fence.get()),
+        until: timestamp_ms(grant.lease.until),
+        extend_max: timestamp_ms(grant.extendable_until),
+        attempts_max: grant.attempts_max.map(|max| saturating_i32(max.get())),
         worker: owned(grant.worker.as_ref().map(WorkerName::as_str)),
         namespace: namespace(message.key.namespace),
-        in_flight: message.state == State::Processing,
+        in_flight: message.state == MessageState::Processing,
         partition: owned(grant.partition.as_ref().map(Partition::as_str)),
     }
 }
 
-/// Whether it stands in its lane; a lease keeps it from being claimed, not from standing there.
+/// Whether the message is in its lane. A lease makes it unclaimable but does not remove it from the lane.
 fn is_ready(message: &Snapshot<Body>, now: Timestamp) -> bool {
-    message.state == State::Processing
+    message.state == MessageState::Processing
         && message.content.as_ref().is_some_and(|content| content.due.is_none_or(|due| due <= now))
         && message.retry_at.is_none_or(|at| at <= now)
 }
 
-/// The shelf that a message is on, and the moment at which upkeep takes it up there.
-fn shelved(message: &Snapshot<Body>, now: Timestamp) -> Option<(i16, Timestamp)> {
+/// The maintenance class of a message, and when maintenance visits it.
+fn next_maintenance(message: &Snapshot<Body>, now: Timestamp) -> Option<(i16, Timestamp)> {
     if message.lease().is_some() {
         return None;
     }
-    let promised = if message.keyed { message.dedup_until() } else { Timestamp::EPOCH };
-    let finished = message.finished_at.map_or(promised, |at| promised.max(at.after(REPEAT_WINDOW)));
+    let dedup_until = if message.keyed { message.dedup_until() } else { Timestamp::EPOCH };
+    let finished = message.finished_at.map_or(dedup_until, |at| dedup_until.max(at.after(REPEAT_WINDOW)));
     match message.state {
-        State::Seen => Some((shelf::SEEN, promised)),
-        State::Done => Some((shelf::DONE, finished)),
-        State::Dead if message.key.namespace == Namespace::Mailbox => Some((shelf::DEAD_LETTER, finished)),
-        State::Dead => Some((shelf::DEAD, finished)),
+        MessageState::Seen => Some((maintenance_class::SEEN, dedup_until)),
+        MessageState::Done => Some((maintenance_class::DONE, finished)),
+        MessageState::Dead if message.key.namespace == Namespace::Mailbox => {
+            Some((maintenance_class::DEAD_LETTER, finished))
+        }
+        MessageState::Dead => Some((maintenance_class::DEAD, finished)),
         _ => {
             let content = message.content.as_ref()?;
             let claimable = content.due.into_iter().chain(message.retry_at).max().filter(|at| *at > now);
-            claimable.into_iter().chain(content.expires).min().map(|at| (shelf::WAITING, at))
+            claimable.into_iter().chain(content.expires).min().map(|at| (maintenance_class::TIMER, at))
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Where tables are not as they should be, in words.
+//! Describes how tables differ from what is expected.
 
 use std::collections::BTreeMap;
 
-/// Something that the catalog says about a thing; "table `message` is a table" with kind, name and text.
+/// A fact from the catalog about an object; kind, name and text form a sentence: "table `message` is a table".
 pub(super) struct Fact {
     pub(super) kind: String,
     pub(super) name: String,
-    /// What of the thing it is about; there is one fact about each.
+    /// The aspect of the object; there is one fact per aspect.
     pub(super) aspect: String,
     pub(super) text: String,
 }
 
-/// Facts by the kind and name of what they are about, then by aspect.
+/// Facts by the kind and name of their objects, then by aspect.
 #[derive(Default)]
 pub(super) struct Facts(BTreeMap<(String, String), BTreeMap<String, String>>);
 
 impl Facts {
-    /// Reads what the test has written: a fact per line, its parts divided by tabs.
+    /// Parses the file that the test has written: one tab-separated fact per line.
     pub(super) fn parse(text: &str) -> Self {
         let mut facts = Self::default();
         for line in text.lines() {
@@ -31,17 +31,17 @@ impl Facts {
         self.0.entry((fact.kind, fact.name)).or_default().insert(fact.aspect, fact.text);
     }
 
-    /// Adds a fact about the function of this name, whatever its arguments.
+    /// Adds a fact about the function with this name, whatever its arguments.
     pub(super) fn add_to_function(&mut self, name: &str, fact: Fact) {
-        let is_it = |full: &&(String, String)| {
+        let matches = |full: &&(String, String)| {
             full.0 == "function" && full.1.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
         };
-        if let Some(full) = self.0.keys().find(is_it).map(|(_, full)| full.clone()) {
+        if let Some(full) = self.0.keys().find(matches).map(|(_, full)| full.clone()) {
             self.add(Fact { name: full, ..fact });
         }
     }
 
-    fn says(&self, kind: &str, name: &str, aspect: &str) -> Option<&str> {
+    fn fact(&self, kind: &str, name: &str, aspect: &str) -> Option<&str> {
         Some(self.0.get(&(kind.to_owned(), name.to_owned()))?.get(aspect)?)
     }
 
@@ -60,14 +60,14 @@ impl Facts {
     }
 }
 
-/// Whether the table that the version is in cannot be read, though it is there.
-pub(super) fn may_not_read_version(found: &Facts) -> bool {
-    found.says("table", "meta", "rights").is_some_and(|rights| !rights.contains("select"))
+/// Whether the table with the version exists but cannot be read.
+pub(super) fn cannot_read_version(found: &Facts) -> bool {
+    found.fact("table", "meta", "rights").is_some_and(|rights| !rights.contains("select"))
 }
 
-/// Every difference, each a sentence.
+/// Describes every difference in a sentence.
 pub(super) fn differences(expected: &Facts, found: &Facts) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     for (thing @ (kind, name), aspects) in &expected.0 {
         match found.0.get(thing) {
             Some(others) => {
@@ -75,11 +75,11 @@ pub(super) fn differences(expected: &Facts, found: &Facts) -> Vec<String> {
                     let other = others.get(aspect)?;
                     (other != fact).then(|| format!("{kind} `{name}` {}", contrast(other, fact)))
                 });
-                told.extend(differing);
+                differences.extend(differing);
             }
-            // A table that is missing is told once, not column by column.
+            // A missing table is reported once, not column by column.
             None if kind == "table" || found.has_table(table_of(kind, name, aspects)) => {
-                told.push(format!("{kind} `{name}` is missing"));
+                differences.push(format!("{kind} `{name}` is missing"));
             }
             None => {}
         }
@@ -87,13 +87,13 @@ pub(super) fn differences(expected: &Facts, found: &Facts) -> Vec<String> {
     let added = found.0.iter().filter(|(thing, _)| !expected.0.contains_key(*thing));
     for ((kind, name), aspects) in added {
         if expected.has_table(table_of(kind, name, aspects)) {
-            told.extend(trouble(kind, aspects).map(|trouble| format!("{kind} `{name}` {trouble}")));
+            differences.extend(conflict(kind, aspects).map(|conflict| format!("{kind} `{name}` {conflict}")));
         }
     }
-    told
+    differences
 }
 
-/// The table that a thing belongs to. What belongs to none counts as belonging to the one that is always there.
+/// The table that an object belongs to. Objects without a table count as belonging to `meta`, which always exists.
 fn table_of<'a>(kind: &str, name: &'a str, aspects: &'a BTreeMap<String, String>) -> &'a str {
     match kind {
         "column" | "constraint" => name.split('.').next().unwrap_or(name),
@@ -102,22 +102,22 @@ fn table_of<'a>(kind: &str, name: &'a str, aspects: &'a BTreeMap<String, String>
     }
 }
 
-/// Why something that was added to a table of ours may refuse what should be written.
-fn trouble(kind: &str, aspects: &BTreeMap<String, String>) -> Option<&'static str> {
-    let says = |aspect: &str, text: &str| aspects.get(aspect).is_some_and(|found| found == text);
+/// Why an addition to one of the tables may reject writes.
+fn conflict(kind: &str, aspects: &BTreeMap<String, String>) -> Option<&'static str> {
+    let has = |aspect: &str, text: &str| aspects.get(aspect).is_some_and(|found| found == text);
     match kind {
-        "column" if says("null", "is required") && says("default", "has no default") => {
-            Some("is not ours, required and without a default: nothing can be written")
+        "column" if has("null", "is required") && has("default", "has no default") => {
+            Some("does not belong to oncebox, is required and has no default: nothing can be written")
         }
-        "index" if says("uniqueness", "is unique") => {
-            Some("is not ours and unique: it may refuse what should be written")
+        "index" if has("uniqueness", "is unique") => {
+            Some("does not belong to oncebox and is unique: it may reject writes")
         }
-        "constraint" => Some("is not ours: it may refuse what should be written"),
+        "constraint" => Some("does not belong to oncebox: it may reject writes"),
         _ => None,
     }
 }
 
-/// "is integer, not bigint": the words that both begin with are said once.
+/// "is integer, not bigint": common leading words are not repeated.
 fn contrast(found: &str, expected: &str) -> String {
     let is_word = |text: &str| text.chars().all(char::is_alphabetic);
     let pairs = found.split(' ').zip(expected.split(' '));

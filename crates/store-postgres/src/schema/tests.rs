@@ -1,24 +1,24 @@
-//! The expected catalog is fresh, and steps are taken one after another.
+//! The expected catalog is up to date, and migrations run one after another.
 
 use std::path::Path;
 
-use oncebox_core::Kind;
+use oncebox_core::ErrorKind;
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::{Postgres, psql};
 use sqlx::PgPool;
 
-use super::steps::Steps;
+use super::migrations::Migrations;
 use super::{EXPECTED, Schema};
 
-/// Three versions of tables that have nothing to do with ours.
-const STEPS: [&str; 3] = [
+/// Three versions of tables that are unrelated to the store's.
+const MIGRATIONS: [&str; 3] = [
     "create table {schema}.meta (name text primary key, value text); create table {schema}.fruit (name text);",
     "alter table {schema}.fruit add column colour text;",
     "insert into {schema}.fruit values ('apple', 'red'); create table {schema}.fruit ();",
 ];
 
 #[tokio::test]
-async fn the_expected_catalog_is_fresh() -> TestResult {
+async fn the_expected_catalog_is_up_to_date() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let pool = PgPool::connect(database.url()).await?;
     let schema = Schema::default();
@@ -37,27 +37,27 @@ async fn the_expected_catalog_is_fresh() -> TestResult {
 
 /// Holds: CMD-09.
 #[tokio::test]
-async fn an_upgrade_takes_the_missing_steps_or_none() -> TestResult {
+async fn an_upgrade_runs_all_missing_migrations_or_none() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let pool = PgPool::connect(database.url()).await?;
     let schema = Schema::new("shop")?;
-    let first = schema.bring_to(&pool, &Steps(&STEPS[..1])).await?;
+    let first = schema.migrate(&pool, &Migrations(&MIGRATIONS[..1])).await?;
     assert_eq!((first.before, first.now), (None, 1));
     psql(database.url(), "insert into shop.fruit values ('pear')")?;
-    let second = schema.bring_to(&pool, &Steps(&STEPS[..2])).await?;
+    let second = schema.migrate(&pool, &Migrations(&MIGRATIONS[..2])).await?;
     assert_eq!((second.before, second.now), (Some(1), 2));
     assert_eq!(psql(database.url(), "select name, colour from shop.fruit")?, "pear|");
 
-    let failed = schema.bring_to(&pool, &Steps(&STEPS)).await.unwrap_err();
-    assert_eq!(failed.kind(), Kind::Invalid, "{failed}");
+    let failed = schema.migrate(&pool, &Migrations(&MIGRATIONS)).await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Invalid, "{failed}");
     assert_eq!(psql(database.url(), "select name, colour from shop.fruit")?, "pear|");
     assert_eq!(schema.version(&pool).await?, Some(2));
 
-    let newer = schema.bring_to(&pool, &Steps(&STEPS[..1])).await.unwrap_err();
-    assert_eq!(newer.kind(), Kind::Unsupported);
+    let newer = schema.migrate(&pool, &Migrations(&MIGRATIONS[..1])).await.unwrap_err();
+    assert_eq!(newer.kind(), ErrorKind::Unsupported);
     assert_eq!(
         newer.to_string(),
-        "the tables in the schema `shop` are of version 2, and this program knows up to 1: use a newer oncebox"
+        "the tables in the schema `shop` have version 2, and this program supports up to 1: use a newer oncebox"
     );
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! The payload as the slow path knows it.
+//! Payloads on the slow path.
 
 use oncebox_core::{NewMessage, Payload, PayloadHandle};
 
-/// A payload that is stored already and stays there, or one that came with this call.
+/// A payload that is already stored, or one that came with this call.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
-    /// It stays where it is; the attributes beside it do too, and are not loaded either.
+    /// Stored: neither the payload nor its attributes are loaded.
     Stored { bytes: u32 },
-    /// It is written if its message is.
+    /// New: written if its message is.
     New(Payload),
 }
 
@@ -20,7 +20,7 @@ impl PayloadHandle for Body {
     }
 }
 
-/// A message that came with this call, without a bound on its lane: the caller has checked that.
+/// A message of this call without the limit on its lane, which the caller has checked.
 pub(crate) fn with_body(message: &NewMessage) -> NewMessage<Body> {
     NewMessage { lane_max: None, ..message.clone().with_payload(Body::New) }
 }

@@ -1,70 +1,70 @@
-//! One decision: what was loaded goes in, what is to be written comes out.
+//! One decision: takes the loaded messages, returns the writes.
 
 use std::collections::{BTreeSet, HashSet};
 
-use oncebox_core::machine::{Capacity, Journal, Machine, Record, Resume, Turn};
+use oncebox_core::machine::{CallContext, Capacity, Journal, Machine, Record, Resume};
 use oncebox_core::{
-    Budget, Error, Fence, IdSource, Namespace, Number, PayloadHandle, Shard, Snapshot, State, Timestamp,
-    Topic, Uid, Upkept,
+    Budget, Error, Fence, IdSource, MaintenanceReport, MessageState, Namespace, Number, PayloadHandle, Shard,
+    Snapshot, Timestamp, Topic, Uid,
 };
 
 use super::Body;
-use crate::hints::LaneOf;
+use crate::hints::LaneKey;
 
-/// Whether a message or key can be added.
+/// Whether messages and keys can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
-    Enough,
-    /// None: what would add one is saturated.
+pub(crate) enum Admission {
+    Open,
+    /// Nothing can be added: the outcome is `Saturated`.
     Full,
 }
 
-/// A machine without bounds: the tables have their own.
+/// A machine without limits: the tables have their own.
 const UNBOUNDED: Capacity = Capacity { messages_max: u64::MAX, keys_max: u64::MAX, live_bytes_max: u64::MAX };
 
-/// What is decided about.
+/// The input of a decision.
 pub(crate) struct Loaded {
     pub(crate) messages: Vec<Snapshot<Body>>,
     pub(crate) now: Timestamp,
-    /// No number or fence below this is given out.
+    /// Lower bound of the numbers and fences to assign.
     pub(crate) floor: u64,
-    pub(crate) room: Room,
-    /// How many unfinished messages lanes have beside those that were loaded.
-    pub(crate) elsewhere: Vec<(LaneOf, u64)>,
+    pub(crate) admission: Admission,
+    /// The number of unfinished messages per lane, without the loaded ones.
+    pub(crate) elsewhere: Vec<(LaneKey, u64)>,
 }
 
-/// A message to be written as it stands now.
+/// A message to be written in its current state.
 pub(crate) enum Write {
-    /// It was loaded.
+    /// The message was loaded.
     Changed(Snapshot<Body>),
-    /// It was not.
+    /// The message is new.
     Added(Snapshot<Body>),
     Removed(Uid),
 }
 
-/// What a decision brought about beside what is written; of interest once that is committed.
+/// Effects of a decision besides its writes, to be applied after the commit.
 #[derive(Default)]
 pub(crate) struct Events {
-    /// Lanes in which something may be claimable now, at its place among others.
+    /// Lanes in which a message may have become claimable, at its old position.
     pub(crate) ready: BTreeSet<(Namespace, Topic, Shard)>,
     /// Topics that became claimable.
     pub(crate) woken: BTreeSet<(Namespace, Topic)>,
-    /// Something of a partition changed, so other messages of it may be free now, in any lane.
+    /// A message of a partition changed, so other messages of the partition may be claimable now, in any lane.
     pub(crate) partition_changed: bool,
-    /// What time ended, and what died.
-    pub(crate) upkept: Upkept,
+    /// Lapsed leases, expired messages and deaths.
+    pub(crate) report: MaintenanceReport,
 }
 
-/// What was decided.
+/// The result of a decision.
 pub(crate) struct Decision<T> {
     pub(crate) answer: T,
     pub(crate) writes: Vec<Write>,
-    /// The moment at which it was decided.
+    /// The time of the decision.
     pub(crate) now: Timestamp,
     pub(crate) events: Events,
 }
 
-/// Notes which messages changed, in order of their first change.
+/// Records which messages changed, in order of their first change.
 #[derive(Default)]
 struct Changes {
     order: Vec<Uid>,
@@ -79,16 +79,16 @@ impl<P> Journal<P> for Changes {
     }
 }
 
-/// A machine that holds exactly these messages.
+/// Creates a machine that holds exactly these messages.
 pub(crate) fn machine<P: PayloadHandle>(
     messages: &[Snapshot<P>],
     now: Timestamp,
     floor: u64,
-    room: Room,
+    admission: Admission,
 ) -> Result<Machine<P>, Error> {
-    let capacity = match room {
-        Room::Enough => UNBOUNDED,
-        Room::Full => Capacity { keys_max: 0, ..UNBOUNDED },
+    let capacity = match admission {
+        Admission::Open => UNBOUNDED,
+        Admission::Full => Capacity { keys_max: 0, ..UNBOUNDED },
     };
     let mut machine = Machine::new(capacity);
     for message in messages {
@@ -97,7 +97,7 @@ pub(crate) fn machine<P: PayloadHandle>(
     let floor = floor.max(1);
     let (number_floor, fence_floor) = (Number(floor), Fence::new(floor)?);
     machine.resume(Resume { now, number_floor, fence_floor, held_until: Timestamp::EPOCH });
-    machine.number_from(number_floor);
+    machine.set_next_number(number_floor);
     Ok(machine)
 }
 
@@ -105,29 +105,29 @@ pub(crate) fn machine<P: PayloadHandle>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rewrite {
     Changed,
-    /// All: each was loaded because time had something in store for it, and says when it has again.
+    /// All: each was loaded because a timer was due, and its row stores when the next one is.
     All,
 }
 
-/// Lets the machine decide about what was loaded, and notes what it changed.
+/// Runs the state machine on the loaded messages and collects its changes.
 pub(crate) fn decide<T>(
     loaded: &Loaded,
     rewrite: Rewrite,
     ids: &mut dyn IdSource,
-    decide: impl FnOnce(&mut Machine<Body>, &mut Turn<'_, Body>) -> T,
+    decide: impl FnOnce(&mut Machine<Body>, &mut CallContext<'_, Body>) -> T,
 ) -> Result<Decision<T>, Error> {
-    let Loaded { messages, now, floor, room, elsewhere } = loaded;
-    let mut machine = machine(messages, *now, *floor, *room)?;
+    let Loaded { messages, now, floor, admission, elsewhere } = loaded;
+    let mut machine = machine(messages, *now, *floor, *admission)?;
     for ((namespace, topic, shard), unfinished) in elsewhere {
-        machine.lane_elsewhere(*namespace, topic, *shard, *unfinished);
+        machine.set_lane_unloaded(*namespace, topic, *shard, *unfinished);
     }
     let mut changes = Changes::default();
-    let mut turn = Turn { now: *now, ids, journal: &mut changes };
-    let answer = decide(&mut machine, &mut turn);
-    // Time may have brought something also for messages that nothing was asked about.
-    machine.catch_up(&mut turn, u32::MAX);
-    let mut events = Events { upkept: machine.upkeep(&mut turn, Budget::new(0)), ..Events::default() };
-    machine.take_woken(|namespace, topic| {
+    let mut context = CallContext { now: *now, ids, journal: &mut changes };
+    let answer = decide(&mut machine, &mut context);
+    // Timers may be due for messages that the call did not concern.
+    machine.catch_up(&mut context, u32::MAX);
+    let mut events = Events { report: machine.maintain(&mut context, Budget::new(0)), ..Events::default() };
+    machine.take_wakeups(|namespace, topic| {
         events.woken.insert((namespace, topic.clone()));
     });
     let is_changed = |message: &&Snapshot<Body>| changes.known.contains(&message.uid);
@@ -151,7 +151,7 @@ fn ready_lane(write: &Write, now: Timestamp) -> Option<(Namespace, Topic, Shard)
     let (Write::Changed(message) | Write::Added(message)) = write else { return None };
     let content = message.content.as_ref()?;
     let waits = content.due.into_iter().chain(message.retry_at).any(|at| at > now);
-    let is_ready = message.state == State::Processing && !waits && message.lease().is_none();
+    let is_ready = message.state == MessageState::Processing && !waits && message.lease().is_none();
     is_ready.then(|| (message.key.namespace, content.topic.clone(), content.shard))
 }
 

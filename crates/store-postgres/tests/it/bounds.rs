@@ -1,4 +1,4 @@
-//! Bounds that several processes share: by how much they can be passed, and what is shown of them.
+//! Limits that several processes share: by how much they can be exceeded, and how they are reported.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use oncebox_core::{
     Accepted, Batch, Bound, Claim, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt, Topic,
 };
-use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 use oncebox_testkit::servers::Postgres;
 use oncebox_testkit::{Fixture, ManualClock, TestResult, block_on, bounds};
 
@@ -27,7 +27,7 @@ async fn two() -> [Arc<PostgresStore>; 2] {
     [0; 2].map(|_| Arc::new(PostgresStore::new(pool.clone(), &options)))
 }
 
-/// Sends one by one until the lane is full; answers how many were taken in.
+/// Sends one message at a time until the lane is full; returns how many were accepted.
 async fn fill(store: &PostgresStore, name: &str, max: u32) -> u32 {
     for number in 0..max * 4 {
         match store.accept_one(&message(&format!("{name} {number}"), max)).await.unwrap() {
@@ -36,15 +36,15 @@ async fn fill(store: &PostgresStore, name: &str, max: u32) -> u32 {
             other => panic!("{other:?}"),
         }
     }
-    panic!("{} were taken in, and the bound is {max}", max * 4)
+    panic!("{} were accepted, and the limit is {max}", max * 4)
 }
 
-/// Calls one after another do not pass a small bound, whichever process makes them.
+/// Sequential calls do not exceed a small limit, whichever process makes them.
 /// Holds: MBX-I-5, MBX-C-5, RULE-27.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_that_take_turns_do_not_pass_a_small_bound() {
+async fn sequential_calls_do_not_exceed_a_small_limit() {
     let [one, other] = two().await;
-    // Both have seen the lane when it was nearly empty.
+    // Both have seen the lane while it was nearly empty.
     for (store, id) in [(&one, "first"), (&other, "second")] {
         assert!(matches!(store.accept_one(&message(id, 5)).await.unwrap(), Accepted::New { .. }));
     }
@@ -52,10 +52,10 @@ async fn processes_that_take_turns_do_not_pass_a_small_bound() {
     assert_eq!(fill(&other, "other", 5).await, 0, "the lane is full");
 }
 
-/// Each process passes a bound by a 128th of it at most, and by what it has under way.
+/// Each process exceeds a limit by at most a 128th of it plus its concurrent calls.
 /// Holds: MBX-I-5, MBX-C-5, RULE-27.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_pass_a_bound_by_a_named_part_of_it() {
+async fn processes_exceed_a_limit_by_at_most_a_128th() {
     const MAX: u32 = 256;
     const SENDERS: u32 = 3;
     let stores = two().await;
@@ -67,23 +67,23 @@ async fn processes_pass_a_bound_by_a_named_part_of_it() {
                 .push(tokio::spawn(async move { fill(&store, &format!("{process}/{sender}"), MAX).await }));
         }
     }
-    let mut taken = 0;
+    let mut accepted = 0;
     for sender in senders {
-        taken += sender.await.unwrap();
+        accepted += sender.await.unwrap();
     }
-    let passed_max = 2 * (MAX / 128 + SENDERS);
+    let excess_max = 2 * (MAX / 128 + SENDERS);
     assert!(
-        (MAX..=MAX + passed_max).contains(&taken),
-        "{taken} were taken in, {MAX} and {passed_max} may be"
+        (MAX..=MAX + excess_max).contains(&accepted),
+        "{accepted} were accepted, at most {MAX} plus {excess_max} are allowed"
     );
 }
 
-/// What a process remembers of the depths of lanes may be stale, full or empty: whether a lane is full, the tables say.
+/// A process's cache of lane depths may be stale, full or empty: the tables decide whether a lane is full.
 /// Holds: RULE-25, MBX-C-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn depths_that_are_stale_or_not_remembered_are_counted() -> TestResult {
+async fn stale_or_evicted_depths_are_counted_again() -> TestResult {
     const MAX: u32 = 256;
-    /// More than a process remembers.
+    /// More lanes than a process remembers.
     const LANES: u32 = 4_200;
     let [one, other] = two().await;
     let is_full = async |store: &PostgresStore, id: &str| match store.accept_one(&message(id, MAX)).await {
@@ -92,13 +92,13 @@ async fn depths_that_are_stale_or_not_remembered_are_counted() -> TestResult {
         unexpected => panic!("{unexpected:?}"),
     };
     assert_eq!(fill(&one, "first", MAX).await, MAX);
-    // Stale: another process makes place.
+    // Stale: another process removes a message.
     let (owner, lease) = (Owner::new(7)?, Span::lease(DEADLINE)?);
-    let taken = other.claim(&Claim::new(Namespace::Inbox, owner, lease, Batch::new(1)?)).await?;
-    other.settle(&[taken[0].ack()]).await?;
+    let claimed = other.claim(&Claim::new(Namespace::Inbox, owner, lease, Batch::new(1)?)).await?;
+    other.settle(&[claimed[0].ack()]).await?;
     assert!(!is_full(&one, "one more").await);
     assert!(is_full(&one, "too many").await);
-    // Full: the depths of so many other lanes are remembered that this one's may not be.
+    // Full: the depths of other lanes may have evicted this one's.
     let lanes: Vec<_> = (0..LANES)
         .map(|lane| {
             let mut elsewhere = message(&format!("lane {lane}"), MAX);
@@ -106,49 +106,48 @@ async fn depths_that_are_stale_or_not_remembered_are_counted() -> TestResult {
             elsewhere
         })
         .collect();
-    for some in lanes.chunks(1_000) {
-        for accepted in one.accept(some).await? {
+    for batch in lanes.chunks(1_000) {
+        for accepted in one.accept(batch).await? {
             assert!(matches!(accepted, Accepted::New { .. }), "{accepted:?}");
         }
     }
     assert!(is_full(&one, "too many").await);
-    // Empty: the other process has counted none.
+    // Empty: the other process has counted no lane.
     assert!(is_full(&other, "too many").await);
     Ok(())
 }
 
-/// The table of keys is bounded: full, it refuses what is new and answers what it knows; how full it is, is shown.
+/// The number of keys is limited: at the limit, the store rejects new keys and still answers known ones, and reports
+/// the usage.
 /// Holds: MBX-C-2, RULE-03, RULE-27.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_table_of_keys_is_bounded_and_shown() -> TestResult {
+async fn the_number_of_keys_is_limited_and_reported() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let url = format!("{}?ensure=yes&keys_max=20", database.url());
-    let store = PostgresStore::open(&url, Options::default()).await?;
+    let store = PostgresStore::open(&url, PostgresOptions::default()).await?;
     let first = NewMessage { lane_max: None, ..message("first", 1) };
     store.accept_one(&first).await?;
     let end = tokio::time::Instant::now() + DEADLINE;
-    let mut taken = 1_u64;
+    let mut accepted = 1_u64;
     loop {
-        let next = NewMessage { lane_max: None, ..message(&taken.to_string(), 1) };
+        let next = NewMessage { lane_max: None, ..message(&accepted.to_string(), 1) };
         match store.accept_one(&next).await? {
-            Accepted::New { .. } => taken += 1,
+            Accepted::New { .. } => accepted += 1,
             Accepted::Saturated { bound, .. } => {
                 assert_eq!((bound.name, bound.limit), (Bound::KEYS, 20));
                 break;
             }
             other => panic!("{other:?}"),
         }
-        // The server's statistics are told after a while.
-        assert!(tokio::time::Instant::now() < end, "{taken} keys were taken in, and 20 may be");
+        // The server updates its statistics with a delay.
+        assert!(tokio::time::Instant::now() < end, "{accepted} keys were accepted, and 20 are allowed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(taken >= 20, "only {taken} were taken in");
-    assert!(
-        matches!(store.accept_one(&first).await?, Accepted::Duplicate { .. }),
-        "what is known is answered"
-    );
+    assert!(accepted >= 20, "only {accepted} were accepted");
+    assert!(matches!(store.accept_one(&first).await?, Accepted::Duplicate { .. }), "known keys are answered");
     let usage = store.usage().await?;
-    let keys = usage.bounds.iter().find(|bound| bound.name == Bound::KEYS).ok_or("it is not shown")?;
+    let keys =
+        usage.bounds.iter().find(|bound| bound.name == Bound::KEYS).ok_or("the limit is not reported")?;
     assert!(keys.limit == 20 && keys.used >= 20, "{keys:?}");
     store.close().await?;
     Ok(())

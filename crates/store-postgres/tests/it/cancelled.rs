@@ -1,18 +1,18 @@
-//! Calls whose callers leave before the answer.
+//! Calls that are cancelled before the answer.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
 use oncebox_core::{
-    Accepted, Action, Key, NewMessage, Order, Payload, Ref, Store, StoreExt, Topic, TransactionalStore,
+    Accepted, Action, Key, MessageRef, NewMessage, Order, Payload, Store, StoreExt, Topic, TransactionalStore,
 };
-use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 use oncebox_testkit::servers::Postgres;
 
-/// More than any of these calls takes on a connection that is there.
+/// More polls than any of these calls takes on an existing connection.
 const POLLS_MAX: u32 = 12;
-/// Of several attempts to leave right after `begin` was sent, some do.
+/// Some of several attempts cancel right after `begin` was sent.
 const ROUNDS: u32 = 8;
 
 fn key(id: &str) -> Key {
@@ -23,8 +23,8 @@ fn message(id: &str) -> NewMessage {
     NewMessage::new(key(id), Topic::new("payments").unwrap(), Payload::new("{}").unwrap())
 }
 
-/// Polls a call this often, as it is woken, and drops it then.
-async fn leave_after<T>(polls: u32, call: impl Future<Output = T>) {
+/// Polls a call this many times, whenever it is woken, and then drops it.
+async fn cancel_after<T>(polls: u32, call: impl Future<Output = T>) {
     let (mut call, mut left) = (pin!(call), polls);
     poll_fn(|context| {
         left = left.saturating_sub(1);
@@ -33,22 +33,23 @@ async fn leave_after<T>(polls: u32, call: impl Future<Output = T>) {
     .await;
 }
 
-/// A connection on which a transaction was begun for nobody is not given to the next call: what that does would never be committed.
+/// A connection on which a cancelled call has begun a transaction is not passed to the next call, whose changes would
+/// never be committed.
 /// Holds: RULE-01.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_follows_a_call_that_was_cancelled_is_committed() {
+async fn calls_after_a_cancelled_call_are_committed() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
-    let mut options = Options::default();
+    let mut options = PostgresOptions::default();
     options.ensure = true;
-    // One connection, which all calls share.
+    // One connection that all calls share.
     let store =
         PostgresStore::open(&format!("{}?connections=1", database.url()), options.clone()).await.unwrap();
     let other = PostgresStore::open(database.url(), options).await.unwrap();
     for (round, polls) in (0..ROUNDS).flat_map(|round| (1..=POLLS_MAX).map(move |polls| (round, polls))) {
-        let cancel = Order { target: Ref::Key(key("none")), action: Action::Cancel };
-        leave_after(polls, store.operate(&[cancel])).await;
+        let cancel = Order { target: MessageRef::Key(key("none")), action: Action::Cancel };
+        cancel_after(polls, store.operate(&[cancel])).await;
         check(&store, &other, &format!("order {round} {polls}")).await;
-        leave_after(polls, store.begin_transaction()).await;
+        cancel_after(polls, store.begin_transaction()).await;
         check(&store, &other, &format!("transaction {round} {polls}")).await;
     }
 }
@@ -57,5 +58,5 @@ async fn check(store: &PostgresStore, other: &PostgresStore, id: &str) {
     let accepted = store.accept(&[message(id)]).await.unwrap();
     assert!(matches!(accepted[..], [Accepted::New { .. }]), "{accepted:?}");
     let found = other.get_one(&key(id).into()).await.unwrap();
-    assert!(found.is_some(), "others see what was accepted after {id}");
+    assert!(found.is_some(), "another store sees the message accepted after {id}");
 }

@@ -1,13 +1,13 @@
-//! A server that only reads: demoted, or a replica.
+//! A read-only server: demoted, or a replica.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Batch, Budget, Claim, Delivery, Error, Key, Kind, Namespace, NewMessage, Owner, Payload, Query,
-    ReadyTopics, RequestId, Scope, Span, State, Store, StoreExt, Topic,
+    Accepted, Batch, Budget, Claim, Delivery, Error, ErrorKind, Key, MessageQuery, MessageState, Namespace,
+    NewMessage, Owner, Payload, ReadyTopics, RequestId, Scope, Span, Store, StoreExt, Topic,
 };
-use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::{PgBouncer, Postgres, Replica, psql};
 
@@ -26,13 +26,13 @@ fn claim() -> Claim {
     Claim::new(Namespace::Inbox, Owner::new(7).unwrap(), span(3_600), Batch::new(10).unwrap())
 }
 
-/// A claim that is told the same again while its leases last.
-fn asked() -> Claim {
+/// A claim that returns the same deliveries again while its leases last.
+fn repeatable_claim() -> Claim {
     Claim { request: Some(RequestId::from_u128(5)), ..claim() }
 }
 
 fn is_read_only(error: &Error) -> bool {
-    error.kind() == Kind::Unavailable
+    error.kind() == ErrorKind::Unavailable
         && error.is_retryable()
         && error.to_string().contains("read-only (SQLSTATE 25006)")
 }
@@ -43,68 +43,69 @@ fn backends(url: &str) -> Result<BTreeSet<String>, String> {
     Ok(pids.lines().map(str::to_owned).collect())
 }
 
-/// How calls are refused, by what they are: those that write, and those that only read, whose answers would be old.
-async fn refusal(store: &PostgresStore, call: &str, held: &Delivery) -> Result<Error, String> {
+/// Makes a call and returns its error: calls that write, and calls that only read, whose answers could be stale.
+async fn rejection(store: &PostgresStore, call: &str, delivery: &Delivery) -> Result<Error, String> {
     let key = message("1").key;
     let scope = Scope::all(Namespace::Inbox);
-    let refused = match call {
+    let error = match call {
         "accept" => store.accept_one(&message("3")).await.err(),
         "claim" => store.claim(&claim()).await.err(),
-        "claim again" => store.claim(&asked()).await.err(),
-        "claim with a bound" => {
+        "repeated claim" => store.claim(&repeatable_claim()).await.err(),
+        "claim with a limit" => {
             store.claim(&Claim { in_flight_max: Some(1), request: None, ..claim() }).await.err()
         }
-        "settle" => store.settle(&[held.release()]).await.err(),
-        "extend" => store.extend(&[held.extend(span(60))]).await.err(),
+        "settle" => store.settle(&[delivery.release()]).await.err(),
+        "extend" => store.extend(&[delivery.extend(span(60))]).await.err(),
         "get by key" => store.get(&[key.into()]).await.err(),
-        "get what is unknown" => store.get(&[message("never").key.into()]).await.err(),
-        "page" => store.page(&Query::all(Namespace::Inbox)).await.err(),
+        "get an unknown key" => store.get(&[message("never").key.into()]).await.err(),
+        "page" => store.page(&MessageQuery::all(Namespace::Inbox)).await.err(),
         "counts" => store.counts(&scope).await.err(),
         "topics" => store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await.err(),
         "usage" => store.usage().await.err(),
-        "upkeep" => store.upkeep(Budget::new(10)).await.err(),
-        other => return Err(format!("{other} is not made here")),
+        "maintenance" => store.maintain(Budget::new(10)).await.err(),
+        other => return Err(format!("unknown call {other}")),
     };
-    let refused = refused.ok_or_else(|| format!("{call} was answered"))?;
-    if is_read_only(&refused) { Ok(refused) } else { Err(format!("{call}: {refused}")) }
+    let error = error.ok_or_else(|| format!("{call} succeeded"))?;
+    if is_read_only(&error) { Ok(error) } else { Err(format!("{call}: {error}")) }
 }
 
 const CALLS: [&str; 13] = [
     "accept",
     "claim",
-    "claim again",
-    "claim with a bound",
+    "repeated claim",
+    "claim with a limit",
     "settle",
     "extend",
     "get by key",
-    "get what is unknown",
+    "get an unknown key",
     "page",
     "counts",
     "topics",
     "usage",
-    "upkeep",
+    "maintenance",
 ];
 
-/// Every call says what is the matter, also one that only reads, and leaves no connection behind to the server that was demoted.
+/// Every call reports the cause, also one that only reads, and keeps no connection to the demoted server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_to_a_demoted_server_are_not_used_again() -> TestResult {
+async fn connections_to_a_demoted_server_are_not_reused() -> TestResult {
     let server = Postgres::start()?;
     let url = server.url();
-    let store = PostgresStore::open(&format!("{url}?ensure=yes&connections=1"), Options::default()).await?;
+    let store =
+        PostgresStore::open(&format!("{url}?ensure=yes&connections=1"), PostgresOptions::default()).await?;
     store.accept(&[message("1")]).await?;
-    let delivery = store.claim(&asked()).await?.remove(0);
+    let delivery = store.claim(&repeatable_claim()).await?.remove(0);
     psql(&url, "alter system set default_transaction_read_only = on")?;
     psql(&url, "select pg_reload_conf()")?;
     let end = tokio::time::Instant::now() + DEADLINE;
-    // The server tells its sessions in its own time; until then they write.
+    // The sessions switch to read-only with a delay; until then they write.
     while let Ok(accepted) = store.accept_one(&message("2")).await {
         assert!(matches!(accepted, Accepted::New { .. } | Accepted::Duplicate { .. }));
         assert!(tokio::time::Instant::now() < end, "the server did not become read-only");
     }
     let mut seen = BTreeSet::new();
     for call in CALLS {
-        refusal(&store, call, &delivery).await?;
-        // A connection that failed so is closed: the next call has another one.
+        rejection(&store, call, &delivery).await?;
+        // A connection that failed with this error is closed: the next call gets another one.
         seen.extend(backends(&url)?);
         while backends(&url)?.iter().any(|pid| seen.contains(pid)) {
             assert!(tokio::time::Instant::now() < end, "{call} kept its connection");
@@ -121,26 +122,27 @@ async fn connections_to_a_demoted_server_are_not_used_again() -> TestResult {
     Ok(())
 }
 
-/// A real replica refuses every call until it takes the primary's place, also one that only reads: "was this processed?" is not answered by what
-/// may be old. Then the same store works.
+/// A real replica rejects every call until it is promoted, also those that only read: stale data must not answer "was
+/// this processed?". After the promotion, the same store works.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_refuses_until_it_is_promoted() -> TestResult {
+async fn a_replica_rejects_calls_until_it_is_promoted() -> TestResult {
     let mut primary = Postgres::start()?;
-    let first = PostgresStore::open(&format!("{}?ensure=yes", primary.url()), Options::default()).await?;
+    let first =
+        PostgresStore::open(&format!("{}?ensure=yes", primary.url()), PostgresOptions::default()).await?;
     first.accept(&[message("1")]).await?;
-    let delivery = first.claim(&asked()).await?.remove(0);
+    let delivery = first.claim(&repeatable_claim()).await?.remove(0);
     let replica = Replica::of(&primary)?;
-    let store = PostgresStore::open(&replica.url(), Options::default()).await?;
-    // The primary waits for the replica, so this is there, too.
+    let store = PostgresStore::open(&replica.url(), PostgresOptions::default()).await?;
+    // The primary waits for the replica, so the replica has this, too.
     first.settle(&[delivery.release()]).await?;
     first.close().await?;
     for call in CALLS {
-        refusal(&store, call, &delivery).await?;
+        rejection(&store, call, &delivery).await?;
     }
     primary.kill();
     let promoted = replica.promote()?;
     let found = store.get_one(&message("1").key.into()).await?.ok_or("the key is lost")?;
-    assert_eq!(found.state, State::Processing);
+    assert_eq!(found.state, MessageState::Processing);
     assert!(matches!(store.accept_one(&message("2")).await?, Accepted::New { .. }));
     assert_eq!(store.claim(&claim()).await?.len(), 2);
     store.close().await?;
@@ -148,21 +150,22 @@ async fn a_replica_refuses_until_it_is_promoted() -> TestResult {
     Ok(())
 }
 
-/// Behind a pooler each transaction may have another session: the statement that reads says itself which server it ran on.
+/// Behind a pooler each transaction may use a different session: a statement that reads reports itself whether its
+/// server is read-only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_demoted_server_behind_a_pooler_answers_no_read() -> TestResult {
+async fn a_demoted_server_behind_a_pooler_rejects_reads() -> TestResult {
     let server = Postgres::start()?;
     let pooler = PgBouncer::start(&server)?;
     let url = format!("{}?ensure=yes&connections=2&pooler=transaction", pooler.url_for("postgres"));
-    let store = PostgresStore::open(&url, Options::default()).await?;
+    let store = PostgresStore::open(&url, PostgresOptions::default()).await?;
     store.accept(&[message("1")]).await?;
-    let delivery = store.claim(&asked()).await?.remove(0);
+    let delivery = store.claim(&repeatable_claim()).await?.remove(0);
     psql(&server.url(), "alter system set default_transaction_read_only = on")?;
     psql(&server.url(), "select pg_reload_conf()")?;
-    // The pooler keeps its sessions, and each hears of it in its own time.
+    // The pooler keeps its sessions, and each of them switches with a delay.
     let end = tokio::time::Instant::now() + DEADLINE;
     for call in CALLS {
-        while let Err(answered) = refusal(&store, call, &delivery).await {
+        while let Err(answered) = rejection(&store, call, &delivery).await {
             assert!(tokio::time::Instant::now() < end, "{answered}");
         }
     }

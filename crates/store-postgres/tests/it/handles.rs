@@ -1,4 +1,4 @@
-//! Two handles on one database: what one of them knows, and the other one does.
+//! Two handles on one database that do not share their caches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use oncebox_testkit::{Fixture, ManualClock, TestResult, handles};
 
 use crate::{fresh, pool};
 
-/// A store, and another handle on the same tables that knows nothing of it.
+/// A store, and another handle on the same tables that shares nothing with it.
 async fn two() -> (Fixture, Arc<dyn Store>) {
     let pool = pool().await;
     let mut options = fresh(&pool).await;
@@ -28,7 +28,8 @@ async fn a_backlog_in_one_topic_starves_no_other_that_another_process_fills() ->
     handles::a_backlog_in_one_topic_starves_no_other(&fixture, &other).await
 }
 
-/// More lanes than a process remembers, filled by another one: the cache is empty at first and full later, and nothing waits for it.
+/// More lanes than a process remembers, filled by another one: the cache is empty at first and full later, and
+/// nothing waits for it.
 /// Holds: RULE-11, RULE-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_topics_that_another_process_filled_are_all_served() -> TestResult {
@@ -36,20 +37,20 @@ async fn thousands_of_topics_that_another_process_filled_are_all_served() -> Tes
     handles::thousands_of_topics_are_all_served(&fixture, &other).await
 }
 
-/// The process that filled thousands of topics serves those that it does not remember, too.
+/// The process that filled thousands of topics also serves those that it does not remember.
 /// Holds: RULE-11, RULE-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_topics_are_all_served_by_who_filled_them() -> TestResult {
+async fn thousands_of_topics_are_all_served_by_the_process_that_filled_them() -> TestResult {
     let (fixture, _) = two().await;
     let same = fixture.store.clone();
     handles::thousands_of_topics_are_all_served(&fixture, &same).await
 }
 
-/// A listener hears of what its own process brings. What another one brings rings nowhere, and the claim that comes with the poll interval has it all the
-/// same, before and after something rang.
+/// A listener is notified of messages of its own process. Messages of another process cause no notification, and the
+/// next claim at the poll interval gets them anyway, before and after a notification.
 /// Holds: RULE-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_listener_heard_of_is_claimed_all_the_same() -> TestResult {
+async fn messages_without_a_notification_are_claimed() -> TestResult {
     let (fixture, other) = two().await;
     let ours = &fixture.store;
     let message = |id: &str| -> Result<NewMessage, oncebox_core::Error> {
@@ -60,8 +61,8 @@ async fn what_no_listener_heard_of_is_claimed_all_the_same() -> TestResult {
     let mut wakeups = ours.wakeups(Interest { namespace: Namespace::Inbox, topics: Topics::ALL });
     for id in ["1", "2"] {
         other.accept_one(&message(id)?).await?;
-        let heard = tokio::time::timeout(Duration::ZERO, wakeups.wait()).await;
-        assert!(heard.is_err(), "a database tells nobody of other processes");
+        let notified = tokio::time::timeout(Duration::ZERO, wakeups.wait()).await;
+        assert!(notified.is_err(), "no notification for messages of other processes");
         assert_eq!(ours.claim(&claim).await?.len(), 1, "{id}");
         ours.accept_one(&message(&format!("own {id}"))?).await?;
         wakeups.wait().await;

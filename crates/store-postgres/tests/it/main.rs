@@ -21,13 +21,13 @@ mod plans;
 #[cfg(test)]
 mod pooled;
 #[cfg(test)]
+mod privileges;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod reserve;
 #[cfg(test)]
 mod restart;
-#[cfg(test)]
-mod rights;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod transactions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use oncebox_store_postgres::{Options, PostgresStore, Schema};
+use oncebox_store_postgres::{PostgresOptions, PostgresStore, Schema};
 use oncebox_testkit::servers::Postgres;
 use oncebox_testkit::{Fixture, ManualClock};
 use sqlx::PgPool;
@@ -47,16 +47,16 @@ use sqlx::postgres::PgPoolOptions;
 /// A pool on the server that all cases of this run share.
 async fn pool() -> PgPool {
     let server = Postgres::shared().expect("a private PostgreSQL starts");
-    PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("it answers")
+    PgPoolOptions::new().max_connections(6).connect(&server.url()).await.expect("the server answers")
 }
 
-/// A schema of its own, with its tables.
-async fn fresh(pool: &PgPool) -> Options {
+/// A separate schema with its tables.
+async fn fresh(pool: &PgPool) -> PostgresOptions {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mut options = Options::default();
+    let mut options = PostgresOptions::default();
     let name = format!("case \"{}\"", NEXT.fetch_add(1, Ordering::Relaxed));
     options.schema = Schema::new(name).expect("a short name");
-    options.schema.ensure(pool).await.expect("the tables are made");
+    options.schema.ensure(pool).await.expect("the tables are created");
     options
 }
 

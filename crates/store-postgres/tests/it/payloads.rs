@@ -1,4 +1,4 @@
-//! The slow path leaves payloads where they are: what the server reads and writes out of line is counted.
+//! The slow path does not touch payloads: counts what the server reads and writes in its out-of-line storage (TOAST).
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use oncebox_core::{
     Accepted, Batch, Budget, Claim, Key, Namespace, NewMessage, Owner, Payload, Settled, Span, Store,
     StoreExt, Topic,
 };
-use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::{Database, Postgres, psql};
 
@@ -15,9 +15,9 @@ const PAYLOAD_BYTES: usize = 256 << 10;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn message(id: usize) -> NewMessage {
-    // Bytes that are not compressed away.
+    // Bytes that cannot be compressed.
     let bytes = (0..PAYLOAD_BYTES / 8)
-        .flat_map(|place| ((place + id) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        .flat_map(|index| ((index + id) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
     let payload = Payload::new(bytes.collect::<Vec<_>>()).unwrap();
     NewMessage::new(Key::inbox("shop", id.to_string()).unwrap(), Topic::new("big").unwrap(), payload)
 }
@@ -27,7 +27,7 @@ fn claim(batch: u32, lease: Duration) -> Claim {
     Claim::new(Namespace::Inbox, owner, lease, Batch::new(batch).unwrap())
 }
 
-/// Blocks that were read of what is stored out of line, and pieces of it that were written, by everybody who has disconnected.
+/// TOAST blocks read and TOAST rows written by all sessions that have disconnected.
 async fn out_of_line(database: &Database<'_>) -> Result<(u64, u64), String> {
     let end = tokio::time::Instant::now() + DEADLINE;
     while psql(
@@ -44,49 +44,49 @@ async fn out_of_line(database: &Database<'_>) -> Result<(u64, u64), String> {
            from pg_statio_user_tables t join pg_class c on c.oid = t.relid join pg_stat_all_tables s on s.relid = c.reltoastrelid \
           where t.schemaname = 'oncebox' and t.relname = 'message'",
     )?;
-    let (read, written) = counted.split_once('|').ok_or("two numbers")?;
-    Ok((read.parse().map_err(|_| "a number")?, written.parse().map_err(|_| "a number")?))
+    let (read, written) = counted.split_once('|').ok_or("expected two numbers")?;
+    Ok((read.parse().map_err(|_| "expected a number")?, written.parse().map_err(|_| "expected a number")?))
 }
 
 async fn open(database: &Database<'_>) -> Result<PostgresStore, oncebox_core::Error> {
-    PostgresStore::open(&format!("{}?ensure=yes", database.url()), Options::default()).await
+    PostgresStore::open(&format!("{}?ensure=yes", database.url()), PostgresOptions::default()).await
 }
 
-/// Leases that lapse, failures, duplicates and orders move large messages about; their payloads are neither read nor written.
+/// Lapsed leases, failures, duplicates and orders update large messages without reading or writing their payloads.
 /// Holds: RULE-27.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn payloads_stay_where_they_are_unless_content_changes() -> TestResult {
+async fn payloads_are_untouched_unless_content_changes() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let store = open(&database).await?;
     let messages: Vec<_> = (0..8).map(message).collect();
     store.accept(&messages).await?;
-    let taken = store.claim(&claim(8, Duration::from_millis(1))).await?;
-    assert_eq!(taken.len(), 8);
+    let claimed = store.claim(&claim(8, Duration::from_millis(1))).await?;
+    assert_eq!(claimed.len(), 8);
     store.close().await?;
     let (read, written) = out_of_line(&database).await?;
-    assert!(read > 0 && written > 0, "what is counted here are the payloads: {read}, {written}");
+    assert!(read > 0 && written > 0, "the counters include the payloads: {read}, {written}");
 
     let store = open(&database).await?;
-    // The leases have lapsed: that is written down.
+    // Maintenance writes that the leases have lapsed.
     let end = tokio::time::Instant::now() + DEADLINE;
     let mut lapsed = 0;
     while lapsed < 8 {
-        lapsed += store.upkeep(Budget::new(100)).await?.lapsed;
+        lapsed += store.maintain(Budget::new(100)).await?.lapsed;
         assert!(tokio::time::Instant::now() < end, "{lapsed} of 8 leases have lapsed");
     }
-    let settled = store.settle(&[taken[0].abandon(Span::delay(Duration::from_secs(1))?, None)]).await?;
+    let settled = store.settle(&[claimed[0].abandon(Span::delay(Duration::from_secs(1))?, None)]).await?;
     assert_eq!(settled, [Settled::LeaseLost]);
     for message in &messages {
         let mut same = message.clone();
         same.policy.divergence = oncebox_core::Divergence::KeepFirst;
         assert!(matches!(store.accept_one(&same).await?, Accepted::Duplicate { .. }));
     }
-    let cancel = oncebox_core::Order { target: taken[1].uid.into(), action: oncebox_core::Action::Cancel };
+    let cancel = oncebox_core::Order { target: claimed[1].uid.into(), action: oncebox_core::Action::Cancel };
     store.operate(&[cancel]).await?;
     store.close().await?;
     assert_eq!(out_of_line(&database).await?, (read, written), "payloads were read or written");
 
-    // Failures under a current lease: the claim reads payloads, the settlement does not.
+    // Failures during a current lease: the claim reads payloads, the settlement does not.
     let store = open(&database).await?;
     let again = store.claim(&claim(7, Duration::from_secs(60))).await?;
     assert_eq!(again.len(), 7);

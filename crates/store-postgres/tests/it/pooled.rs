@@ -1,9 +1,9 @@
-//! Behind PgBouncer in transaction mode: every case again.
+//! Every case again, behind PgBouncer in transaction mode.
 
 use std::sync::{Arc, OnceLock};
 
-use oncebox_core::Kind;
-use oncebox_store_postgres::{Address, Options, PostgresStore};
+use oncebox_core::ErrorKind;
+use oncebox_store_postgres::{Address, PostgresOptions, PostgresStore};
 use oncebox_testkit::servers::{PgBouncer, Postgres};
 use oncebox_testkit::{Fixture, ManualClock, TestResult};
 use sqlx::PgPool;
@@ -17,11 +17,11 @@ fn pooler() -> &'static PgBouncer {
     })
 }
 
-/// A pool behind it, and tables of its own.
-pub(crate) async fn fresh() -> (PgPool, Options) {
+/// A pool behind the pooler, and a separate schema.
+pub(crate) async fn fresh() -> (PgPool, PostgresOptions) {
     let url = format!("{}?pooler=transaction&connections=6", pooler().url_for("postgres"));
-    let address = Address::parse(&url, Options::default()).expect("a good URL");
-    let pool = address.connect().await.expect("it answers");
+    let address = Address::parse(&url, PostgresOptions::default()).expect("a valid URL");
+    let pool = address.connect().await.expect("the pooler answers");
     let mut options = address.options().clone();
     options.schema = crate::fresh(&pool).await.schema;
     (pool, options)
@@ -37,12 +37,12 @@ async fn open() -> Fixture {
 oncebox_testkit::conformance!(open);
 oncebox_testkit::random_comparison!(open, 2);
 
-/// Whoever forgets the setting is told at once, and not by statements that now and then fail.
+/// A missing `pooler` setting is reported when the store is opened, not by statements that fail occasionally.
 #[tokio::test]
-async fn a_pooler_that_was_not_told_of_is_noticed() -> TestResult {
-    let refused = PostgresStore::open(&pooler().url_for("postgres"), Options::default()).await;
-    let refused = refused.err().ok_or("it opened")?;
-    assert_eq!(refused.kind(), Kind::Unavailable);
-    assert!(refused.to_string().contains("set `pooler=transaction`"), "{refused}");
+async fn an_undeclared_pooler_is_detected() -> TestResult {
+    let error = PostgresStore::open(&pooler().url_for("postgres"), PostgresOptions::default()).await;
+    let error = error.err().ok_or("the store opened")?;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("set `pooler=transaction`"), "{error}");
     Ok(())
 }

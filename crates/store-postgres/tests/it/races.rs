@@ -1,12 +1,12 @@
-//! Several at once on the same messages.
+//! Concurrent transactions on the same messages.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Claim, DeadReason, Delivery, Key, Namespace, NewMessage, Owner, Partition, Payload, RequestId,
-    Settled, Span, State, Store, StoreExt, Topic, TransactionalStore, Verdict,
+    Batch, Claim, DeadReason, Delivery, Key, MessageState, Namespace, NewMessage, Owner, Partition, Payload,
+    RequestId, Settled, Span, Store, StoreExt, Topic, TransactionalStore, Verdict,
 };
 use oncebox_store_postgres::PostgresStore;
 use sqlx::{Executor, Row};
@@ -14,7 +14,7 @@ use sqlx::{Executor, Row};
 use crate::{fresh, pool};
 
 const LEASE: Duration = Duration::from_secs(30);
-/// So many messages that the planner goes by the index.
+/// Enough messages that the planner uses the index.
 const MESSAGES: u32 = 2_000;
 
 fn message(id: u32) -> NewMessage {
@@ -39,32 +39,33 @@ async fn filled() -> (Arc<PostgresStore>, sqlx::PgPool, String) {
     (store, pool, schema)
 }
 
-/// A settlement that has to wait for somebody who touches its message counts as any other.
+/// A settlement that waits for another transaction's lock on its message is applied like any other.
 /// Holds: RULE-05.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settlement_that_waited_counts() {
+async fn a_settlement_that_waited_for_a_lock_is_applied() {
     let (store, _, _) = filled().await;
-    let taken = store.claim(&claim(7, 6)).await.unwrap();
-    let again = message(taken[2].key.id.as_str().parse().unwrap());
+    let deliveries = store.claim(&claim(7, 6)).await.unwrap();
+    let again = message(deliveries[2].key.id.as_str().parse().unwrap());
     let mut slow = store.begin_transaction().await.unwrap();
     store.accept_in(&mut slow, &[again]).await.unwrap();
-    let settlements: Vec<_> = taken.iter().map(oncebox_core::Delivery::release).collect();
+    let settlements: Vec<_> = deliveries.iter().map(oncebox_core::Delivery::release).collect();
     let waiting = Arc::clone(&store);
     let waiting = tokio::spawn(async move { waiting.settle(&settlements).await.unwrap() });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(!waiting.is_finished(), "it waits for who has the message");
+    assert!(!waiting.is_finished(), "it waits for the lock on its message");
     store.commit(slow).await.unwrap();
     assert_eq!(waiting.await.unwrap(), [Settled::Released; 6]);
 }
 
-/// An acknowledgement that waits for a transaction which ends its lease finds the lease lost: the message is not acknowledged.
+/// An acknowledgement that waits for a transaction which ends its lease finds the lease lost: the message is not
+/// acknowledged.
 /// Holds: RULE-05, IBX-046.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ack_that_waited_for_the_end_of_its_lease_is_lost() {
     let (store, pool, schema) = filled().await;
-    // It waits as long as it has to, and does not take another way meanwhile.
-    let patient = format!("alter function {schema}.work_1 set lock_timeout = '120s'");
-    pool.execute(sqlx::AssertSqlSafe(patient)).await.unwrap();
+    // The statement waits as long as necessary, and does not fall back to the slow path meanwhile.
+    let no_timeout = format!("alter function {schema}.work_1 set lock_timeout = '120s'");
+    pool.execute(sqlx::AssertSqlSafe(no_timeout)).await.unwrap();
     let delivery = store.claim(&claim(7, 1)).await.unwrap().remove(0);
     let mut ending = store.begin_transaction().await.unwrap();
     let (settled, _) = store.settle_in(&mut ending, &[delivery.release()]).await.unwrap();
@@ -75,7 +76,7 @@ async fn an_ack_that_waited_for_the_end_of_its_lease_is_lost() {
         "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%work_1%'";
     let waited = async {
         while pool.fetch_one(waits).await.unwrap().get::<i64, _>(0) == 0 {
-            assert!(!waiting.is_finished(), "it did not wait for who has its message");
+            assert!(!waiting.is_finished(), "it did not wait for the lock on its message");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -83,19 +84,20 @@ async fn an_ack_that_waited_for_the_end_of_its_lease_is_lost() {
     store.commit(ending).await.unwrap();
     assert_eq!(within_two_minutes("its answer", waiting).await.unwrap(), [Settled::LeaseLost]);
     let found = store.get(&[delivery.uid.into()]).await.unwrap().remove(0).unwrap();
-    assert_eq!(found.state, State::Processing, "it was given back, and not acknowledged");
+    assert_eq!(found.state, MessageState::Processing, "it was released, not acknowledged");
 }
 
-/// Only a hang is ever so late.
+/// Only a hang takes that long.
 async fn within_two_minutes<T>(what: &str, wait: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(Duration::from_secs(120), wait).await;
     waited.unwrap_or_else(|_| panic!("two minutes were not enough for {what}"))
 }
 
-/// A claim passes over what another transaction has locked, and upkeep does: neither waits, and neither leaves the rest alone.
+/// Claims and maintenance skip messages that another transaction has locked: neither waits, and both process the
+/// rest.
 /// Holds: CMD-08, RULE-13.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_locked_is_passed_over_and_the_rest_is_served() {
+async fn locked_messages_are_skipped_and_the_rest_is_served() {
     let (store, pool, schema) = filled().await;
     let lapsing = Claim { lease: Span::lease(Duration::from_millis(1)).unwrap(), ..claim(7, 2) };
     let lapsed = store.claim(&lapsing).await.unwrap();
@@ -104,60 +106,60 @@ async fn what_is_locked_is_passed_over_and_the_rest_is_served() {
     let uid = sqlx::types::Uuid::from_u128(lapsed[0].uid.as_u128());
     slow.execute(sqlx::query(sqlx::AssertSqlSafe(hold)).bind(uid)).await.unwrap();
     let ended = async {
-        // One lease can be ended; the other one is locked.
+        // One lease can be ended; the other message is locked.
         let mut ended = 0;
         while ended == 0 {
-            ended += store.upkeep(oncebox_core::Budget::new(10)).await.unwrap().lapsed;
+            ended += store.maintain(oncebox_core::Budget::new(10)).await.unwrap().lapsed;
         }
         assert_eq!(ended, 1);
     };
-    within_two_minutes("upkeep", ended).await;
+    within_two_minutes("maintenance", ended).await;
     let claimed = within_two_minutes("a claim", store.claim(&claim(7, 3))).await.unwrap();
     let ids: Vec<_> = claimed.iter().map(|delivery| delivery.key.id.as_str()).collect();
     assert_eq!(ids, ["1", "3", "4"], "0 and 2 are locked");
     slow.rollback().await.unwrap();
 }
 
-/// Somebody who holds a message for long holds up its acknowledgement, and none of those that came with it.
+/// A message that is locked for long delays its own acknowledgement, and none of the others in the same call.
 /// Holds: RULE-05.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acknowledgements_pass_one_that_somebody_holds_up() {
+async fn a_locked_message_does_not_block_other_acknowledgements() {
     let (store, pool, schema) = filled().await;
-    let taken = store.claim(&claim(7, 6)).await.unwrap();
+    let deliveries = store.claim(&claim(7, 6)).await.unwrap();
     let mut slow = pool.begin().await.unwrap();
     let hold = format!("select from {schema}.message where uid = $1 for update");
-    let uid = sqlx::types::Uuid::from_u128(taken[2].uid.as_u128());
+    let uid = sqlx::types::Uuid::from_u128(deliveries[2].uid.as_u128());
     slow.execute(sqlx::query(sqlx::AssertSqlSafe(hold)).bind(uid)).await.unwrap();
-    let acks: Vec<_> = taken.iter().map(oncebox_core::Delivery::ack).collect();
+    let acks: Vec<_> = deliveries.iter().map(oncebox_core::Delivery::ack).collect();
     let acking = Arc::clone(&store);
     let acked = tokio::spawn(async move { acking.settle(&acks).await.unwrap() });
-    let is_done = async |place: usize| {
-        let found = store.get(&[taken[place].uid.into()]).await.unwrap();
-        found[0].as_ref().is_some_and(|message| message.state == State::Done)
+    let is_done = async |index: usize| {
+        let found = store.get(&[deliveries[index].uid.into()]).await.unwrap();
+        found[0].as_ref().is_some_and(|message| message.state == MessageState::Done)
     };
     let others_are_done = async {
-        for place in [0, 1, 3, 4, 5] {
-            while !is_done(place).await {
-                assert!(!acked.is_finished(), "it ended, and {place} is not acknowledged");
+        for index in [0, 1, 3, 4, 5] {
+            while !is_done(index).await {
+                assert!(!acked.is_finished(), "the call returned, and {index} is not acknowledged");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
     };
-    // Only a hang is ever so late.
+    // Only a hang takes that long.
     tokio::time::timeout(Duration::from_secs(120), others_are_done)
         .await
-        .expect("the others are not held up");
-    assert!(!is_done(2).await, "somebody holds it");
+        .expect("the others are not blocked");
+    assert!(!is_done(2).await, "its message is locked");
     slow.commit().await.unwrap();
     assert_eq!(acked.await.unwrap(), [Settled::Done; 6]);
 }
 
-/// A claim with a request id that loses some of its messages to somebody faster gets each of the others once.
+/// A claim with a request id that loses some of its messages to a faster process gets each of the others once.
 /// Holds: RULE-05.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_loses_some_gets_the_rest_once() {
+async fn a_claim_that_loses_messages_gets_the_rest_once() {
     let (store, pool, schema) = filled().await;
-    // Somebody's lease on the first message that is free, which nobody sees before the commit.
+    // A lease of another process on the first free message, which is not visible before the commit.
     let steal = format!(
         "insert into {schema}.lease (uid, owner, fence, until, extend_max, check_at, namespace, in_flight)
          select m.uid, gen_random_uuid(), $1, 9e15::bigint, 9e15::bigint, 9e15::bigint, 0, true from {schema}.message m
@@ -173,47 +175,51 @@ async fn a_claim_that_loses_some_gets_the_rest_once() {
         let claimed = tokio::spawn(async move { claimant.claim(&claim).await });
         tokio::time::sleep(Duration::from_millis(15)).await;
         faster.commit().await.unwrap();
-        // On a slow machine it has waited for too long, and says so.
+        // On a slow machine the claim may time out waiting for the lock.
         let Ok(deliveries) = claimed.await.unwrap() else { continue };
         let uids: HashSet<_> = deliveries.iter().map(|delivery| delivery.uid).collect();
-        assert_eq!(uids.len(), deliveries.len(), "round {round}: a message came twice");
-        assert!(deliveries.len() <= 3, "round {round}: {} came", deliveries.len());
+        assert_eq!(uids.len(), deliveries.len(), "round {round}: a message was delivered twice");
+        assert!(deliveries.len() <= 3, "round {round}: {} deliveries", deliveries.len());
     }
 }
 
-/// A process that has plenty of newer messages before it still finds what comes back to the beginning of their lane: at once what it
-/// gave back itself, soon what another process gave back, or committed late.
+/// A process with plenty of newer messages still finds messages that return to the beginning of their lane:
+/// immediately those that it released itself, soon those that another process released or committed late.
 /// Holds: RULE-11, RULE-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_back_to_the_beginning_of_a_lane_is_found() {
+async fn messages_that_return_to_the_beginning_of_a_lane_are_found() {
     let pool = pool().await;
     let options = fresh(&pool).await;
     let ours = PostgresStore::new(pool.clone(), &options);
     let theirs = PostgresStore::new(pool.clone(), &options);
     let mut late = theirs.begin_transaction().await.unwrap();
     let (_, wake) = theirs.accept_in(&mut late, &[message(0)]).await.unwrap();
-    // One ticket each: what is claimed first lies far behind.
+    // One id block each: the first messages claimed are far behind.
     for id in 1..=200 {
         ours.accept(&[message(id)]).await.unwrap();
     }
-    let given_back = theirs.claim(&claim(8, 1)).await.unwrap();
+    let released = theirs.claim(&claim(8, 1)).await.unwrap();
     let first = ours.claim(&claim(7, 1)).await.unwrap();
-    assert_eq!((given_back[0].key.id.as_str(), first[0].key.id.as_str()), ("1", "2"));
+    assert_eq!((released[0].key.id.as_str(), first[0].key.id.as_str()), ("1", "2"));
     for _ in 3..=180 {
         ours.claim(&claim(7, 1)).await.unwrap();
     }
     ours.settle(&[first[0].release()]).await.unwrap();
-    assert_eq!(ours.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str(), "2", "its own, at once");
+    assert_eq!(
+        ours.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str(),
+        "2",
+        "its own release, immediately"
+    );
 
-    theirs.settle(&[given_back[0].release()]).await.unwrap();
+    theirs.settle(&[released[0].release()]).await.unwrap();
     theirs.commit(late).await.unwrap();
     wake.fire();
     let mut found = Vec::new();
     let search = async {
-        // Whatever else is found is made up for, so there is always something newer.
+        // Each other message that is claimed is replaced, so there is always a newer one.
         for id in 1_000.. {
-            let taken = ours.claim(&claim(7, 1)).await.unwrap();
-            match taken[0].key.id.as_str() {
+            let deliveries = ours.claim(&claim(7, 1)).await.unwrap();
+            match deliveries[0].key.id.as_str() {
                 id @ ("0" | "1") => found.push(id.to_owned()),
                 _ => drop(ours.accept(&[message(id)]).await.unwrap()),
             }
@@ -222,15 +228,15 @@ async fn what_comes_back_to_the_beginning_of_a_lane_is_found() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), search).await.expect("they are found");
+    tokio::time::timeout(Duration::from_secs(60), search).await.expect("both are found");
     assert_eq!(found, ["0", "1"]);
 }
 
-/// What waited for its partition is found at once when the partition becomes free, however far behind it lies, and however it became
-/// free.
+/// Messages that waited for their partition are found immediately when it becomes free, however far behind they are,
+/// and however it became free.
 /// Holds: RULE-11, RULE-25.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waited_for_its_partition_is_found_at_the_beginning_of_its_lane() {
+async fn messages_that_waited_for_their_partition_are_found_immediately() {
     let (store, first) = behind_a_busy_partition().await;
     store.settle(&[first.ack()]).await.unwrap();
     assert_eq!(next(&store).await, "1");
@@ -238,12 +244,12 @@ async fn what_waited_for_its_partition_is_found_at_the_beginning_of_its_lane() {
     let (store, first) = behind_a_busy_partition().await;
     let worked = store.work(&[first.ack()], &[claim(7, 2)]).await.unwrap();
     let ids: Vec<_> = worked.deliveries[0].iter().map(|delivery| delivery.key.id.as_str()).collect();
-    assert_eq!(ids, ["1", "181"], "the call that frees it finds it");
+    assert_eq!(ids, ["1", "181"], "the call that frees the partition finds it");
 
     let (store, first) = behind_a_busy_partition().await;
     let dead = Verdict::Fail { reason: DeadReason::Failed, error: None };
     store.settle(&[first.settle(dead)]).await.unwrap();
-    assert_eq!(next(&store).await, "1", "what holds it is dead");
+    assert_eq!(next(&store).await, "1", "the message that blocked it is dead");
 }
 
 /// The id of the next message of [`behind_a_busy_partition`].
@@ -251,7 +257,8 @@ async fn next(store: &PostgresStore) -> String {
     store.claim(&claim(7, 1)).await.unwrap()[0].key.id.as_str().to_owned()
 }
 
-/// A store that has handed out message 0 and 2 to 180 of 200: message 1 waits for its partition, which message 0 keeps busy.
+/// A store that has delivered messages 0 and 2 to 180 of 200: message 1 waits for its partition, which message 0
+/// keeps busy.
 async fn behind_a_busy_partition() -> (PostgresStore, Delivery) {
     let pool = pool().await;
     let store = PostgresStore::new(pool.clone(), &fresh(&pool).await);

@@ -1,4 +1,4 @@
-//! The connections that transactions cannot take from heartbeats and settlements.
+//! The connections reserved for heartbeats and settlements.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use oncebox_core::{
     Batch, Claim, Extended, Key, Namespace, NewMessage, Owner, Payload, Settled, Span, Store, StoreExt,
     Topic, TransactionalStore,
 };
-use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 use oncebox_testkit::servers::{Postgres, psql};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::timeout;
@@ -15,7 +15,7 @@ use crate::{fresh, pool};
 
 const LEASE: Duration = Duration::from_secs(30);
 /// Longer than any wait for a connection.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn claim() -> Claim {
     let (owner, lease) = (Owner::new(7).unwrap(), Span::lease(LEASE).unwrap());
@@ -27,10 +27,10 @@ fn message(id: &str) -> NewMessage {
     NewMessage::new(key, Topic::new("payments").unwrap(), Payload::new("{}").unwrap())
 }
 
-/// Every connection of the pool is in a transaction: leases are still extended, settled and claimed.
+/// While every connection of the pool is in a transaction, leases are still extended, settled and claimed.
 /// Holds: RULE-05.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transactions_do_not_keep_leases_from_being_extended_and_settled() {
+async fn open_transactions_do_not_block_heartbeats_and_settlements() {
     let options = fresh(&pool().await).await;
     let server = Postgres::shared().unwrap();
     let small = PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(1));
@@ -39,16 +39,16 @@ async fn transactions_do_not_keep_leases_from_being_extended_and_settled() {
     let delivery = store.claim(&claim()).await.unwrap().remove(0);
 
     let open = [store.begin_transaction().await.unwrap(), store.begin_transaction().await.unwrap()];
-    let extended = timeout(PATIENCE, store.extend(&[delivery.extend(Span::lease(LEASE).unwrap())])).await;
-    let extended = extended.expect("an answer").expect("a heartbeat has a connection of its own");
+    let extended = timeout(DEADLINE, store.extend(&[delivery.extend(Span::lease(LEASE).unwrap())])).await;
+    let extended = extended.expect("the call returns").expect("heartbeats have a reserved connection");
     assert!(matches!(extended[..], [Extended::Until(_)]), "{extended:?}");
-    let worked = timeout(PATIENCE, store.work(&[delivery.ack()], &[claim()])).await;
-    let worked = worked.expect("an answer").expect("a settlement has a connection of its own");
+    let worked = timeout(DEADLINE, store.work(&[delivery.ack()], &[claim()])).await;
+    let worked = worked.expect("the call returns").expect("settlements have a reserved connection");
     assert_eq!((&worked.settled[..], worked.deliveries[0].len()), (&[Settled::Done][..], 1));
     drop(open);
 }
 
-/// The reserved connections are among those that the URL allows.
+/// The reserved connections count towards the limit in the URL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_opens_no_more_connections_than_its_url_allows() {
     let database = Postgres::shared().unwrap().lend_database().unwrap();
@@ -56,10 +56,10 @@ async fn a_store_opens_no_more_connections_than_its_url_allows() {
         let application = format!("store-of-{connections}");
         let url =
             format!("{}?connections={connections}&ensure=yes&application_name={application}", database.url());
-        let store = PostgresStore::open(&url, Options::default()).await.unwrap();
+        let store = PostgresStore::open(&url, PostgresOptions::default()).await.unwrap();
         assert_eq!(store.transactions_max(), transactions, "of {connections} connections");
         store.accept(&[message(&application)]).await.unwrap();
-        // As many as are for transactions, and every kind of call beside them.
+        // The maximum number of transactions, and every kind of call at the same time.
         let mut open = Vec::new();
         for _ in 0..transactions {
             open.push(store.begin_transaction().await.unwrap());

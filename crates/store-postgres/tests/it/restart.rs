@@ -1,4 +1,4 @@
-//! A process that begins to serve does not run far ahead of what was out before it.
+//! A process that starts to serve does not deliver far ahead of the deliveries that were outstanding before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use oncebox_core::{
     Batch, Claim, Delivery, Id, Key, Namespace, NewMessage, Owner, Payload, Shard, Source, Span, Store,
     StoreExt, Topic, Topics,
 };
-use oncebox_store_postgres::{Options, PostgresStore};
+use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 use oncebox_testkit::{ManualClock, TestResult};
 use sqlx::PgPool;
 
@@ -41,24 +41,24 @@ struct Restarted {
     clock: Arc<ManualClock>,
 }
 
-/// A handle that begins to serve when two of a hundred messages are out; the other one is gone.
+/// A handle that starts to serve while two of a hundred messages are outstanding; the other handle is gone.
 async fn restarted() -> Restarted {
     let pool = pool().await;
     let options = fresh(&pool).await;
-    let Begun { before, handles: [after], clock, .. } = restarted_on(pool, options).await;
+    let Started { before, handles: [after], clock, .. } = restarted_on(pool, options).await;
     Restarted { before, after, clock }
 }
 
-/// Handles that begin to serve, and one that never stopped.
-struct Begun<const N: usize> {
+/// Handles that start to serve, and one that never stopped.
+struct Started<const N: usize> {
     before: Vec<Delivery>,
-    steady: PostgresStore,
+    running: PostgresStore,
     handles: [Arc<PostgresStore>; N],
     clock: Arc<ManualClock>,
 }
 
-/// The same, with as many handles that begin at once.
-async fn restarted_on<const N: usize>(pool: PgPool, mut options: Options) -> Begun<N> {
+/// Like [`restarted`], with several handles that start at the same time.
+async fn restarted_on<const N: usize>(pool: PgPool, mut options: PostgresOptions) -> Started<N> {
     let clock = Arc::new(ManualClock::default());
     options.clock = Some(clock.clone());
     let store = PostgresStore::new(pool.clone(), &options);
@@ -67,18 +67,19 @@ async fn restarted_on<const N: usize>(pool: PgPool, mut options: Options) -> Beg
     let before = store.claim(&claim("a", 2)).await.unwrap();
     assert_eq!(before.len(), 2);
     let handles = [0; N].map(|_| Arc::new(PostgresStore::new(pool.clone(), &options)));
-    Begun { before, steady: store, handles, clock }
+    Started { before, running: store, handles, clock }
 }
 
-/// What shard 0 gave out past what was out before, as each handle knows it.
+/// How many messages shard 0 delivered past inherited deliveries, according to a handle.
 async fn depth(store: &PostgresStore) -> Result<u64, oncebox_core::Error> {
     Ok(store.usage().await?.reorder_depths.get(&Shard(0)).copied().unwrap_or_default())
 }
 
-/// Claims side by side give out 32 past the oldest, not 32 each; a shard where nothing is out runs on.
+/// Concurrent claims deliver 32 messages past the oldest outstanding delivery, not 32 each; a shard without
+/// outstanding deliveries is not limited.
 /// Holds: MBX-G-9, RULE-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_begins_gives_out_32_past_the_oldest_that_is_out() -> TestResult {
+async fn a_restarted_process_delivers_32_past_the_oldest_outstanding_delivery() -> TestResult {
     let Restarted { before, after, .. } = restarted().await;
     let claims: Vec<_> = (0..8)
         .map(|_| {
@@ -86,26 +87,26 @@ async fn a_process_that_begins_gives_out_32_past_the_oldest_that_is_out() -> Tes
             tokio::spawn(async move { store.claim(&claim("a", 10)).await })
         })
         .collect();
-    let mut given = Vec::new();
+    let mut delivered = Vec::new();
     for claim in claims {
-        given.extend(claim.await??);
+        delivered.extend(claim.await??);
     }
-    assert_eq!(given.len(), MAILBOX_REORDER_MESSAGES_MAX);
+    assert_eq!(delivered.len(), MAILBOX_REORDER_MESSAGES_MAX);
     assert_eq!(after.claim(&claim("a", 100)).await?, []);
-    assert_eq!(after.claim(&claim("b", 100)).await?.len(), 100, "nothing was out there");
+    assert_eq!(after.claim(&claim("b", 100)).await?.len(), 100, "that lane is not limited");
     assert_eq!(depth(&after).await?, MAILBOX_REORDER_MESSAGES_MAX as u64);
 
-    // What was given out is given out again, and nothing else instead.
-    let acks: Vec<_> = given[..20].iter().map(Delivery::ack).collect();
+    // Messages that were delivered are redelivered, and no others instead.
+    let acks: Vec<_> = delivered[..20].iter().map(Delivery::ack).collect();
     after.settle(&acks).await?;
-    let releases: Vec<_> = given[20..].iter().map(Delivery::release).collect();
+    let releases: Vec<_> = delivered[20..].iter().map(Delivery::release).collect();
     after.settle(&releases).await?;
     let again = after.claim(&claim("a", 100)).await?;
     let uids = |deliveries: &[Delivery]| deliveries.iter().map(|one| one.uid).collect::<BTreeSet<_>>();
-    assert_eq!(uids(&again), uids(&given[20..]));
+    assert_eq!(uids(&again), uids(&delivered[20..]));
 
     after.settle(&[before[0].ack()]).await?;
-    assert_eq!(after.claim(&claim("a", 100)).await?, [], "the next one is out still");
+    assert_eq!(after.claim(&claim("a", 100)).await?, [], "the next one is still outstanding");
     after.settle(&[before[1].ack()]).await?;
     assert_eq!(after.claim(&claim("a", 100)).await?.len(), 98 - MAILBOX_REORDER_MESSAGES_MAX);
     assert_eq!(depth(&after).await?, MAILBOX_REORDER_MESSAGES_MAX as u64);
@@ -114,11 +115,11 @@ async fn a_process_that_begins_gives_out_32_past_the_oldest_that_is_out() -> Tes
 
 /// Holds: MBX-G-9, RULE-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_out_before_comes_first_when_its_visibility_ends() -> TestResult {
+async fn inherited_deliveries_come_first_when_their_visibility_timeout_ends() -> TestResult {
     let Restarted { before, after, clock } = restarted().await;
-    let given = after.claim(&claim("a", 100)).await?;
-    assert_eq!(given.len(), MAILBOX_REORDER_MESSAGES_MAX);
-    let acks: Vec<_> = given.iter().map(Delivery::ack).collect();
+    let delivered = after.claim(&claim("a", 100)).await?;
+    assert_eq!(delivered.len(), MAILBOX_REORDER_MESSAGES_MAX);
+    let acks: Vec<_> = delivered.iter().map(Delivery::ack).collect();
     after.settle(&acks).await?;
     clock.advance(LEASE);
     let rest = after.claim(&claim("a", 100)).await?;
@@ -127,66 +128,73 @@ async fn what_was_out_before_comes_first_when_its_visibility_ends() -> TestResul
     Ok(())
 }
 
-/// Handles that begin at once give out 32 past the oldest together; one that never stopped is not held back by them.
-async fn begin_together(pool: PgPool, options: Options) -> TestResult {
-    let Begun { before, steady, handles, clock } = restarted_on::<3>(pool.clone(), options.clone()).await;
+/// Handles that start at the same time deliver 32 past the oldest in total; one that never stopped is not limited by
+/// them.
+async fn start_together(pool: PgPool, options: PostgresOptions) -> TestResult {
+    let Started { before, running, handles, clock } = restarted_on::<3>(pool.clone(), options.clone()).await;
     let claims: Vec<_> = (0..12)
         .map(|number| {
             let store = Arc::clone(&handles[number % handles.len()]);
             tokio::spawn(async move { store.claim(&claim("a", 10)).await })
         })
         .collect();
-    let mut given = Vec::new();
+    let mut delivered = Vec::new();
     for claim in claims {
-        given.extend(claim.await??);
+        delivered.extend(claim.await??);
     }
-    // A claim passes over what another one holds for long.
+    // A claim skips a lane whose row another claim has locked for long.
     for store in &handles {
-        given.extend(store.claim(&claim("a", 100)).await?);
+        delivered.extend(store.claim(&claim("a", 100)).await?);
     }
     let uids = |deliveries: &[Delivery]| deliveries.iter().map(|one| one.uid).collect::<BTreeSet<_>>();
     assert_eq!(
-        (given.len(), uids(&given).len()),
+        (delivered.len(), uids(&delivered).len()),
         (MAILBOX_REORDER_MESSAGES_MAX, MAILBOX_REORDER_MESSAGES_MAX)
     );
     for store in &handles {
         assert!(depth(store).await? <= MAILBOX_REORDER_MESSAGES_MAX as u64);
     }
 
-    // What one of them finished still counts for the others; what was given back may be given out again, by any.
-    let acks: Vec<_> = given[..20].iter().map(Delivery::ack).collect();
+    // Messages that one handle has finished still count for the others; released ones may be redelivered by any
+    // handle.
+    let acks: Vec<_> = delivered[..20].iter().map(Delivery::ack).collect();
     handles[0].settle(&acks).await?;
-    let releases: Vec<_> = given[20..].iter().map(Delivery::release).collect();
+    let releases: Vec<_> = delivered[20..].iter().map(Delivery::release).collect();
     handles[1].settle(&releases).await?;
-    assert_eq!(uids(&handles[2].claim(&claim("a", 100)).await?), uids(&given[20..]));
+    assert_eq!(uids(&handles[2].claim(&claim("a", 100)).await?), uids(&delivered[20..]));
 
-    // One that begins later inherits what they gave out, and the same bound; one that never stopped does not slow down for any of them.
+    // A handle that starts later inherits their deliveries, and has the same limit; one that never stopped is not
+    // slowed down.
     let mut options = options;
     options.clock = Some(clock);
     let late = PostgresStore::new(pool, &options);
     assert_eq!(late.claim(&claim("a", 100)).await?, []);
-    assert_eq!(steady.claim(&claim("a", 5)).await?.len(), 5);
+    assert_eq!(running.claim(&claim("a", 5)).await?.len(), 5);
     handles[0].settle(&[before[0].ack(), before[1].ack()]).await?;
-    // Of the twelve that were given out twice, eleven are past the first.
+    // Of the twelve messages that were delivered twice, eleven are past the first.
     let left = MAILBOX_REORDER_MESSAGES_MAX - 11;
     assert_eq!(late.claim(&claim("a", 100)).await?.len(), left);
     assert_eq!(late.claim(&claim("a", 100)).await?, []);
     let rest = 98 - MAILBOX_REORDER_MESSAGES_MAX - 5 - left;
-    assert_eq!(handles[1].claim(&claim("a", 100)).await?.len(), rest, "nothing that it inherited is out");
+    assert_eq!(
+        handles[1].claim(&claim("a", 100)).await?.len(),
+        rest,
+        "nothing that it inherited is outstanding"
+    );
     Ok(())
 }
 
 /// Holds: MBX-G-9, RULE-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_that_begin_at_once_give_out_32_together() -> TestResult {
+async fn processes_that_start_together_deliver_32_in_total() -> TestResult {
     let pool = pool().await;
     let options = fresh(&pool).await;
-    begin_together(pool, options).await
+    start_together(pool, options).await
 }
 
 /// Holds: MBX-G-9, RULE-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_that_begin_at_once_behind_a_pooler_give_out_32_together() -> TestResult {
+async fn processes_that_start_together_behind_a_pooler_deliver_32_in_total() -> TestResult {
     let (pool, options) = pooled::fresh().await;
-    begin_together(pool, options).await
+    start_together(pool, options).await
 }

@@ -1,6 +1,6 @@
-//! The schema on a real server: made by many at once, compared, written down, named in every way.
+//! The schema on a real server: created concurrently, compared, dumped, with unusual names.
 
-use oncebox_core::Kind;
+use oncebox_core::ErrorKind;
 use oncebox_store_postgres::Schema;
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::{Postgres, psql};
@@ -8,24 +8,24 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;
 
-/// A pool of its own, as another process has it.
+/// A separate pool, as in another process.
 async fn connect(url: &str) -> Result<PgPool, sqlx::Error> {
     PgPoolOptions::new().max_connections(1).connect(url).await
 }
 
 /// Holds: IBX-114, IBX-116, IBX-117, CMD-09.
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_processes_make_two_schemas_at_once() -> TestResult {
+async fn ten_processes_create_two_schemas_concurrently() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let mut starts = JoinSet::new();
     let names = ["one", "two"];
-    for place in 0..20 {
+    for index in 0..20 {
         let pool = connect(database.url()).await?;
-        starts.spawn(async move { Schema::new(names[place % 2])?.ensure(&pool).await });
+        starts.spawn(async move { Schema::new(names[index % 2])?.ensure(&pool).await });
     }
     let ensured = starts.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let made = ensured.iter().filter(|ensured| ensured.before.is_none()).count();
-    assert_eq!(made, 2, "{ensured:?}");
+    let created = ensured.iter().filter(|ensured| ensured.before.is_none()).count();
+    assert_eq!(created, 2, "{ensured:?}");
     let pool = connect(database.url()).await?;
     for name in names {
         let schema = Schema::new(name)?;
@@ -37,7 +37,7 @@ async fn ten_processes_make_two_schemas_at_once() -> TestResult {
     Ok(())
 }
 
-/// What is done to the tables one after another, and what differs then.
+/// Changes to the tables, applied one after another, and the differences after each.
 const CHANGES: &[(&str, &[&str])] = &[
     ("alter table oncebox.message alter due type integer", &["column `message.due` is integer, not bigint"]),
     ("alter table oncebox.message alter due type bigint", &[]),
@@ -77,18 +77,18 @@ const CHANGES: &[(&str, &[&str])] = &[
         &["column `message.tenant` is missing"],
     ),
     (
-        "alter table oncebox.message add tenant text collate \"C\"; alter sequence oncebox.ticket as integer",
+        "alter table oncebox.message add tenant text collate \"C\"; alter sequence oncebox.id_block as integer",
         &[
-            "sequence `ticket` counts by 1 up to 2147483647, not 1 up to 9223372036854775807",
-            "sequence `ticket` is integer, not bigint",
+            "sequence `id_block` counts by 1 up to 2147483647, not 1 up to 9223372036854775807",
+            "sequence `id_block` is integer, not bigint",
         ],
     ),
     (
-        "alter sequence oncebox.ticket as bigint; alter function oncebox.next_ticket() security invoker",
-        &["function `next_ticket()` is plpgsql volatile security invoker, not definer"],
+        "alter sequence oncebox.id_block as bigint; alter function oncebox.next_id_block() security invoker",
+        &["function `next_id_block()` is plpgsql volatile security invoker, not definer"],
     ),
     (
-        "alter function oncebox.next_ticket() security definer; alter table oncebox.lease drop constraint lease_pkey",
+        "alter function oncebox.next_id_block() security definer; alter table oncebox.lease drop constraint lease_pkey",
         &["constraint `lease.lease_pkey` is missing"],
     ),
     (
@@ -96,27 +96,27 @@ const CHANGES: &[(&str, &[&str])] = &[
         &["table `lease` is an unlogged table, not a table"],
     ),
     (
-        "drop table oncebox.lease; drop function oncebox.next_ticket()",
-        &["function `next_ticket()` is missing", "table `lease` is missing"],
+        "drop table oncebox.lease; drop function oncebox.next_id_block()",
+        &["function `next_id_block()` is missing", "table `lease` is missing"],
     ),
 ];
 
 /// Holds: CMD-09.
 #[tokio::test]
-async fn every_difference_is_told_in_words() -> TestResult {
+async fn every_difference_is_described() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let (pool, schema) = (connect(database.url()).await?, Schema::default());
-    assert_eq!(schema.validate(&pool).await?, ["the schema `oncebox` has no tables of oncebox"]);
+    assert_eq!(schema.validate(&pool).await?, ["the schema `oncebox` has no oncebox tables"]);
     schema.ensure(&pool).await?;
-    for (change, told) in CHANGES {
+    for (change, differences) in CHANGES {
         psql(database.url(), change)?;
-        assert_eq!(schema.validate(&pool).await?, *told, "{change}");
+        assert_eq!(schema.validate(&pool).await?, *differences, "{change}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn what_was_added_is_told_only_if_it_may_refuse_something() -> TestResult {
+async fn additions_are_reported_only_if_they_may_reject_writes() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let (pool, schema) = (connect(database.url()).await?, Schema::default());
     schema.ensure(&pool).await?;
@@ -135,10 +135,10 @@ async fn what_was_added_is_told_only_if_it_may_refuse_something() -> TestResult 
     assert_eq!(
         schema.validate(&pool).await?,
         [
-            "table `message` has row security, not no row security",
-            "column `message.needed` is not ours, required and without a default: nothing can be written",
-            "constraint `message.small` is not ours: it may refuse what should be written",
-            "index `other` is not ours and unique: it may refuse what should be written",
+            "table `message` has row security enabled, not disabled",
+            "column `message.needed` does not belong to oncebox, is required and has no default: nothing can be written",
+            "constraint `message.small` does not belong to oncebox: it may reject writes",
+            "index `other` does not belong to oncebox and is unique: it may reject writes",
         ]
     );
     Ok(())
@@ -165,33 +165,37 @@ async fn a_schema_may_have_any_name() -> TestResult {
         let schema = Schema::new(name)?;
         schema.ensure(&pool).await?;
         assert_eq!(schema.validate(&pool).await?, [""; 0], "{name}");
-        // Everything is really there.
+        // The tables and the function really exist.
         let tables = sqlx::query(
             "select from pg_tables where schemaname = $1 and tablename in ('message', 'lease', 'meta')",
         );
         assert_eq!(tables.bind(name).fetch_all(&pool).await?.len(), 3, "{name}");
-        let tickets = sqlx::AssertSqlSafe(format!("select \"{}\".next_ticket()", name.replace('"', "\"\"")));
-        sqlx::query(tickets).execute(&pool).await?;
+        let next_id_block =
+            sqlx::AssertSqlSafe(format!("select \"{}\".next_id_block()", name.replace('"', "\"\"")));
+        sqlx::query(next_id_block).execute(&pool).await?;
     }
     for (name, text) in [
-        ("", "the schema's name is empty: give it one"),
-        ("a\0b", "the schema's name has a null character: leave it out"),
-        ("a$oncebox$b", "the schema's name has $oncebox$ or $ticket$ in it: choose another one"),
-        ("pg_x", "the schema `pg_x` is the server's own: choose a name that does not begin with `pg_`"),
+        ("", "the schema name is empty: choose one"),
+        ("a\0b", "the schema name contains a null character: remove it"),
+        ("a$oncebox$b", "the schema name contains $oncebox$ or $sequence$: choose another one"),
+        (
+            "pg_x",
+            "the schema name `pg_x` is reserved by the server: choose a name that does not begin with `pg_`",
+        ),
         (
             &(longest.clone() + "y"),
-            "the schema's name has 64 bytes, and PostgreSQL knows names of up to 63: choose a shorter one",
+            "the schema name has 64 bytes, and PostgreSQL allows at most 63: choose a shorter one",
         ),
     ] {
-        let refused = Schema::new(name).unwrap_err();
-        assert_eq!((refused.kind(), refused.to_string().as_str()), (Kind::Invalid, text));
+        let error = Schema::new(name).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, text));
     }
     Ok(())
 }
 
 /// Holds: CMD-09.
 #[tokio::test]
-async fn what_is_dumped_makes_the_same_tables() -> TestResult {
+async fn the_dump_creates_the_same_tables() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let (pool, schema) = (connect(database.url()).await?, Schema::new("it's \"mine\"")?);
     psql(database.url(), &schema.dump())?;
@@ -201,7 +205,7 @@ async fn what_is_dumped_makes_the_same_tables() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_not_ours_is_left_alone() -> TestResult {
+async fn a_foreign_schema_is_left_alone() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let pool = connect(database.url()).await?;
     psql(
@@ -209,35 +213,35 @@ async fn a_schema_that_is_not_ours_is_left_alone() -> TestResult {
         "create schema a; create table a.message (id int); create schema b; create table b.meta (x int)",
     )?;
     for name in ["a", "b"] {
-        let refused = Schema::new(name)?.ensure(&pool).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Invalid);
-        assert!(refused.to_string().contains("is not ours"), "{refused}");
+        let error = Schema::new(name)?.ensure(&pool).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("does not belong to oncebox"), "{error}");
     }
     assert_eq!(psql(database.url(), "select count(*) from pg_tables where schemaname in ('a', 'b')")?, "2");
     psql(
         database.url(),
         "create schema c; create table c.meta (name text, value text); insert into c.meta values ('version', 'x')",
     )?;
-    assert_eq!(Schema::new("c")?.ensure(&pool).await.unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(Schema::new("c")?.ensure(&pool).await.unwrap_err().kind(), ErrorKind::Corrupt);
     Ok(())
 }
 
 /// Holds: CMD-09.
 #[tokio::test]
-async fn tables_of_another_version_are_told_apart() -> TestResult {
+async fn tables_of_another_version_are_detected() -> TestResult {
     let database = Postgres::shared()?.lend_database()?;
     let (pool, schema) = (connect(database.url()).await?, Schema::default());
     schema.ensure(&pool).await?;
     let ours = Schema::VERSION;
     psql(database.url(), "update oncebox.meta set value = '1000' where name = 'version'")?;
     let newer = format!(
-        "the tables in the schema `oncebox` are of version 1000, and this program knows up to {ours}: use a newer oncebox"
+        "the tables in the schema `oncebox` have version 1000, and this program supports up to {ours}: use a newer oncebox"
     );
-    let refused = schema.ensure(&pool).await.unwrap_err();
-    assert_eq!((refused.kind(), refused.to_string()), (Kind::Unsupported, newer.clone()));
+    let error = schema.ensure(&pool).await.unwrap_err();
+    assert_eq!((error.kind(), error.to_string()), (ErrorKind::Unsupported, newer.clone()));
     assert_eq!(schema.validate(&pool).await?, [newer]);
     psql(database.url(), "update oncebox.meta set value = '0' where name = 'version'")?;
-    let older = format!("the tables in the schema `oncebox` are of version 0, not {ours}");
+    let older = format!("the tables in the schema `oncebox` have version 0, not {ours}");
     assert_eq!(schema.validate(&pool).await?, [older]);
     Ok(())
 }

@@ -1,12 +1,13 @@
-//! Times are those of the server's clock: it is read by SQL before and after each call, and what the call wrote lies in between.
+//! Timestamps come from the server's clock: the test reads it by SQL before and after each call, and what the call
+//! wrote is in between.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, Batch, Begin, Begun, Claim, DeadReason, Delivery, Extended, Hold, Keep, Key, Namespace,
-    NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting, Snapshot, Span, Store, StoreExt,
-    Timestamp, Topic, Verdict,
+    Action, Batch, Begin, Begun, Claim, DeadReason, Delivery, Extended, Hold, Keep, Key, MessageRef,
+    Namespace, NewMessage, Observation, Order, Owner, Payload, Policy, Settlement, Snapshot, Span, Store,
+    StoreExt, Timestamp, Topic, Verdict,
 };
 use oncebox_store_postgres::PostgresStore;
 use oncebox_testkit::TestResult;
@@ -43,7 +44,7 @@ impl Clocked {
         Ok(Timestamp::from_millis(millis.unsigned_abs()))
     }
 
-    /// Makes a call, and answers between which moments of the server's it was made.
+    /// Makes a call, and returns its start and end on the server's clock.
     async fn timed<T>(&self, call: impl Future<Output = Result<T, oncebox_core::Error>>) -> Timed<T> {
         let from = self.now().await.unwrap();
         let answer = call.await.unwrap();
@@ -51,7 +52,7 @@ impl Clocked {
     }
 
     async fn read(&self, id: &str) -> Snapshot {
-        self.store.get_one(&Ref::Key(key(id))).await.unwrap().expect("it is known")
+        self.store.get_one(&MessageRef::Key(key(id))).await.unwrap().expect("the key is known")
     }
 
     async fn settle(&self, delivery: &Delivery, verdict: Verdict) -> Timed<Vec<oncebox_core::Settled>> {
@@ -59,15 +60,15 @@ impl Clocked {
         self.timed(self.store.settle(&[Settlement { uid, owner, fence, verdict }])).await
     }
 
-    /// Takes messages in, once and again, and sights them.
-    async fn intake(&self) {
+    /// Accepts messages, once and again, and observes them.
+    async fn accept_and_observe(&self) {
         let first = self.timed(self.store.accept(&["ack", "fail", "abandon", "late"].map(message))).await;
         for id in ["ack", "fail", "abandon", "late"] {
             let stored = self.read(id).await;
             first.spans(stored.accepted_at, "first seen");
             assert_eq!(stored.last_seen_at, stored.accepted_at);
         }
-        // One by one it is another statement, and what is known takes the slow path.
+        // A single message uses another statement, and known messages take the slow path.
         let single = self.timed(self.store.accept_one(&message("single"))).await;
         let before = self.read("single").await;
         single.spans(before.accepted_at, "first seen");
@@ -75,12 +76,15 @@ impl Clocked {
         let stored = self.read("single").await;
         assert_eq!(stored.accepted_at, before.accepted_at);
         again.spans(stored.last_seen_at, "last seen");
-        let sighting =
-            Sighting { key: key("sighted"), hash: None, hold: Hold { window: LEASE, keep: Keep::Window } };
-        let sighted = self.timed(self.store.observe(std::slice::from_ref(&sighting))).await;
-        sighted.spans(self.read("sighted").await.accepted_at, "first sighted");
-        let again = self.timed(self.store.observe(&[sighting])).await;
-        again.spans(self.read("sighted").await.last_seen_at, "last sighted");
+        let observation = Observation {
+            key: key("observed"),
+            hash: None,
+            hold: Hold { window: LEASE, keep: Keep::Window },
+        };
+        let observed = self.timed(self.store.observe(std::slice::from_ref(&observation))).await;
+        observed.spans(self.read("observed").await.accepted_at, "first observed");
+        let again = self.timed(self.store.observe(&[observation])).await;
+        again.spans(self.read("observed").await.last_seen_at, "last observed");
     }
 
     /// Leases, extends and settles.
@@ -91,7 +95,9 @@ impl Clocked {
         for delivery in &claimed.answer {
             claimed.spans_after(delivery.lease.until, LEASE, "the end of a lease");
         }
-        let [ack, fail, abandon, late, _] = &claimed.answer[..] else { return Err("five".into()) };
+        let [ack, fail, abandon, late, _] = &claimed.answer[..] else {
+            return Err("expected five deliveries".into());
+        };
         let extended = self.timed(self.store.extend(&[late.extend(span(LEASE * 5))])).await;
         let [Extended::Until(until)] = extended.answer[..] else { return Err("a lease was lost".into()) };
         extended.spans_after(until, LEASE * 5, "the end of a longer lease");
@@ -104,19 +110,19 @@ impl Clocked {
         Ok(())
     }
 
-    /// Leases a bare key, marks one, and takes in what is due now.
-    async fn others(&self) -> TestResult {
+    /// Leases a bare key, marks it as processed, and accepts a message that is due now.
+    async fn keys_and_due_times(&self) -> TestResult {
         let bare = Key::new(Namespace::Ledger, key("bare").source, key("bare").id);
         let hold = Policy::LEDGER.hold;
         let begin = Begin { key: bare.clone(), owner: Owner::new(7)?, lease: span(LEASE), hold };
         let timed = self.timed(self.store.begin(&[begin])).await;
         let [Begun::Acquired { lease, .. }] = &timed.answer[..] else { return Err("not begun".into()) };
         timed.spans_after(lease.until, LEASE, "the end of a key's lease");
-        let mark = Order { target: Ref::Key(bare.clone()), action: Action::MarkProcessed { hold } };
+        let mark = Order { target: MessageRef::Key(bare.clone()), action: Action::MarkProcessed { hold } };
         let marked = self.timed(self.store.operate(&[mark])).await;
-        let stored = self.store.get_one(&Ref::Key(bare)).await?.ok_or("it is known")?;
+        let stored = self.store.get_one(&MessageRef::Key(bare)).await?.ok_or("the key is known")?;
         marked.spans(stored.finished_at.ok_or("not processed")?, "processed");
-        // The sender's moment is compared with the same clock.
+        // The sender's due time is compared with the same clock.
         for (id, due, claimed) in [("due", Duration::ZERO, 1), ("not due", LEASE * 60, 0)] {
             let mut message = message(id);
             message.content.due = Some(self.now().await?.after(due));
@@ -127,14 +133,14 @@ impl Clocked {
         Ok(())
     }
 
-    async fn live(&self) -> TestResult {
-        self.intake().await;
+    async fn run_all(&self) -> TestResult {
+        self.accept_and_observe().await;
         self.work().await?;
-        self.others().await
+        self.keys_and_due_times().await
     }
 }
 
-/// What a call answered, and when it was made.
+/// The answer of a call, and when it was made.
 struct Timed<T> {
     answer: T,
     from: Timestamp,
@@ -157,17 +163,17 @@ impl<T> Timed<T> {
 
 /// Holds: IBX-025, IBX-026, RULE-09.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn times_are_those_of_the_servers_clock() -> TestResult {
+async fn timestamps_come_from_the_servers_clock() -> TestResult {
     let pool = pool().await;
     let options = fresh(&pool).await;
-    Clocked { store: PostgresStore::new(pool.clone(), &options), pool }.live().await
+    Clocked { store: PostgresStore::new(pool.clone(), &options), pool }.run_all().await
 }
 
-/// The same where the server's clock is a day ahead of this machine's, or a day behind it: what is asked for the time on these connections is a
-/// function of the test's, so a time that the process made would show.
+/// The same with a server clock that is a day ahead of this machine's, or a day behind: on these connections, a
+/// function of the test provides the time, so a timestamp made by the process would be noticed.
 /// Holds: IBX-025, IBX-026, RULE-09.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn times_are_the_servers_also_where_its_clock_differs_by_a_day() -> TestResult {
+async fn timestamps_come_from_the_servers_clock_even_if_it_is_a_day_off() -> TestResult {
     for (name, days) in [("clock_ahead", 1), ("clock_behind", -1)] {
         let pool = pool().await;
         let options = fresh(&pool).await;
@@ -183,7 +189,7 @@ async fn times_are_the_servers_also_where_its_clock_differs_by_a_day() -> TestRe
         let clocked = Clocked { store: PostgresStore::new(pool.clone(), &options), pool };
         let apart = clocked.now().await?.as_millis().abs_diff(oncebox_system::wall().as_millis());
         assert!(apart > 12 * 60 * 60 * 1_000, "the clocks are {apart} ms apart");
-        clocked.live().await?;
+        clocked.run_all().await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Claims: what may be taken, how much of it, and what a worker gets with it.
+//! Claims: which messages are delivered, how many, and what a worker gets.
 
 use oncebox_core::{Accepted, Claim, Namespace, NewMessage, Timestamp};
 
@@ -12,7 +12,7 @@ fn messages(count: u32) -> Vec<NewMessage> {
     (1..=count).map(|number| message(&number.to_string())).collect()
 }
 
-/// Where nothing is ready, a claim is empty.
+/// If nothing is ready, a claim is empty.
 /// Holds: IBX-037.
 /// Replays I-T1.
 pub async fn a_claim_on_an_empty_store_is_empty(fixture: Fixture) -> TestResult {
@@ -20,14 +20,14 @@ pub async fn a_claim_on_an_empty_store_is_empty(fixture: Fixture) -> TestResult 
     Ok(())
 }
 
-/// A claimed message is leased to its owner from now on, for as long as the claim said.
+/// A claimed message is leased to its owner from now on, for the duration in the claim.
 /// Holds: IBX-034, IBX-035, IBX-036, MBX-C-3.
 /// Replays I-T2, I-T9.
 pub async fn a_claim_leases_the_message_to_its_owner(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
-    fixture.pass(seconds(5)).await;
+    fixture.advance(seconds(5)).await;
     let claim = Claim { owner: owner(7), lease: span(seconds(90)), ..claim(10) };
-    let delivery = fixture.take_by(&claim).await?;
+    let delivery = fixture.claim_one_by(&claim).await?;
     assert_eq!((delivery.key.id.as_str(), delivery.attempts, delivery.deliveries), ("1", 0, 1));
     assert_eq!(delivery.lease.owner, owner(7));
     assert_eq!(delivery.lease.until, fixture.now().await.after(seconds(90)));
@@ -40,8 +40,8 @@ pub async fn a_claim_leases_the_message_to_its_owner(fixture: Fixture) -> TestRe
 /// Holds: IBX-033, IBX-106.
 pub async fn a_leased_message_is_not_claimed_again(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
-    fixture.take().await?;
-    fixture.pass_nearly(LEASE).await;
+    fixture.claim_one().await?;
+    fixture.advance_almost(LEASE).await;
     assert_eq!(fixture.claim(&claim(10)).await?, []);
     assert_eq!(fixture.claim(&Claim { owner: owner(2), ..claim(10) }).await?, []);
     Ok(())
@@ -52,40 +52,40 @@ pub async fn a_leased_message_is_not_claimed_again(fixture: Fixture) -> TestResu
 /// Replays I-T3, I-T59, L-T19, L-T20, L-T40.
 pub async fn a_message_is_claimable_exactly_when_it_is_due(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1").due(fixture.now().await.after(seconds(300)))).await?;
-    fixture.pass_nearly(seconds(300)).await;
+    fixture.advance_almost(seconds(300)).await;
     fixture.expect_claimable(&[]).await?;
-    fixture.pass(TICK).await;
+    fixture.advance(TICK).await;
     fixture.expect_claimable(&["1"]).await
 }
 
 /// A message without a due time, or with one that has passed, is claimable at once.
 /// Holds: IBX-024.
 pub async fn a_past_due_time_is_due(fixture: Fixture) -> TestResult {
-    fixture.pass(days(1)).await;
+    fixture.advance(days(1)).await;
     let now = fixture.now().await;
     let past = Timestamp::from_millis(now.as_millis() - 1);
     fixture.accept_all(&[message("1").due(past), message("2").due(now), message("3")]).await?;
     fixture.expect_claimable(&["1", "2", "3"]).await
 }
 
-/// What is Done or Dead is not claimed, however much time passes.
+/// A Done or Dead message is not claimed, however much time passes.
 /// Holds: IBX-038, IBX-047, IBX-064.
 /// Replays I-T4, I-T6, L-T39, L-T44.
 pub async fn finished_messages_are_not_claimed(fixture: Fixture) -> TestResult {
     fixture.accept_all(&messages(2)).await?;
-    let done = fixture.take().await?;
-    let dead = fixture.take().await?;
+    let done = fixture.claim_one().await?;
+    let dead = fixture.claim_one().await?;
     fixture.settle(done.ack()).await?;
     fixture.settle(dead.fail(None)).await?;
     fixture.expect_claimable(&[]).await?;
-    fixture.pass(days(400)).await;
+    fixture.advance(days(400)).await;
     fixture.expect_claimable(&[]).await
 }
 
-/// A claim takes no more than its batch, and the rest is for the next one.
+/// A claim delivers no more than its batch, and the next claim delivers the rest.
 /// Holds: IBX-030, IBX-039.
 /// Replays L-T18, L-T41.
-pub async fn a_claim_takes_no_more_than_its_batch(fixture: Fixture) -> TestResult {
+pub async fn a_claim_delivers_no_more_than_its_batch(fixture: Fixture) -> TestResult {
     fixture.accept_all(&messages(5)).await?;
     for expected in [&["1", "2"][..], &["3", "4"], &["5"], &[]] {
         assert_eq!(ids(&fixture.claim(&claim(2)).await?), expected);
@@ -93,7 +93,7 @@ pub async fn a_claim_takes_no_more_than_its_batch(fixture: Fixture) -> TestResul
     Ok(())
 }
 
-/// A claim is short only when nothing more is claimable, however many lanes the work is spread over.
+/// A claim is short only when nothing more is claimable, however many lanes the messages are spread over.
 /// Holds: IBX-030, RULE-11.
 /// Replays L-T17.
 pub async fn a_claim_is_short_only_when_nothing_is_left(fixture: Fixture) -> TestResult {
@@ -107,9 +107,9 @@ pub async fn a_claim_is_short_only_when_nothing_is_left(fixture: Fixture) -> Tes
     Ok(())
 }
 
-/// A claim takes only messages of the topics it names.
+/// A claim delivers only messages of the topics that it names.
 /// Holds: RULE-11.
-pub async fn a_claim_takes_only_its_topics(fixture: Fixture) -> TestResult {
+pub async fn a_claim_delivers_only_its_topics(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1").topic("a"), message("2").topic("b"), message("3").topic("c")]).await?;
     fixture.expect_claimable_by(&claim_of(&["b"], 10), &["2"]).await?;
     fixture.expect_claimable_by(&claim_of(&["d"], 10), &[]).await?;
@@ -128,7 +128,7 @@ pub async fn topics_differ_by_case(fixture: Fixture) -> TestResult {
     fixture.expect_claimable_by(&claim_of(&["Order.Created"], 10), &["1"]).await
 }
 
-/// A claim takes messages while their payloads together stay within its bytes, the limit included.
+/// A claim delivers messages while their payloads together stay within its bytes, inclusive.
 /// Holds: MBX-C-1, RULE-11.
 pub async fn a_claim_stays_within_its_bytes(fixture: Fixture) -> TestResult {
     for id in ["1", "2", "3"] {
@@ -139,16 +139,16 @@ pub async fn a_claim_stays_within_its_bytes(fixture: Fixture) -> TestResult {
     fixture.expect_claimable_by(&Claim { bytes_max: Some(30), ..claim(10) }, &["1", "2", "3"]).await
 }
 
-/// The first message of a claim is given whatever its size, and then nothing that does not fit.
+/// The first message of a claim is delivered whatever its size, and then nothing that does not fit.
 /// Holds: MBX-C-1, RULE-11.
-pub async fn the_first_message_is_given_whatever_its_size(fixture: Fixture) -> TestResult {
+pub async fn the_first_message_is_delivered_whatever_its_size(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1").payload("ten bytes!"), message("2").payload("ten bytes!")]).await?;
     fixture.expect_claimable_by(&Claim { bytes_max: Some(1), ..claim(10) }, &["1"]).await
 }
 
-/// A lane whose next message does not fit waits, and the other lanes go on.
+/// A lane whose next message does not fit waits, and the other lanes are served.
 /// Holds: RULE-11.
-pub async fn a_message_that_does_not_fit_stops_only_its_lane(fixture: Fixture) -> TestResult {
+pub async fn a_message_that_does_not_fit_blocks_only_its_lane(fixture: Fixture) -> TestResult {
     for (id, topic, bytes) in [("1", "a", 10), ("2", "a", 100), ("3", "a", 1), ("4", "b", 10), ("5", "b", 10)]
     {
         fixture.accept(&message(id).content(topic, &vec![0; bytes])).await?;
@@ -160,7 +160,7 @@ pub async fn a_message_that_does_not_fit_stops_only_its_lane(fixture: Fixture) -
     Ok(())
 }
 
-/// A claim never crosses its namespace, whether it names topics or takes them all.
+/// A claim never crosses its namespace, whether or not it names topics.
 /// Holds: RULE-02.
 pub async fn a_claim_stays_in_its_namespace(fixture: Fixture) -> TestResult {
     for namespace in Namespace::ALL {
@@ -170,7 +170,7 @@ pub async fn a_claim_stays_in_its_namespace(fixture: Fixture) -> TestResult {
     for namespace in Namespace::ALL {
         let named = Claim { namespace, ..claim_of(&["orders"], 1) };
         for claim in [named, claim_in(namespace, 10)] {
-            assert_eq!(fixture.take_by(&claim).await?.key.namespace, namespace);
+            assert_eq!(fixture.claim_one_by(&claim).await?.key.namespace, namespace);
         }
     }
     Ok(())
@@ -179,19 +179,20 @@ pub async fn a_claim_stays_in_its_namespace(fixture: Fixture) -> TestResult {
 /// However often a message is sent, it is delivered once.
 /// Holds: IBX-014, MBX-G-2, MBX-I-2.
 pub async fn many_duplicates_are_one_delivery(fixture: Fixture) -> TestResult {
-    let receipt = fixture.accept(&mail("1")).await?;
+    let summary = fixture.accept(&mail("1")).await?;
     for _ in 0..20 {
-        let again = fixture.again(&mail("1")).await?;
-        assert_eq!(again, Accepted::Duplicate { receipt: receipt.clone(), diverged: false });
+        let again = fixture.accept_again(&mail("1")).await?;
+        assert_eq!(again, Accepted::Duplicate { summary: summary.clone(), diverged: false });
     }
-    let delivery = fixture.take_by(&claim_in(Namespace::Mailbox, 10)).await?;
-    assert_eq!((delivery.uid, delivery.deliveries), (receipt.uid, 1));
+    let delivery = fixture.claim_one_by(&claim_in(Namespace::Mailbox, 10)).await?;
+    assert_eq!((delivery.uid, delivery.deliveries), (summary.uid, 1));
     Ok(())
 }
 
-/// A claim with a ceiling leaves no more in flight than that, whoever holds them, in its namespace.
+/// A claim with an in-flight limit leaves no more messages of its namespace in flight than that, for all owners
+/// together.
 /// Holds: MBX-I-5.
-pub async fn a_claim_keeps_to_its_ceiling(fixture: Fixture) -> TestResult {
+pub async fn a_claim_respects_its_in_flight_limit(fixture: Fixture) -> TestResult {
     fixture.accept_all(&["1", "2", "3", "4"].map(message)).await?;
     let below = |ceiling: u64| Claim { in_flight_max: Some(ceiling), ..claim(10) };
     assert_eq!(fixture.claim(&below(0)).await?, []);

@@ -1,4 +1,4 @@
-//! Concurrency: facts that hold however calls of several threads fall together.
+//! Concurrency: rules that hold for every interleaving of calls from several threads.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -10,44 +10,44 @@ use oncebox_core::{
     Uid,
 };
 
-use super::kit::{Checked, Draft, LEASE, claim, key, message, owner, race, sighting, span};
+use super::kit::{Checked, Draft, LEASE, claim, key, message, observation, owner, race, span};
 use crate::fixture::{Fixture, TestResult};
 
 const RACERS: u128 = 16;
 
-/// A task among others of another shape.
+/// A task that can be mixed with tasks of other types.
 type Task<T> = Pin<Box<dyn Future<Output = Checked<T>> + Send>>;
 
-/// Of sixteen senders of one message, one is told that it is new, all get the same receipt, and one message is there.
+/// Of sixteen concurrent senders of one message, one gets `New`, all get the same summary, and one message is stored.
 /// Holds: IBX-014, IBX-105, MBX-I-2.
 pub async fn one_of_many_senders_is_first(fixture: Fixture) -> TestResult {
     let tasks = (0..RACERS).map(|_| {
         let store = fixture.store.clone();
         async move { Ok(store.accept_one(&message("1")).await?) }
     });
-    let answers: Vec<Accepted> = race(tasks.collect()).await?;
-    let new = answers.iter().filter(|answer| matches!(answer, Accepted::New { .. })).count();
-    let receipts: Vec<_> = answers.iter().filter_map(Accepted::receipt).collect();
-    assert_eq!((new, receipts.len()), (1, answers.len()));
-    assert!(receipts.windows(2).all(|pair| pair[0] == pair[1]), "{receipts:?}");
+    let outcomes: Vec<Accepted> = race(tasks.collect()).await?;
+    let new = outcomes.iter().filter(|outcome| matches!(outcome, Accepted::New { .. })).count();
+    let summaries: Vec<_> = outcomes.iter().filter_map(Accepted::summary).collect();
+    assert_eq!((new, summaries.len()), (1, outcomes.len()));
+    assert!(summaries.windows(2).all(|pair| pair[0] == pair[1]), "{summaries:?}");
     assert_eq!(fixture.claim(&claim(100)).await?.len(), 1);
     Ok(())
 }
 
-/// Of sixteen who see a key at once, one sees it first, and nobody is told that it is processed.
+/// Of sixteen concurrent observers of a key, one is first, and none finds it processed.
 /// Holds: IBX-002, IBX-006, IBX-105.
-pub async fn one_of_many_sightings_is_first(fixture: Fixture) -> TestResult {
+pub async fn one_of_many_observations_is_first(fixture: Fixture) -> TestResult {
     let tasks = (0..RACERS).map(|_| {
         let store = fixture.store.clone();
-        async move { Ok(store.observe(&[sighting(key("1"))]).await?) }
+        async move { Ok(store.observe(&[observation(key("1"))]).await?) }
     });
-    let answers: Vec<Observed> = race(tasks.collect()).await?.concat();
-    assert_eq!(answers.iter().filter(|answer| matches!(answer, Observed::First(_))).count(), 1);
-    assert!(!answers.iter().any(Observed::is_processed));
+    let outcomes: Vec<Observed> = race(tasks.collect()).await?.concat();
+    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Observed::First(_))).count(), 1);
+    assert!(!outcomes.iter().any(Observed::is_processed));
     Ok(())
 }
 
-/// Of sixteen who want to process a key, one gets it and the others find it busy.
+/// Of sixteen concurrent callers that begin a key, one acquires it and the others find it busy.
 /// Holds: LDG-05, RULE-16.
 pub async fn one_of_many_begins_acquires(fixture: Fixture) -> TestResult {
     let tasks = (1..=RACERS).map(|number| {
@@ -56,11 +56,11 @@ pub async fn one_of_many_begins_acquires(fixture: Fixture) -> TestResult {
         let begin = Begin { key: key("1"), owner: owner(number), lease: span(LEASE), hold };
         async move { Ok(store.begin(&[begin]).await?) }
     });
-    let answers: Vec<Begun> = race(tasks.collect()).await?.concat();
-    assert_eq!(answers.iter().filter(|answer| matches!(answer, Begun::Acquired { .. })).count(), 1);
+    let outcomes: Vec<Begun> = race(tasks.collect()).await?.concat();
+    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Begun::Acquired { .. })).count(), 1);
     assert_eq!(
-        answers.iter().filter(|answer| matches!(answer, Begun::Busy { .. })).count(),
-        answers.len() - 1
+        outcomes.iter().filter(|outcome| matches!(outcome, Begun::Busy { .. })).count(),
+        outcomes.len() - 1
     );
     Ok(())
 }
@@ -97,7 +97,7 @@ pub async fn two_workers_share_the_work(fixture: Fixture) -> TestResult {
     Ok(())
 }
 
-/// Many workers empty a store together: every message is handled once, and every acknowledgement counts.
+/// Many workers empty a store together: every message is processed once, and every acknowledgement takes effect.
 /// Holds: IBX-105, IBX-106, CMD-20.
 /// Replays I-T36.
 pub async fn many_workers_handle_each_message_once(fixture: Fixture) -> TestResult {
@@ -124,12 +124,12 @@ pub async fn many_workers_handle_each_message_once(fixture: Fixture) -> TestResu
     Ok(())
 }
 
-/// What several workers of one partition tell each other.
+/// The state that the workers of one partition share.
 #[derive(Default)]
 struct Shared {
     in_flight: AtomicUsize,
     handled: Mutex<Vec<Number>>,
-    /// Nobody waits for work that a failed worker holds.
+    /// A worker has failed: no other worker waits for the messages that it holds.
     failed: AtomicBool,
 }
 
@@ -154,7 +154,7 @@ impl Shared {
     }
 }
 
-/// However many workers there are, a partition's messages are handled one at a time and in order.
+/// However many workers there are, a partition's messages are processed one at a time and in order.
 /// Holds: RULE-11, RULE-23.
 pub async fn many_workers_keep_a_partition_in_order(fixture: Fixture) -> TestResult {
     for number in 0..40 {
@@ -175,13 +175,14 @@ pub async fn many_workers_keep_a_partition_in_order(fixture: Fixture) -> TestRes
     Ok(())
 }
 
-/// An acknowledgement that meets the end of its lease counts, or the message is taken over; never both. A takeover may pass
-/// over a message while a late acknowledgement has it locked; the next claim gets it then, so it is never neither.
+/// An acknowledgement at the end of its lease takes effect, or the message is taken over; never both. A takeover may
+/// skip a message that a late acknowledgement has locked; then the next claim gets it, so one of the two always
+/// happens.
 /// Holds: CMD-20, MBX-G-3, MBX-I-3, RULE-05.
 pub async fn an_ack_and_a_takeover_exclude_each_other(fixture: Fixture) -> TestResult {
     for round in 0..20 {
         fixture.accept(&message(&round.to_string())).await?;
-        let delivery = fixture.take().await?;
+        let delivery = fixture.claim_one().await?;
         let (worker, rival, time) = (fixture.store.clone(), fixture.store.clone(), fixture.time.clone());
         let ack = delivery.ack();
         let tasks: Vec<Task<bool>> = vec![
@@ -192,11 +193,11 @@ pub async fn an_ack_and_a_takeover_exclude_each_other(fixture: Fixture) -> TestR
                 Ok(!taken.is_empty() && rival.settle(&[taken[0].ack()]).await? == [Settled::Done])
             }),
         ];
-        let answers = race(tasks).await?;
-        let ended = answers.iter().filter(|ended| **ended).count();
-        assert!(ended <= 1, "acknowledged and taken over: {answers:?}");
+        let outcomes = race(tasks).await?;
+        let ended = outcomes.iter().filter(|ended| **ended).count();
+        assert!(ended <= 1, "acknowledged and taken over: {outcomes:?}");
         let left = fixture.claim(&Claim { owner: owner(2), ..claim(1) }).await?;
-        assert_eq!(left.len(), 1 - ended, "{answers:?}, and then {left:?}");
+        assert_eq!(left.len(), 1 - ended, "{outcomes:?}, and then {left:?}");
         for delivery in left {
             assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
         }
@@ -204,21 +205,21 @@ pub async fn an_ack_and_a_takeover_exclude_each_other(fixture: Fixture) -> TestR
     Ok(())
 }
 
-/// A claim and its repeat that arrive together get the same deliveries.
+/// A claim and its concurrent repeat get the same deliveries.
 /// Holds: RULE-06.
-pub async fn a_claim_and_its_repeat_get_the_same(fixture: Fixture) -> TestResult {
+pub async fn a_claim_and_its_concurrent_repeat_get_the_same_deliveries(fixture: Fixture) -> TestResult {
     fixture.accept_all(&["1", "2", "3", "4", "5", "6"].map(message)).await?;
     let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(2) };
     let tasks = (0..4).map(|_| {
         let (store, request) = (fixture.store.clone(), request.clone());
         async move { Ok(store.claim(&request).await?) }
     });
-    let answers = race(tasks.collect()).await?;
-    assert!(answers.iter().all(|answer| answer.len() == 2 && *answer == answers[0]), "{answers:?}");
+    let outcomes = race(tasks.collect()).await?;
+    assert!(outcomes.iter().all(|outcome| outcome.len() == 2 && *outcome == outcomes[0]), "{outcomes:?}");
     Ok(())
 }
 
-/// Calls that name the same keys in opposite orders do not block each other for good; each key is new once.
+/// Calls that name the same keys in opposite orders do not deadlock; each key is new once.
 /// Holds: IBX-104, IBX-105, RULE-13.
 pub async fn opposite_orders_of_keys_do_not_deadlock(fixture: Fixture) -> TestResult {
     let forward: Vec<_> = (0..50).map(|number| message(&number.to_string())).collect();
@@ -230,23 +231,23 @@ pub async fn opposite_orders_of_keys_do_not_deadlock(fixture: Fixture) -> TestRe
             for _ in 0..1_000 {
                 match store.accept(&messages).await {
                     Err(error) if error.is_retryable() => tokio::task::yield_now().await,
-                    answer => return Ok(answer?),
+                    outcome => return Ok(outcome?),
                 }
             }
             Err("the keys stay blocked".into())
         }
     });
-    let answers: Vec<Accepted> = race(tasks.collect()).await?.concat();
-    assert!(answers.iter().filter(|answer| matches!(answer, Accepted::New { .. })).count() <= 50);
+    let outcomes: Vec<Accepted> = race(tasks.collect()).await?.concat();
+    assert!(outcomes.iter().filter(|outcome| matches!(outcome, Accepted::New { .. })).count() <= 50);
     let uids: BTreeSet<_> =
-        answers.iter().filter_map(|answer| answer.receipt().map(|receipt| receipt.uid)).collect();
+        outcomes.iter().filter_map(|outcome| outcome.summary().map(|summary| summary.uid)).collect();
     assert_eq!(uids.len(), 50);
     Ok(())
 }
 
-/// Where calls are atomic, nobody sees half of one.
+/// If calls are atomic, no reader sees half of one.
 /// Holds: IBX-102, RULE-13.
-pub async fn nobody_sees_half_a_call(fixture: Fixture) -> TestResult {
+pub async fn no_reader_sees_half_a_call(fixture: Fixture) -> TestResult {
     if !fixture.store.capabilities().atomic_calls {
         return Ok(());
     }
@@ -266,16 +267,16 @@ pub async fn nobody_sees_half_a_call(fixture: Fixture) -> TestResult {
         Box::pin(async move {
             for [first, second] in read {
                 loop {
-                    let last_look = done.load(Ordering::SeqCst);
+                    let all_written = done.load(Ordering::SeqCst);
                     if reader.get_one(&key(&first).into()).await?.is_some() {
                         break;
                     }
-                    if last_look {
+                    if all_written {
                         return Err("a call was lost".into());
                     }
                     tokio::task::yield_now().await;
                 }
-                assert!(reader.get_one(&key(&second).into()).await?.is_some(), "half of a call shows");
+                assert!(reader.get_one(&key(&second).into()).await?.is_some(), "half of a call is visible");
             }
             Ok(())
         }),

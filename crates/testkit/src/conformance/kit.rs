@@ -1,4 +1,4 @@
-//! What cases are written with: small messages, claims, owners, durations; steps that many cases take; races.
+//! Helpers for cases: small messages, claims, owners, durations; common steps; races.
 
 mod race;
 mod steps;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use oncebox_core::{
     Batch, CallerHash, Claim, Delivery, Divergence, Hold, Id, Keep, Key, LastError, Lease, Namespace,
-    NewMessage, Owner, Partition, Payload, Policy, Settlement, Shard, Sighting, Source, Span, Timestamp,
+    NewMessage, Observation, Owner, Partition, Payload, Policy, Settlement, Shard, Source, Span, Timestamp,
     Topic, Topics, Trace, Uid, Verdict,
 };
 
 pub(crate) use race::race;
 
-/// What a step of a case answers.
+/// The result of a step of a case.
 pub(crate) type Checked<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The lease of [`claim`] and of [`Fixture::begin`].
@@ -84,11 +84,11 @@ pub(crate) fn message_for(key: Key) -> NewMessage {
     NewMessage::new(key, topic("orders"), Payload::new("first").expect("five bytes are a payload"))
 }
 
-/// Changes one thing about a message.
+/// Changes one property of a message.
 pub(crate) trait Draft: Sized {
     fn change(self, change: impl FnOnce(&mut NewMessage)) -> Self;
 
-    /// Writes topic and payload anew, with their fingerprint; everything else stays.
+    /// Replaces topic and payload, with their fingerprint; everything else stays.
     fn content(self, topic: &str, payload: &[u8]) -> Self;
 
     fn payload(self, payload: impl AsRef<[u8]>) -> Self {
@@ -159,7 +159,7 @@ impl Draft for NewMessage {
     }
 }
 
-/// A claim of the first owner on any topic of the inbox.
+/// A claim by the first owner on any topic of the inbox.
 pub(crate) fn claim(batch: u32) -> Claim {
     claim_in(Namespace::Inbox, batch)
 }
@@ -174,9 +174,9 @@ pub(crate) fn claim_of(topics: &[&str], batch: u32) -> Claim {
     Claim { topics, ..claim(batch) }
 }
 
-/// A sighting without a hash, held as the inbox does.
-pub(crate) fn sighting(key: Key) -> Sighting {
-    Sighting { key, hash: None, hold: Policy::INBOX.hold }
+/// An observation without a hash, with the hold of the inbox.
+pub(crate) fn observation(key: Key) -> Observation {
+    Observation { key, hash: None, hold: Policy::INBOX.hold }
 }
 
 pub(crate) fn settlement(uid: Uid, lease: &Lease, verdict: Verdict) -> Settlement {

@@ -1,6 +1,6 @@
-//! The list of all cases, and what is made of it.
+//! The list of all cases, and the macro that turns it into tests.
 
-/// Makes a test of every conformance case, in a module per group, each on a store of its own.
+/// Defines a test for every conformance case, in a module per group, each on its own store.
 ///
 /// `open` is the path of an `async fn() -> Fixture` that opens a fresh, empty store.
 ///
@@ -20,6 +20,23 @@ macro_rules! conformance {
     };
     (@cases $then:ident ($($open:path)?)) => {
         $crate::conformance! { @$then ($($open)?)
+            [accept]
+                a_new_message_is_processing_without_attempts
+                everything_sent_is_kept_and_delivered
+                a_payload_is_kept_byte_by_byte
+                a_large_payload_is_kept
+                an_empty_payload_is_accepted
+                the_longest_texts_are_kept
+                the_same_message_again_is_a_duplicate
+                a_duplicate_updates_last_seen_at
+                content_makes_an_observed_key_processing
+                content_makes_a_marked_key_claimable
+                content_does_not_revive_a_dead_key
+                content_sets_the_policy
+                a_done_message_is_never_changed
+                a_taken_uid_is_refused
+                generated_uids_are_all_different
+                a_full_lane_accepts_nothing_new
             [attempts]
                 the_last_abandon_makes_a_message_dead
                 the_last_lapse_makes_a_message_dead
@@ -27,17 +44,17 @@ macro_rules! conformance {
                 in_the_ledger_nothing_is_exhausted
                 the_limit_is_the_sender_s_then_the_claimer_s_then_the_default
                 a_lease_keeps_the_limit_of_its_claim
-                each_face_has_its_own_limit
+                each_namespace_has_its_own_limit
                 the_limit_is_set_at_acceptance
             [begin]
                 an_unknown_key_is_acquired
-                a_sighted_key_is_acquired
-                a_leased_key_is_busy_for_everybody
+                an_observed_key_is_acquired
+                a_leased_key_is_busy_for_all_owners
                 a_lapsed_begin_is_taken_over
                 a_begun_key_is_marked_processed_under_its_lease
                 a_mark_without_a_lease_is_unconditional
                 a_released_key_is_free_at_once
-                a_key_tells_its_deliveries_and_times
+                a_key_shows_its_deliveries_and_times
                 a_key_with_content_or_dead_is_invalid
                 a_begun_key_is_never_claimable
                 a_key_without_content_is_never_exhausted
@@ -45,14 +62,14 @@ macro_rules! conformance {
                 the_lease_on_a_key_is_extended
             [calls]
                 an_empty_call_does_nothing
-                outcomes_come_in_the_order_of_the_items
-                the_same_key_twice_in_one_call_acts_twice
+                outcomes_are_in_the_order_of_the_items
+                a_key_may_occur_twice_in_one_call
                 the_same_delivery_twice_in_one_call_is_tolerated
-                every_call_takes_its_items_in_turn
+                every_call_processes_its_items_in_order
                 work_settles_before_it_claims
                 each_claim_of_a_call_gets_its_own_deliveries
                 a_call_over_the_limit_is_invalid_and_does_nothing
-                a_closed_store_says_so
+                a_closed_store_returns_closed
             [claims]
                 a_claim_on_an_empty_store_is_empty
                 a_claim_leases_the_message_to_its_owner
@@ -60,64 +77,64 @@ macro_rules! conformance {
                 a_message_is_claimable_exactly_when_it_is_due
                 a_past_due_time_is_due
                 finished_messages_are_not_claimed
-                a_claim_takes_no_more_than_its_batch
+                a_claim_delivers_no_more_than_its_batch
                 a_claim_is_short_only_when_nothing_is_left
-                a_claim_takes_only_its_topics
+                a_claim_delivers_only_its_topics
                 topics_differ_by_case
                 a_claim_stays_within_its_bytes
-                the_first_message_is_given_whatever_its_size
-                a_message_that_does_not_fit_stops_only_its_lane
+                the_first_message_is_delivered_whatever_its_size
+                a_message_that_does_not_fit_blocks_only_its_lane
                 a_claim_stays_in_its_namespace
                 many_duplicates_are_one_delivery
-                a_claim_keeps_to_its_ceiling
+                a_claim_respects_its_in_flight_limit
             [concurrency]
                 one_of_many_senders_is_first
-                one_of_many_sightings_is_first
+                one_of_many_observations_is_first
                 one_of_many_begins_acquires
                 one_of_many_workers_gets_a_message
                 two_workers_share_the_work
                 many_workers_handle_each_message_once
                 many_workers_keep_a_partition_in_order
                 an_ack_and_a_takeover_exclude_each_other
-                a_claim_and_its_repeat_get_the_same
+                a_claim_and_its_concurrent_repeat_get_the_same_deliveries
                 opposite_orders_of_keys_do_not_deadlock
-                nobody_sees_half_a_call
+                no_reader_sees_half_a_call
             [dead_letters]
                 dead_letters_are_forgotten_by_their_own_retention
                 each_topic_keeps_its_dead_letters_for_its_own_time
-                dead_letters_beyond_their_number_are_forgotten
-                the_dead_letter_that_died_first_goes_first
-                a_number_of_dead_letters_breaks_no_promise
-                a_dead_key_without_content_goes_by_the_default
-                dead_letters_are_forgotten_in_bounded_pieces
-                a_topic_over_its_number_is_found_among_thousands
+                dead_letters_beyond_their_limit_are_forgotten
+                the_dead_letter_that_died_first_is_forgotten_first
+                a_limit_of_dead_letters_keeps_required_ones
+                a_dead_key_without_content_has_the_default_retention
+                dead_letters_are_forgotten_in_bounded_batches
+                a_topic_over_its_limit_is_found_among_thousands
                 a_topic_over_its_age_is_found_among_thousands
             [divergence]
                 replace_writes_the_newest_content
-                replace_keeps_the_place_and_the_past
+                replace_keeps_number_and_history
                 a_replaced_message_keeps_its_place_and_retry_time
                 a_replaced_message_moves_to_the_lane_of_its_topic
                 equal_content_can_change_its_due_time
                 a_replaced_dead_message_stays_dead
                 keep_first_delivers_the_first_content
                 conflict_refuses_other_content
-                the_policy_of_the_newcomer_decides
+                the_policy_of_the_new_message_decides
                 a_contradicting_hash_diverges
-                content_may_diverge_from_its_sighting
+                content_may_diverge_from_its_observation
                 the_hash_of_equal_content_is_written
                 content_is_written_in_every_state_but_done
                 newer_content_under_a_lease_supersedes_it
                 a_superseded_delivery_can_be_released
                 a_lease_is_superseded_only_by_other_content
             [erasure]
-                nothing_remains_of_an_erased_message
+                an_erased_message_leaves_no_trace
                 an_erase_frees_the_key
                 a_message_in_any_state_is_erased
                 erasing_an_older_message_leaves_the_key_alone
             [expiry]
                 a_message_expires_at_its_instant
                 an_expired_message_is_not_claimed_at_its_instant
-                a_message_may_come_too_late
+                a_message_may_be_expired_when_it_is_accepted
                 a_waiting_message_expires
                 expiry_does_not_end_a_lease
                 an_expired_message_dies_when_it_is_abandoned
@@ -133,39 +150,22 @@ macro_rules! conformance {
                 the_ledger_can_hold_a_key_for_30_days
                 the_mailbox_holds_a_key_for_300_seconds
                 duplicates_do_not_move_the_window
-                a_message_lives_on_without_its_key
+                a_message_stays_deliverable_without_its_key
                 a_lapsed_key_finds_nothing
-                a_lapsed_key_can_be_taken_by_any_call
+                a_lapsed_key_is_free_for_any_call
                 the_first_message_decides_the_hold
                 the_first_content_cannot_shorten_the_hold
-                a_receipt_says_how_long_its_key_is_held
+                a_summary_shows_how_long_its_key_is_held
                 a_lapsed_key_still_finds_its_message
-                a_key_finds_all_that_came_under_it
+                a_key_finds_all_its_messages
                 thousands_of_lapsed_keys_are_found
                 a_key_is_held_until_its_message_is_finished
                 a_redrive_does_not_take_a_key_back
-            [intake]
-                a_new_message_is_processing_without_attempts
-                everything_sent_is_kept_and_delivered
-                a_payload_is_kept_byte_by_byte
-                a_large_payload_is_kept
-                an_empty_payload_is_accepted
-                the_longest_texts_are_kept
-                the_same_message_again_is_a_duplicate
-                a_duplicate_moves_when_it_was_seen_last
-                content_makes_a_sighted_key_processing
-                content_makes_a_marked_key_claimable
-                content_does_not_wake_a_dead_key
-                content_brings_its_policy
-                a_done_message_stays_as_it_is
-                a_taken_uid_is_refused
-                drawn_uids_are_all_different
-                a_full_lane_takes_in_nothing_new
             [leases]
                 a_lease_is_current_before_its_end_and_not_at_it
                 a_lapsed_message_is_taken_over
                 a_taken_over_lease_cannot_settle
-                the_end_of_a_lease_shows_when_it_is_read
+                the_end_of_a_lease_shows_in_reads
                 fences_strictly_increase
                 a_fence_is_not_reused_after_an_erase
                 an_extension_moves_the_end_of_a_lease
@@ -173,19 +173,47 @@ macro_rules! conformance {
                 only_a_current_lease_is_extended
                 a_mailbox_delivery_is_held_for_ten_leases_at_most
                 an_inbox_delivery_is_held_as_long_as_it_takes
-                a_lease_says_who_holds_it_and_the_newest_who_held_it
+                a_lease_shows_its_worker_even_after_its_end
                 a_repeated_claim_keeps_the_first_name
+            [maintenance]
+                maintenance_of_an_empty_store_does_nothing
+                a_done_message_is_kept_while_its_key_is_held
+                a_done_message_is_kept_for_ten_minutes
+                a_done_message_without_its_key_is_forgotten
+                retention_depends_on_age
+                maintenance_keeps_messages_that_are_not_done
+                dead_messages_are_forgotten_by_their_retention
+                maintenance_reports_deaths
+                seen_keys_are_forgotten_by_their_retention
+                retention_respects_the_dedup_window
+                retention_does_not_forget_a_settlement
+                maintenance_works_in_bounded_batches
+                maintenance_does_not_change_retained_messages
+                maintenance_ends_lapsed_leases
+                a_forgotten_key_is_new
             [mass_expiry]
                 everything_expires_at_once
                 every_lease_ends_at_once
             [namespaces]
-                the_faces_have_their_own_keys
+                each_namespace_has_its_own_keys
                 a_command_key_belongs_to_its_tenant
                 a_strict_command_key_conflicts
                 a_mailbox_key_belongs_to_its_topic
-                processed_in_one_face_is_not_processed_in_another
+                a_key_processed_in_one_namespace_is_not_processed_in_another
+            [observations]
+                an_unknown_key_is_first_and_seen
+                a_known_key_is_observed_again
+                a_done_key_is_processed_and_unchanged
+                a_dead_key_is_not_processed
+                source_and_id_together_are_the_key
+                keys_are_compared_byte_by_byte
+                the_first_hash_is_kept
+                another_hash_diverges_without_an_error
+                observations_spend_no_attempt
+                an_observed_key_is_never_claimable
+                an_observation_changes_only_last_seen_at
             [order]
-                a_lane_gives_messages_in_order_of_acceptance
+                a_lane_delivers_in_order_of_acceptance
                 every_lane_keeps_its_own_order
                 lanes_take_turns
                 named_topics_take_turns
@@ -194,7 +222,7 @@ macro_rules! conformance {
                 an_abandoned_message_keeps_its_place
                 a_lapsed_message_keeps_its_place
                 a_message_that_becomes_due_takes_its_place
-                a_redriven_message_goes_to_the_end
+                a_redriven_message_moves_to_the_end
                 a_message_marked_processing_keeps_its_place
             [orders]
                 mark_processing_moves_a_seen_key
@@ -210,112 +238,84 @@ macro_rules! conformance {
                 redrive_resets_the_attempts
                 redrives_are_counted
                 a_redrive_may_have_a_limit
-                a_redrive_may_have_a_bound_on_the_lane
+                a_redrive_may_have_a_lane_limit
                 redrive_keeps_the_attempts_if_asked
                 redrive_forgets_due_time_and_expiry
                 only_a_dead_message_is_redriven
-                a_redrive_asks_no_key
+                a_redrive_does_not_depend_on_the_key
                 cancel_makes_a_message_dead
             [partitions]
                 one_message_of_a_partition_is_in_flight
                 partitions_do_not_wait_for_each_other
                 a_partition_belongs_to_its_namespace
                 a_retry_time_blocks_the_partition
-                a_returned_message_goes_first_in_its_partition
+                a_returned_message_is_first_in_its_partition
                 a_future_due_time_does_not_block_the_partition
                 a_due_message_takes_its_place_in_its_partition
                 a_settled_message_frees_its_partition
                 an_operator_frees_a_partition
                 an_expired_message_frees_its_partition
-                a_redriven_message_goes_last_in_its_partition
-                a_partition_waits_for_a_topic_that_nobody_claims
+                a_redriven_message_is_last_in_its_partition
+                a_partition_waits_for_a_topic_that_is_not_claimed
                 a_moved_message_is_in_flight_where_it_was_leased
-            [reading]
+            [reads]
                 an_unknown_message_is_not_found
                 reading_records_nothing
-                messages_are_read_in_the_order_asked_for
-                a_listing_goes_by_number
-                a_listing_lists_what_stays_exactly_once
-                a_listing_has_what_its_query_asks_for
-                a_listing_shows_what_time_has_brought
+                messages_are_read_in_the_given_order
+                a_listing_is_ordered_by_number
+                a_listing_lists_unchanged_messages_exactly_once
+                a_listing_matches_its_query
+                a_listing_shows_lease_ends_and_expiries
                 every_message_is_counted_once
-                a_topic_is_counted_apart
-                ready_topics_have_something_claimable
-                a_topic_is_ready_while_something_in_it_is
-                ready_topics_are_named_in_pages
-                usage_follows_what_is_held
+                a_topic_is_counted_separately
+                ready_topics_have_claimable_messages
+                a_topic_is_ready_while_a_message_in_it_is
+                ready_topics_are_listed_in_pages
+                usage_follows_the_stored_messages
             [repeats]
-                the_same_settlement_again_gets_the_same_answer
+                a_repeated_settlement_has_the_same_outcome
                 another_kind_is_not_a_repeat
                 a_repeat_ends_with_the_next_grant
-                a_superseded_settlement_is_answered_again
-                the_last_abandon_is_answered_again
+                a_superseded_settlement_can_be_repeated
+                the_last_abandon_can_be_repeated
                 a_done_message_answers_repeats_for_ten_minutes
                 a_claim_with_its_request_id_gets_the_same_deliveries
                 a_repeated_claim_gets_what_is_still_current
                 a_request_id_for_other_work_is_another_claim
                 another_request_is_another_claim
                 a_lost_lease_stays_lost
-                a_repeated_claim_leaves_out_what_was_replaced
+                a_repeated_claim_leaves_out_replaced_messages
             [scale]
                 thousands_of_topics_are_all_served
                 a_backlog_in_one_topic_starves_no_other
-                megabytes_in_bulk_come_back_whole
+                megabytes_in_one_call_are_kept
             [settlements]
                 an_ack_makes_a_message_done
                 a_done_message_keeps_its_content_only_if_asked
                 another_owner_cannot_settle
                 another_fence_cannot_settle
                 unknown_messages_are_ignored
-                an_abandoned_message_comes_again_after_its_delay
-                the_usual_delays_are_two_and_four_seconds
+                an_abandoned_message_is_redelivered_after_its_delay
+                the_default_delays_are_two_and_four_seconds
                 the_last_error_is_kept
                 a_failed_message_is_dead
-                every_reason_of_a_death_is_recorded
+                every_reason_for_a_death_is_recorded
                 a_released_message_is_ready_at_once
                 an_ack_is_final
-            [sightings]
-                an_unknown_key_is_first_and_seen
-                a_known_key_comes_again
-                a_done_key_is_processed_and_stays_as_it_is
-                a_dead_key_is_not_processed
-                source_and_id_together_are_the_key
-                keys_are_compared_byte_by_byte
-                the_first_hash_is_kept
-                another_hash_diverges_and_fails_nothing
-                sightings_spend_no_attempt
-                a_sighted_key_is_never_claimable
-                a_sighting_moves_nothing_but_when_it_was_seen
             [topics]
-                a_topic_is_counted_with_what_is_in_it
-                the_oldest_is_the_first_that_can_be_claimed
-                topics_come_and_go_with_their_messages
+                each_message_is_counted_in_its_topic
+                oldest_ready_is_the_first_claimable_message
+                topics_appear_and_disappear_with_their_messages
                 thousands_of_topics_are_counted_in_pages
                 a_single_topic_is_counted_alone
-                a_topic_names_the_workers_that_hold_it
-            [upkeep]
-                upkeep_of_an_empty_store_does_nothing
-                a_done_message_is_kept_while_its_key_is_held
-                a_done_message_is_kept_for_ten_minutes
-                a_done_message_without_its_key_is_forgotten
-                retention_goes_by_age
-                upkeep_keeps_what_is_not_done
-                dead_messages_are_forgotten_by_their_retention
-                upkeep_tells_what_died
-                seen_keys_are_forgotten_by_their_retention
-                retention_does_not_break_a_receipt
-                retention_does_not_forget_a_settlement
-                upkeep_works_in_bounded_pieces
-                upkeep_leaves_kept_messages_alone
-                upkeep_ends_lapsed_leases
-                a_forgotten_key_is_new
+                a_topic_lists_the_workers_that_hold_its_messages
             [wakeups]
                 a_new_message_wakes_a_waiting_worker
-                a_message_that_came_before_the_wait_wakes
+                a_message_accepted_before_the_wait_wakes
                 a_cancelled_wait_misses_nothing
                 a_released_message_wakes_a_waiting_worker
                 closing_wakes_every_waiting_worker
-                a_wait_at_a_closed_store_ends
+                a_wait_on_a_closed_store_ends
         }
     };
     (@tests ($open:path) $([$group:ident] $($case:ident)*)*) => {

@@ -1,4 +1,4 @@
-//! Order: inside a lane by number; between lanes in turn.
+//! Order: by number within a lane, round-robin across lanes.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use oncebox_core::{Action, Shard, Topic};
 use super::kit::{Draft, LEASE, claim, claim_of, ids, message, seconds, span};
 use crate::fixture::{Fixture, TestResult};
 
-/// A lane gives its messages in the order in which they were accepted.
+/// A lane delivers its messages in the order in which they were accepted.
 /// Holds: MBX-I-14, RULE-11.
 /// Replays L-T41.
-pub async fn a_lane_gives_messages_in_order_of_acceptance(fixture: Fixture) -> TestResult {
+pub async fn a_lane_delivers_in_order_of_acceptance(fixture: Fixture) -> TestResult {
     let sent = ["9", "3", "z", "1", "a", "7", "5"];
     for id in sent {
         fixture.accept(&message(id)).await?;
-        fixture.pass(seconds(1)).await;
+        fixture.advance(seconds(1)).await;
     }
     let mut found = Vec::new();
     while let Some(delivery) = fixture.claim(&claim(1)).await?.pop() {
@@ -24,7 +24,7 @@ pub async fn a_lane_gives_messages_in_order_of_acceptance(fixture: Fixture) -> T
     Ok(())
 }
 
-/// Each topic and shard keeps its own order inside one claim.
+/// Each topic and shard keeps its own order within one claim.
 /// Holds: MBX-I-14, RULE-11.
 pub async fn every_lane_keeps_its_own_order(fixture: Fixture) -> TestResult {
     for number in 0..40 {
@@ -43,7 +43,7 @@ pub async fn every_lane_keeps_its_own_order(fixture: Fixture) -> TestResult {
     Ok(())
 }
 
-/// A lane full of work does not starve another one.
+/// A lane with a backlog does not starve another one.
 /// Holds: RULE-11.
 pub async fn lanes_take_turns(fixture: Fixture) -> TestResult {
     for number in 0..50 {
@@ -55,10 +55,10 @@ pub async fn lanes_take_turns(fixture: Fixture) -> TestResult {
             return Ok(());
         }
     }
-    Err("the quiet lane had no turn while the busy one had 25".into())
+    Err("the quiet lane was not served in 25 claims".into())
 }
 
-/// Among the topics that a claim names, one full of work does not starve another, whatever others claim in between.
+/// Among the topics that a claim names, one with a backlog does not starve another, whatever is claimed in between.
 /// Holds: RULE-11.
 pub async fn named_topics_take_turns(fixture: Fixture) -> TestResult {
     for number in 0..50 {
@@ -72,10 +72,10 @@ pub async fn named_topics_take_turns(fixture: Fixture) -> TestResult {
         }
         fixture.claim(&claim_of(&["other"], 1)).await?;
     }
-    Err("the quiet topic had no turn while the busy one had 25".into())
+    Err("the quiet topic was not served in 25 claims".into())
 }
 
-/// A shard full of work does not starve another one of its topic, whichever of them is the first.
+/// A shard with a backlog does not starve another shard of its topic, whichever of them is first.
 /// Holds: RULE-11, MBX-I-14, MBX-P-1.
 pub async fn shards_of_a_topic_take_turns(fixture: Fixture) -> TestResult {
     for number in 0..50 {
@@ -87,47 +87,47 @@ pub async fn shards_of_a_topic_take_turns(fixture: Fixture) -> TestResult {
     for claim in [claim(1), claim_of(&["mail"], 1)] {
         let mut served = Vec::new();
         for _ in 0..12 {
-            let delivery = fixture.take_by(&claim).await?;
+            let delivery = fixture.claim_one_by(&claim).await?;
             served.push(delivery.content.shard);
             if delivery.content.shard != Shard(1) {
                 fixture.settle(delivery.release()).await?;
             }
         }
         for shard in [0, 1, 2].map(Shard) {
-            assert!(served.contains(&shard), "of twelve turns {shard:?} had none: {served:?}");
+            assert!(served.contains(&shard), "{shard:?} was not served in twelve claims: {served:?}");
         }
     }
     Ok(())
 }
 
-/// A released message comes again in its old place.
+/// A released message keeps its place.
 /// Holds: RULE-11.
 pub async fn a_released_message_keeps_its_place(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1"), message("2")]).await?;
-    let delivery = fixture.take().await?;
+    let delivery = fixture.claim_one().await?;
     fixture.settle(delivery.release()).await?;
     fixture.expect_claimable(&["1", "2"]).await
 }
 
-/// An abandoned message lets others pass while it waits, then comes again in its old place.
+/// Other messages overtake an abandoned message while it waits; then it is in its old place.
 /// Holds: RULE-11.
 pub async fn an_abandoned_message_keeps_its_place(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1"), message("2")]).await?;
-    let delivery = fixture.take().await?;
+    let delivery = fixture.claim_one().await?;
     fixture.settle(delivery.abandon(span(seconds(10)), None)).await?;
     fixture.accept(&message("3")).await?;
     fixture.expect_claimable(&["2", "3"]).await?;
-    fixture.pass(seconds(10)).await;
+    fixture.advance(seconds(10)).await;
     fixture.expect_claimable(&["1", "2", "3"]).await
 }
 
-/// A message whose lease ended comes again in its old place.
+/// A message whose lease lapsed keeps its place.
 /// Holds: RULE-11.
 pub async fn a_lapsed_message_keeps_its_place(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1"), message("2")]).await?;
-    fixture.take().await?;
+    fixture.claim_one().await?;
     fixture.expect_claimable(&["2"]).await?;
-    fixture.pass(LEASE).await;
+    fixture.advance(LEASE).await;
     fixture.expect_claimable(&["1", "2"]).await
 }
 
@@ -137,15 +137,15 @@ pub async fn a_message_that_becomes_due_takes_its_place(fixture: Fixture) -> Tes
     let due = fixture.now().await.after(seconds(10));
     fixture.accept_all(&[message("1"), message("2").due(due), message("3")]).await?;
     fixture.expect_claimable(&["1", "3"]).await?;
-    fixture.pass(seconds(10)).await;
+    fixture.advance(seconds(10)).await;
     fixture.expect_claimable(&["1", "2", "3"]).await
 }
 
-/// A redriven message goes behind those that wait already, and its number says so.
+/// A redriven message moves behind those that are waiting, with a new number.
 /// Holds: RULE-11.
-pub async fn a_redriven_message_goes_to_the_end(fixture: Fixture) -> TestResult {
+pub async fn a_redriven_message_moves_to_the_end(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1"), message("2")]).await?;
-    let delivery = fixture.take().await?;
+    let delivery = fixture.claim_one().await?;
     fixture.settle(delivery.fail(None)).await?;
     fixture.accept(&message("3")).await?;
     fixture.change(delivery.uid, Action::REDRIVE).await?;
@@ -157,7 +157,7 @@ pub async fn a_redriven_message_goes_to_the_end(fixture: Fixture) -> TestResult 
 /// Holds: RULE-04, RULE-11.
 pub async fn a_message_marked_processing_keeps_its_place(fixture: Fixture) -> TestResult {
     fixture.accept_all(&[message("1"), message("2")]).await?;
-    let delivery = fixture.take().await?;
+    let delivery = fixture.claim_one().await?;
     fixture.settle(delivery.fail(None)).await?;
     fixture.change(delivery.uid, Action::MarkProcessing).await?;
     fixture.expect_claimable(&["1", "2"]).await

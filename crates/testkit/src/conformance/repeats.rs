@@ -1,4 +1,4 @@
-//! Repeats: a settlement or a claim that comes again gets the same answer and changes nothing.
+//! Repeats: a repeated settlement or claim has the same outcome and changes nothing.
 
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{Batch, Budget, Claim, DeadReason, Namespace, RequestId, Settled, Topics};
@@ -8,29 +8,29 @@ use super::kit::{
 };
 use crate::fixture::{Fixture, TestResult};
 
-/// The same settlement again gets the same answer, later too, and changes nothing.
+/// A repeated settlement has the same outcome, even later, and changes nothing.
 /// Holds: IBX-049, RULE-06, RULE-17.
-pub async fn the_same_settlement_again_gets_the_same_answer(fixture: Fixture) -> TestResult {
+pub async fn a_repeated_settlement_has_the_same_outcome(fixture: Fixture) -> TestResult {
     fixture.accept_all(&["1", "2", "3", "4"].map(message)).await?;
     let deliveries = fixture.claim(&Claim { lease: span(seconds(600)), ..claim(4) }).await?;
     let [first, second, third, fourth] = &*deliveries else { return Err("four messages were ready".into()) };
     let abandon = second.abandon(span(seconds(600)), error("boom"));
     for settlement in [first.ack(), abandon, third.fail(error("boom")), fourth.release()] {
-        let answer = fixture.settle(settlement.clone()).await?;
-        assert_ne!(answer, Settled::LeaseLost);
+        let outcome = fixture.settle(settlement.clone()).await?;
+        assert_ne!(outcome, Settled::LeaseLost);
         let before = fixture.read(settlement.uid).await?;
-        fixture.pass(seconds(60)).await;
-        assert_eq!(fixture.settle(settlement.clone()).await?, answer);
+        fixture.advance(seconds(60)).await;
+        assert_eq!(fixture.settle(settlement.clone()).await?, outcome);
         assert_eq!(fixture.read(settlement.uid).await?, before);
     }
     Ok(())
 }
 
-/// A settlement of another kind is not a repeat: it changes nothing and its lease is lost.
+/// A settlement of another kind is not a repeat: it changes nothing and returns `LeaseLost`.
 /// Holds: RULE-06.
 pub async fn another_kind_is_not_a_repeat(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
-    let delivery = fixture.take().await?;
+    let delivery = fixture.claim_one().await?;
     fixture.settle(delivery.abandon(span(seconds(600)), None)).await?;
     let before = fixture.read(delivery.uid).await?;
     for other in [delivery.ack(), delivery.fail(error("boom")), delivery.release()] {
@@ -44,31 +44,31 @@ pub async fn another_kind_is_not_a_repeat(fixture: Fixture) -> TestResult {
 /// Holds: RULE-06.
 pub async fn a_repeat_ends_with_the_next_grant(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
-    let released = fixture.take().await?;
+    let released = fixture.claim_one().await?;
     fixture.settle(released.release()).await?;
-    let next = fixture.take().await?;
+    let next = fixture.claim_one().await?;
     assert_eq!(fixture.settle(released.release()).await?, Settled::LeaseLost);
     assert_eq!(fixture.read(next.uid).await?.lease(), Some(&next.lease));
     Ok(())
 }
 
-/// A superseded settlement is answered so again, and the newer content stays ready.
+/// Repeating a superseded settlement returns `Superseded`, and the newer content stays ready.
 /// Holds: RULE-06, RULE-08.
-pub async fn a_superseded_settlement_is_answered_again(fixture: Fixture) -> TestResult {
+pub async fn a_superseded_settlement_can_be_repeated(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
-    let delivery = fixture.take().await?;
-    fixture.again(&message("1").payload("second")).await?;
+    let delivery = fixture.claim_one().await?;
+    fixture.accept_again(&message("1").payload("second")).await?;
     for _ in 0..2 {
         assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Superseded);
     }
     fixture.expect_claimable(&["1"]).await
 }
 
-/// The abandon that spent the last attempt is answered so again.
+/// Repeating the abandon that spent the last attempt has the same outcome.
 /// Holds: RULE-06, RULE-07.
-pub async fn the_last_abandon_is_answered_again(fixture: Fixture) -> TestResult {
+pub async fn the_last_abandon_can_be_repeated(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1").attempts_max(1)).await?;
-    let delivery = fixture.take().await?;
+    let delivery = fixture.claim_one().await?;
     for _ in 0..2 {
         let settled = fixture.settle(delivery.abandon(span(TICK), error("boom"))).await?;
         assert_eq!(settled, Settled::Dead { reason: DeadReason::Exhausted });
@@ -77,12 +77,13 @@ pub async fn the_last_abandon_is_answered_again(fixture: Fixture) -> TestResult 
     Ok(())
 }
 
-/// A Done message answers a repeat for ten minutes, whatever upkeep forgets and though its key was free long ago.
+/// A Done message answers repeats for ten minutes, whatever maintenance forgets and even if its key has been free for
+/// long.
 /// Holds: RULE-06, RULE-17.
 pub async fn a_done_message_answers_repeats_for_ten_minutes(fixture: Fixture) -> TestResult {
     let done = fixture.finish(&mail("1").hold(seconds(1), None)).await?;
-    fixture.pass_nearly(REPEAT_WINDOW).await;
-    fixture.upkeep(&Budget::new(1_000)).await?;
+    fixture.advance_almost(REPEAT_WINDOW).await;
+    fixture.maintain(&Budget::new(1_000)).await?;
     assert_eq!(fixture.settle(done.ack()).await?, Settled::Done);
     Ok(())
 }
@@ -94,12 +95,12 @@ pub async fn a_claim_with_its_request_id_gets_the_same_deliveries(fixture: Fixtu
     let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(2) };
     let deliveries = fixture.claim(&request).await?;
     assert_eq!(ids(&deliveries), ["1", "2"]);
-    fixture.pass(seconds(1)).await;
+    fixture.advance(seconds(1)).await;
     assert_eq!(fixture.claim(&request).await?, deliveries);
     fixture.expect_claimable(&["3"]).await
 }
 
-/// A repeated claim gets those of its deliveries whose leases are current, and claims anew when there are none.
+/// A repeated claim gets those of its deliveries whose leases are current, and claims new messages when there are none.
 /// Holds: RULE-06.
 pub async fn a_repeated_claim_gets_what_is_still_current(fixture: Fixture) -> TestResult {
     fixture.accept_all(&["1", "2", "3"].map(message)).await?;
@@ -109,13 +110,13 @@ pub async fn a_repeated_claim_gets_what_is_still_current(fixture: Fixture) -> Te
     assert_eq!(fixture.claim(&request).await?, deliveries[1..]);
     fixture.settle(deliveries[1].ack()).await?;
     assert_eq!(ids(&fixture.claim(&request).await?), ["3"]);
-    fixture.pass(LEASE).await;
-    let again = fixture.take_by(&request).await?;
+    fixture.advance(LEASE).await;
+    let again = fixture.claim_one_by(&request).await?;
     assert_eq!((again.key.id.as_str(), again.attempts, again.deliveries), ("3", 1, 2));
     Ok(())
 }
 
-/// A request id that is used again for other work is another request: other topics, another batch, lease or bound on bytes.
+/// A request id that is reused for other work is another request: other topics, another batch, lease or byte limit.
 /// Holds: RULE-06.
 pub async fn a_request_id_for_other_work_is_another_claim(fixture: Fixture) -> TestResult {
     let topics = ["invoices", "orders", "orders", "orders", "orders"];
@@ -128,7 +129,7 @@ pub async fn a_request_id_for_other_work_is_another_claim(fixture: Fixture) -> T
     let longer = Claim { lease: span(seconds(600)), ..orders.clone() };
     let mut found = Vec::new();
     for claim in [&orders, &invoices, &larger, &longer, &orders, &invoices, &larger, &longer] {
-        found.push(fixture.take_by(claim).await?.key.id.as_str().to_owned());
+        found.push(fixture.claim_one_by(claim).await?.key.id.as_str().to_owned());
     }
     assert_eq!(found, ["1", "0", "2", "3", "1", "0", "2", "3"]);
     Ok(())
@@ -144,18 +145,18 @@ pub async fn another_request_is_another_claim(fixture: Fixture) -> TestResult {
     let other_namespace = Claim { namespace: Namespace::Mailbox, ..request.clone() };
     let mut found = Vec::new();
     for claim in [&request, &other_owner, &other_request, &claim(1), &other_namespace] {
-        found.push(fixture.take_by(claim).await?.key.id.as_str().to_owned());
+        found.push(fixture.claim_one_by(claim).await?.key.id.as_str().to_owned());
     }
     assert_eq!(found, ["1", "2", "3", "4", "5"]);
     Ok(())
 }
 
-/// A lease that time has ended is lost, and settling under it again changes nothing.
+/// A lapsed lease is lost, and settling it again changes nothing.
 /// Holds: RULE-05, RULE-06.
 pub async fn a_lost_lease_stays_lost(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
-    let delivery = fixture.take().await?;
-    fixture.pass(LEASE).await;
+    let delivery = fixture.claim_one().await?;
+    fixture.advance(LEASE).await;
     let before = fixture.read(delivery.uid).await?;
     for _ in 0..2 {
         assert_eq!(fixture.settle(delivery.ack()).await?, Settled::LeaseLost);
@@ -164,18 +165,18 @@ pub async fn a_lost_lease_stays_lost(fixture: Fixture) -> TestResult {
     Ok(())
 }
 
-/// What was replaced since is not what the first answer held: the repeat leaves it out, and claims nothing in its place.
+/// A repeated claim leaves out messages that were replaced since, and claims nothing in their place.
 /// Holds: RULE-06, RULE-08.
-pub async fn a_repeated_claim_leaves_out_what_was_replaced(fixture: Fixture) -> TestResult {
+pub async fn a_repeated_claim_leaves_out_replaced_messages(fixture: Fixture) -> TestResult {
     fixture.accept_all(&["1", "2", "3"].map(message)).await?;
-    let twice = Claim { request: Some(RequestId::from_u128(7)), ..claim(2) };
-    let first = fixture.claim(&twice).await?;
+    let request = Claim { request: Some(RequestId::from_u128(7)), ..claim(2) };
+    let first = fixture.claim(&request).await?;
     assert_eq!(ids(&first), ["1", "2"]);
-    fixture.again(&message("1").payload("second")).await?;
-    assert_eq!(fixture.claim(&twice).await?, first[1..]);
+    fixture.accept_again(&message("1").payload("second")).await?;
+    assert_eq!(fixture.claim(&request).await?, first[1..]);
     fixture.settle(first[1].ack()).await?;
-    assert_eq!(fixture.claim(&twice).await?, []);
+    assert_eq!(fixture.claim(&request).await?, []);
     assert_eq!(fixture.settle(first[0].ack()).await?, Settled::Superseded);
-    assert_eq!(ids(&fixture.claim(&twice).await?), ["1", "3"]);
+    assert_eq!(ids(&fixture.claim(&request).await?), ["1", "3"]);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Topics: how many messages stand where in each, which is the oldest, and the pages that list them.
+//! Topics: their message counts, their oldest ready message, and the pages that list them.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use oncebox_core::{
 };
 
 use super::kit::{
-    Checked, Draft, LEASE, claim_of, command, days, key, key_in, mail, message, seconds, sighting, span,
+    Checked, Draft, LEASE, claim_of, command, days, key, key_in, mail, message, observation, seconds, span,
     topic,
 };
 use crate::fixture::{Fixture, TestResult};
 
-/// Pages after which a listing should have come to an end.
+/// The maximum number of pages of a listing.
 const PAGES_MAX: usize = 100_000;
 
 impl Fixture {
-    /// All topics of a namespace, once upkeep leaves them no excuse to lag.
+    /// All topics of a namespace, after maintenance, so that they do not lag.
     async fn topics(&self, namespace: Namespace) -> Checked<BTreeMap<String, TopicCounts>> {
-        self.upkeep(&Budget::new(1_000)).await?;
+        self.maintain(&Budget::new(1_000)).await?;
         let topics = self.topics_in_pages(namespace, PageSize::MAX).await?;
         Ok(topics.into_iter().map(|counts| (counts.topic.as_str().to_owned(), counts)).collect())
     }
@@ -50,15 +50,15 @@ fn claim_mail(topic: &str) -> Claim {
     Claim { namespace: Namespace::Mailbox, ..claim_of(&[topic], 1) }
 }
 
-/// Each message counts once, in its topic; what is Done or has no content counts nowhere.
+/// Each message counts once, in its topic; Done messages and messages without content are not counted.
 /// Holds: RULE-04.
-pub async fn a_topic_is_counted_with_what_is_in_it(fixture: Fixture) -> TestResult {
+pub async fn each_message_is_counted_in_its_topic(fixture: Fixture) -> TestResult {
     let later = fixture.now().await.after(days(1));
     let finished = message("done").topic("done").change(|message| message.policy.keep_finished = true);
     fixture.finish(&finished).await?;
     fixture.accept_all(&[message("1").topic("leased"), message("2").topic("retrying")]).await?;
-    fixture.take_by(&claim_of(&["leased"], 1)).await?;
-    let retrying = fixture.take_by(&claim_of(&["retrying"], 1)).await?;
+    fixture.claim_one_by(&claim_of(&["leased"], 1)).await?;
+    let retrying = fixture.claim_one_by(&claim_of(&["retrying"], 1)).await?;
     fixture.settle(retrying.abandon(span(days(1)), None)).await?;
     fixture.accept_all(&[message("3").topic("dead"), message("4").topic("scheduled").due(later)]).await?;
     fixture.change(key("3"), Action::Cancel).await?;
@@ -85,15 +85,15 @@ pub async fn a_topic_is_counted_with_what_is_in_it(fixture: Fixture) -> TestResu
     Ok(())
 }
 
-/// The oldest message is the first in line that can be claimed now: not a leased one, not one that waits. A redriven message
-/// stands last. Of several shards, the one whose first message was accepted earliest counts.
+/// The oldest ready message is the first one that is claimable now: neither leased nor waiting. A redriven message is
+/// last. Among several shards, the one whose first message was accepted earliest counts.
 /// Holds: RULE-11.
-pub async fn the_oldest_is_the_first_that_can_be_claimed(fixture: Fixture) -> TestResult {
+pub async fn oldest_ready_is_the_first_claimable_message(fixture: Fixture) -> TestResult {
     let mut accepted = Vec::new();
     let drafts = [mail("0").topic("t"), mail("1").topic("t"), mail("2").topic("s").shard(1)];
     for draft in drafts.into_iter().chain([mail("3").topic("s"), mail("4").topic("s").shard(2)]) {
         accepted.push(fixture.accept(&draft).await?.accepted_at);
-        fixture.pass(seconds(1)).await;
+        fixture.advance(seconds(1)).await;
     }
     let is_oldest = async |name: &str, at: Option<usize>| -> TestResult {
         let topics = fixture.topics(Namespace::Mailbox).await?;
@@ -103,53 +103,54 @@ pub async fn the_oldest_is_the_first_that_can_be_claimed(fixture: Fixture) -> Te
     };
     is_oldest("s", Some(2)).await?;
     is_oldest("t", Some(0)).await?;
-    let first = fixture.take_by(&claim_mail("t")).await?;
+    let first = fixture.claim_one_by(&claim_mail("t")).await?;
     is_oldest("t", Some(1)).await?;
-    let second = fixture.take_by(&claim_mail("t")).await?;
+    let second = fixture.claim_one_by(&claim_mail("t")).await?;
     is_oldest("t", None).await?;
     fixture.settle(first.release()).await?;
     is_oldest("t", Some(0)).await?;
     fixture.settle(second.abandon(span(days(1)), None)).await?;
     fixture.change(first.uid, Action::Cancel).await?;
     is_oldest("t", None).await?;
-    fixture.pass(days(1)).await;
+    fixture.advance(days(1)).await;
     is_oldest("t", Some(1)).await?;
     fixture.change(first.uid, Action::REDRIVE).await?;
     is_oldest("t", Some(1)).await
 }
 
-/// A topic is listed while it has something that is not Done, and a dead letter keeps it in the list however old it is.
+/// A topic is listed while it has a message that is not Done, including dead letters of any age.
 /// Holds: RULE-04.
-pub async fn topics_come_and_go_with_their_messages(fixture: Fixture) -> TestResult {
+pub async fn topics_appear_and_disappear_with_their_messages(fixture: Fixture) -> TestResult {
     let names = async || -> Checked<Vec<String>> {
         Ok(fixture.topics(Namespace::Mailbox).await?.into_keys().collect())
     };
     assert_eq!(names().await?, [""; 0]);
     let expires = fixture.now().await.after(seconds(1));
     fixture.accept_all(&[mail("1").topic("a"), mail("2").topic("b").expires(expires)]).await?;
-    let taken = fixture.take_by(&claim_mail("a")).await?;
+    let claimed = fixture.claim_one_by(&claim_mail("a")).await?;
     assert_eq!(names().await?, ["a", "b"]);
-    fixture.settle(taken.ack()).await?;
-    assert_eq!(names().await?, ["b"], "what was in a is Done");
-    fixture.pass(seconds(1)).await;
+    fixture.settle(claimed.ack()).await?;
+    assert_eq!(names().await?, ["b"], "the message in a is Done");
+    fixture.advance(seconds(1)).await;
     let dead = |topics: &BTreeMap<String, TopicCounts>| topics.get("b").map(numbers);
     assert_eq!(dead(&fixture.topics(Namespace::Mailbox).await?), Some([0, 0, 0, 1]), "it has expired");
     let bare = key_in(Namespace::Mailbox, "orders", "bare");
-    fixture.sight(sighting(bare.clone())).await?;
+    fixture.observe_new(observation(bare.clone())).await?;
     fixture.change(bare, Action::MarkDead { error: None }).await?;
-    fixture.pass(days(1)).await;
-    assert_eq!(dead(&fixture.topics(Namespace::Mailbox).await?), Some([0, 0, 0, 1]), "it is still there");
+    fixture.advance(days(1)).await;
+    assert_eq!(dead(&fixture.topics(Namespace::Mailbox).await?), Some([0, 0, 0, 1]), "it is still listed");
     let one_by_one = fixture.topics_in_pages(Namespace::Mailbox, PageSize::new(1)?).await?;
-    assert_eq!(one_by_one.len(), 1, "what has no content is in no topic: {one_by_one:?}");
+    assert_eq!(one_by_one.len(), 1, "a message without content is in no topic: {one_by_one:?}");
     fixture.accept(&mail("3").topic("c")).await?;
-    fixture.take_by(&claim_mail("c")).await?;
+    fixture.claim_one_by(&claim_mail("c")).await?;
     assert_eq!(fixture.topics(Namespace::Mailbox).await?.get("c").map(numbers), Some([0, 0, 1, 0]));
-    fixture.pass(LEASE).await;
+    fixture.advance(LEASE).await;
     assert_eq!(fixture.topics(Namespace::Mailbox).await?.get("c").map(numbers), Some([1, 0, 0, 0]));
     Ok(())
 }
 
-/// Thousands of topics are listed in byte order, each once, in pages of any size; where a page begins, there need not be a topic.
+/// Thousands of topics are listed in byte order, each once, in pages of any size; a page may start at a name that is no
+/// topic.
 /// Holds: RULE-25.
 pub async fn thousands_of_topics_are_counted_in_pages(fixture: Fixture) -> TestResult {
     const TOPICS: usize = 3_000;
@@ -180,13 +181,14 @@ pub async fn thousands_of_topics_are_counted_in_pages(fixture: Fixture) -> TestR
     Ok(())
 }
 
-/// A single topic is counted as it is among all, whatever it has; one that has nothing is no topic, and none of its neighbours.
+/// A single topic has the same counts as among all topics; a topic without counted messages is not listed, and neither
+/// are its neighbours.
 /// Holds: RULE-04.
 pub async fn a_single_topic_is_counted_alone(fixture: Fixture) -> TestResult {
     let later = fixture.now().await.after(days(1));
     fixture.finish(&mail("done").topic("done")).await?;
     fixture.accept_all(&[mail("1").topic("leased"), mail("2").topic("dead")]).await?;
-    fixture.take_by(&Claim { worker: Some(WorkerName::new("w")?), ..claim_mail("leased") }).await?;
+    fixture.claim_one_by(&Claim { worker: Some(WorkerName::new("w")?), ..claim_mail("leased") }).await?;
     fixture.change(key_in(Namespace::Mailbox, "orders", "2"), Action::Cancel).await?;
     fixture.accept_all(&[mail("3").topic("ready"), mail("4").topic("scheduled").due(later)]).await?;
     fixture.accept(&message("5").topic("elsewhere")).await?;
@@ -204,8 +206,8 @@ pub async fn a_single_topic_is_counted_alone(fixture: Fixture) -> TestResult {
     Ok(())
 }
 
-/// The workers of a topic are those that hold something of it now and gave a name: each once, by name, the first of many.
-pub async fn a_topic_names_the_workers_that_hold_it(fixture: Fixture) -> TestResult {
+/// The workers of a topic are the named ones that hold its messages now: each once, sorted by name, up to the limit.
+pub async fn a_topic_lists_the_workers_that_hold_its_messages(fixture: Fixture) -> TestResult {
     const WORKERS: usize = TOPIC_WORKERS_MAX + 4;
     let name = |number: usize| format!("w{number:02}");
     let messages: Vec<NewMessage> =
@@ -220,23 +222,23 @@ pub async fn a_topic_names_the_workers_that_hold_it(fixture: Fixture) -> TestRes
         Ok(Claim { worker: worker.map(WorkerName::new).transpose()?, ..claim_mail("t") })
     };
     assert_eq!(workers().await?, [""; 0]);
-    fixture.take_by(&claim_as(None)?).await?;
-    assert_eq!(workers().await?, [""; 0], "it gave no name");
-    let mut taken = Vec::new();
+    fixture.claim_one_by(&claim_as(None)?).await?;
+    assert_eq!(workers().await?, [""; 0], "the worker has no name");
+    let mut claimed = Vec::new();
     for number in (0..WORKERS).rev() {
-        taken.push(fixture.take_by(&claim_as(Some(name(number)))?).await?);
-        fixture.take_by(&claim_as(Some(name(number)))?).await?;
+        claimed.push(fixture.claim_one_by(&claim_as(Some(name(number)))?).await?);
+        fixture.claim_one_by(&claim_as(Some(name(number)))?).await?;
     }
     let first: Vec<_> = (0..TOPIC_WORKERS_MAX).map(name).collect();
     assert_eq!(workers().await?, first, "each once, the first by name");
-    for one in &taken {
+    for one in &claimed {
         fixture.settle(one.ack()).await?;
     }
-    assert_eq!(workers().await?, first, "each holds another");
-    assert_eq!(fixture.topics(Namespace::Mailbox).await?["u"].workers, [], "nobody holds anything of it");
-    fixture.pass(LEASE).await;
+    assert_eq!(workers().await?, first, "each worker holds another message");
+    assert_eq!(fixture.topics(Namespace::Mailbox).await?["u"].workers, [], "no worker holds a message of it");
+    fixture.advance(LEASE).await;
     assert_eq!(workers().await?, [""; 0], "the leases have ended");
-    fixture.take_by(&claim_as(Some(name(1)))?).await?;
+    fixture.claim_one_by(&claim_as(Some(name(1)))?).await?;
     assert_eq!(workers().await?, [name(1)]);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Wake-ups: a hint that claiming may be worth it.
+//! Wake-ups: hints that a claim is likely to return messages.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use oncebox_core::{Interest, Namespace, Store, Topics, Wakeups};
 use super::kit::{Checked, claim_of, message, owner, seconds};
 use crate::fixture::{Fixture, TestResult};
 
-/// How long a case waits for a wake-up before it gives up. A store that wakes its waiters answers long before.
-const PATIENCE: Duration = seconds(60);
+/// How long a case waits for a wake-up. A store that wakes its workers does so much earlier.
+const TIMEOUT: Duration = seconds(60);
 
 fn wakeups(store: &dyn Store) -> Box<dyn Wakeups> {
     store.wakeups(Interest { namespace: Namespace::Inbox, topics: Topics::ALL })
 }
 
 async fn woken(wakeups: &mut dyn Wakeups) -> TestResult {
-    tokio::time::timeout(PATIENCE, wakeups.wait()).await.map_err(|_| "nobody woke the waiting worker".into())
+    tokio::time::timeout(TIMEOUT, wakeups.wait()).await.map_err(|_| "the waiting worker was not woken".into())
 }
 
-/// A worker that waits is woken when a message comes.
+/// A waiting worker is woken by a new message.
 /// Holds: IBX-024.
 pub async fn a_new_message_wakes_a_waiting_worker(fixture: Fixture) -> TestResult {
     let mut wakeups = wakeups(&*fixture.store);
@@ -29,18 +29,18 @@ pub async fn a_new_message_wakes_a_waiting_worker(fixture: Fixture) -> TestResul
     Ok(())
 }
 
-/// What came between making the wake-ups and waiting is not missed.
+/// A message that is accepted between subscribing and waiting is not missed.
 /// Holds: IBX-024.
-pub async fn a_message_that_came_before_the_wait_wakes(fixture: Fixture) -> TestResult {
+pub async fn a_message_accepted_before_the_wait_wakes(fixture: Fixture) -> TestResult {
     let mut wakeups = wakeups(&*fixture.store);
     fixture.accept(&message("1")).await?;
     woken(&mut *wakeups).await?;
-    fixture.take().await?;
+    fixture.claim_one().await?;
     fixture.accept(&message("2")).await?;
     woken(&mut *wakeups).await
 }
 
-/// A wait that was given up takes no wake-up with it.
+/// A cancelled wait does not consume a wake-up.
 pub async fn a_cancelled_wait_misses_nothing(fixture: Fixture) -> TestResult {
     let mut wakeups = wakeups(&*fixture.store);
     let _given_up = tokio::time::timeout(Duration::ZERO, wakeups.wait()).await;
@@ -48,11 +48,11 @@ pub async fn a_cancelled_wait_misses_nothing(fixture: Fixture) -> TestResult {
     woken(&mut *wakeups).await
 }
 
-/// A message that is given back wakes too.
+/// A released message wakes, too.
 /// Holds: RULE-07.
 pub async fn a_released_message_wakes_a_waiting_worker(fixture: Fixture) -> TestResult {
     fixture.accept(&message("1")).await?;
-    let delivery = fixture.take_by(&claim_of(&["orders"], 1)).await?;
+    let delivery = fixture.claim_one_by(&claim_of(&["orders"], 1)).await?;
     let mut wakeups = wakeups(&*fixture.store);
     fixture.settle(delivery.release()).await?;
     woken(&mut *wakeups).await
@@ -68,8 +68,8 @@ pub async fn closing_wakes_every_waiting_worker(fixture: Fixture) -> TestResult 
     Ok(())
 }
 
-/// Nobody waits at a closed store, however late he comes and however often he waits.
-pub async fn a_wait_at_a_closed_store_ends(fixture: Fixture) -> TestResult {
+/// A wait on a closed store ends at once, however late it starts and however often it is repeated.
+pub async fn a_wait_on_a_closed_store_ends(fixture: Fixture) -> TestResult {
     let mut early = wakeups(&*fixture.store);
     fixture.store.close().await?;
     woken(&mut *early).await?;

@@ -1,16 +1,17 @@
-//! What a repeat does after a call of unknown outcome: the contract of every method, kept by every store.
+//! Repeating calls with an unknown outcome: the *Repeat* clauses of the [`oncebox_core::Store`] contract.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Action, Begun, Budget, Claim, DeadReason, Error, Extended, Kind, Observed, Operated, Order,
-    PageSize, Query, ReadyTopics, Ref, RequestId, Scope, Settled, State, StoreExt, TopicQuery,
+    Accepted, Action, Begun, Budget, Claim, DeadReason, Error, ErrorKind, Extended, MessageQuery, MessageRef,
+    MessageState, Observed, Operated, Order, PageSize, ReadyTopics, RequestId, Scope, Settled, StoreExt,
+    TopicQuery,
 };
 
-use super::{Fault, FaultPlan, FaultyStore, Operation};
+use super::{FaultPlan, FaultyStore, InjectedFault, Operation};
 use crate::conformance::kit::{
-    Checked, Draft, LEASE, claim, error, ids, key, message, owner, seconds, sighting, span,
+    Checked, Draft, LEASE, claim, error, ids, key, message, observation, owner, seconds, span,
 };
 use crate::fixture::{Fixture, TestResult};
 
@@ -21,66 +22,66 @@ fn faulty(fixture: Fixture) -> (Fixture, FaultPlan) {
     (Fixture { store, time: fixture.time }, plan)
 }
 
-/// Checks that a call failed as one of unknown outcome.
+/// Checks that a call failed with an unknown outcome.
 fn lost<T: std::fmt::Debug>(answer: Checked<T>) -> TestResult {
-    let error = answer.err().ok_or("the call was answered")?;
+    let error = answer.err().ok_or("the call succeeded")?;
     let kind = error.downcast_ref::<Error>().map(Error::kind);
-    if kind == Some(Kind::Unavailable) { Ok(()) } else { Err(error) }
+    if kind == Some(ErrorKind::Unavailable) { Ok(()) } else { Err(error) }
 }
 
-/// A call that fails before its commit has changed nothing, whatever it was.
+/// A call that fails before its commit has changed nothing, whichever call it is.
 /// Holds: RULE-13.
 pub async fn a_call_that_fails_before_changes_nothing(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept_all(&[message("1"), message("2")]).await?;
-    let delivery = fixture.take().await?;
-    let before = fixture.list(&Query::all(key("1").namespace)).await?;
-    fixture.pass(seconds(1)).await;
-    let order = |action| Order { target: Ref::from(key("2")), action };
+    let delivery = fixture.claim_one().await?;
+    let before = fixture.list(&MessageQuery::all(key("1").namespace)).await?;
+    fixture.advance(seconds(1)).await;
+    let order = |action| Order { target: MessageRef::from(key("2")), action };
     for _ in 0..7 {
-        plan.next(Fault::FailBefore);
+        plan.next(InjectedFault::FailBefore);
     }
-    lost(fixture.observe(sighting(key("1"))).await)?;
+    lost(fixture.observe(observation(key("1"))).await)?;
     lost(fixture.accept(&message("3")).await)?;
     lost(fixture.try_begin(&key("4"), owner(1)).await)?;
     lost(fixture.settle(delivery.ack()).await)?;
     lost(fixture.claim(&claim(1)).await)?;
     lost(fixture.extend(delivery.extend(span(LEASE))).await)?;
     lost(fixture.store.operate(&[order(Action::Cancel)]).await.map_err(Into::into))?;
-    assert_eq!(fixture.list(&Query::all(key("1").namespace)).await?, before);
+    assert_eq!(fixture.list(&MessageQuery::all(key("1").namespace)).await?, before);
     Ok(())
 }
 
-/// A message that was accepted without an answer is a duplicate of itself, with the first receipt.
+/// Repeating a lost accept returns a duplicate with the first summary.
 /// Holds: IBX-014, CMD-04, MBX-I-2, RULE-06.
 pub async fn a_lost_accept_is_repeated_as_a_duplicate(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
-    plan.next_of(Operation::Accept, Fault::FailAfterCommit);
+    plan.next_of(Operation::Accept, InjectedFault::FailAfterCommit);
     lost(fixture.accept(&message("1")).await)?;
-    let receipt = fixture.read(key("1")).await?.receipt();
-    fixture.pass(seconds(1)).await;
-    let again = fixture.again(&message("1")).await?;
-    assert_eq!(again, Accepted::Duplicate { receipt, diverged: false });
+    let summary = fixture.read(key("1")).await?.summary();
+    fixture.advance(seconds(1)).await;
+    let again = fixture.accept_again(&message("1")).await?;
+    assert_eq!(again, Accepted::Duplicate { summary, diverged: false });
     assert_eq!(ids(&fixture.claim(&claim(10)).await?), ["1"]);
     Ok(())
 }
 
-/// A sighting without an answer comes again, at no cost.
+/// Repeating a lost observation is harmless.
 /// Holds: IBX-005, RULE-04.
-pub async fn a_lost_sighting_comes_again(fixture: Fixture) -> TestResult {
+pub async fn a_lost_observation_can_be_repeated(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
-    plan.next_of(Operation::Observe, Fault::FailAfterCommit);
-    lost(fixture.observe(sighting(key("1"))).await)?;
+    plan.next_of(Operation::Observe, InjectedFault::FailAfterCommit);
+    lost(fixture.observe(observation(key("1"))).await)?;
     let seen = fixture.read(key("1")).await?;
-    let again = fixture.observe(sighting(key("1"))).await?;
-    assert_eq!(again, Observed::Again { receipt: seen.receipt(), diverged: false });
-    assert_eq!((seen.state, seen.attempts), (State::Seen, 0));
+    let again = fixture.observe(observation(key("1"))).await?;
+    assert_eq!(again, Observed::Again { summary: seen.summary(), diverged: false });
+    assert_eq!((seen.state, seen.attempts), (MessageState::Seen, 0));
     Ok(())
 }
 
-/// A settlement without an answer gets on repeat the answer that was lost, and counts once.
+/// Repeating a lost settlement returns the lost outcome, and the settlement takes effect once.
 /// Holds: MBX-I-3, RULE-06, RULE-17.
-pub async fn a_lost_settlement_is_answered_on_repeat(fixture: Fixture) -> TestResult {
+pub async fn a_lost_settlement_has_the_same_outcome_on_repeat(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept_all(&["1", "2", "3", "4"].map(message)).await?;
     let deliveries = fixture.claim(&claim(4)).await?;
@@ -92,7 +93,7 @@ pub async fn a_lost_settlement_is_answered_on_repeat(fixture: Fixture) -> TestRe
         (deliveries[2].fail(error("boom")), Settled::Dead { reason }),
         (deliveries[3].release(), Settled::Released),
     ] {
-        plan.next_of(Operation::Work, Fault::FailAfterCommit);
+        plan.next_of(Operation::Work, InjectedFault::FailAfterCommit);
         lost(fixture.settle(settlement.clone()).await)?;
         let before = fixture.read(settlement.uid).await?;
         assert_eq!(fixture.settle(settlement.clone()).await?, expected);
@@ -101,26 +102,26 @@ pub async fn a_lost_settlement_is_answered_on_repeat(fixture: Fixture) -> TestRe
     Ok(())
 }
 
-/// A settlement that failed before its commit counts when it is repeated under the same lease.
+/// A settlement that failed before its commit takes effect when it is repeated under the same lease.
 /// Holds: RULE-05, RULE-06.
-pub async fn a_settlement_that_failed_before_counts_on_repeat(fixture: Fixture) -> TestResult {
+pub async fn a_settlement_that_failed_before_takes_effect_on_repeat(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept(&message("1")).await?;
-    let delivery = fixture.take().await?;
-    plan.next_of(Operation::Work, Fault::FailBefore);
+    let delivery = fixture.claim_one().await?;
+    plan.next_of(Operation::Work, InjectedFault::FailBefore);
     lost(fixture.settle(delivery.ack()).await)?;
     assert_eq!(fixture.read(delivery.uid).await?.lease(), Some(&delivery.lease));
     assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
     Ok(())
 }
 
-/// A claim without an answer gets its deliveries on repeat, if it has a request id.
+/// Repeating a lost claim with a request id returns its deliveries.
 /// Holds: RULE-06.
 pub async fn a_lost_claim_gets_its_deliveries_on_repeat(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept_all(&["1", "2", "3"].map(message)).await?;
     let request = Claim { request: Some(RequestId::from_u128(5)), ..claim(2) };
-    plan.next_of(Operation::Work, Fault::FailAfterCommit);
+    plan.next_of(Operation::Work, InjectedFault::FailAfterCommit);
     lost(fixture.claim(&request).await)?;
     let deliveries = fixture.claim(&request).await?;
     assert_eq!(ids(&deliveries), ["1", "2"]);
@@ -131,29 +132,30 @@ pub async fn a_lost_claim_gets_its_deliveries_on_repeat(fixture: Fixture) -> Tes
     Ok(())
 }
 
-/// A claim without an answer and without a request id claims other messages; the first come back with their leases.
+/// Repeating a lost claim without a request id claims other messages; the first ones are redelivered after their
+/// leases.
 /// Holds: MBX-I-1, RULE-06, RULE-07.
-pub async fn a_lost_claim_without_a_request_id_comes_back(fixture: Fixture) -> TestResult {
+pub async fn a_lost_claim_without_a_request_id_is_redelivered(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept_all(&["1", "2"].map(message)).await?;
-    plan.next_of(Operation::Work, Fault::FailAfterCommit);
+    plan.next_of(Operation::Work, InjectedFault::FailAfterCommit);
     lost(fixture.claim(&claim(1)).await)?;
-    assert_eq!(fixture.take().await?.key.id.as_str(), "2");
-    fixture.pass(LEASE).await;
-    let again = fixture.take().await?;
+    assert_eq!(fixture.claim_one().await?.key.id.as_str(), "2");
+    fixture.advance(LEASE).await;
+    let again = fixture.claim_one().await?;
     assert_eq!((again.key.id.as_str(), again.attempts), ("1", 1));
     Ok(())
 }
 
-/// A call of work without an answer is repeated whole: what it settled and what it claimed are the same again.
+/// Repeating a lost work call returns the same outcomes and the same deliveries.
 /// Holds: RULE-06, RULE-13.
-pub async fn a_lost_call_of_work_is_repeated_whole(fixture: Fixture) -> TestResult {
+pub async fn a_lost_work_call_is_repeated_as_a_whole(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept_all(&["1", "2", "3"].map(message)).await?;
-    let delivery = fixture.take().await?;
+    let delivery = fixture.claim_one().await?;
     let (settlements, claims) =
         ([delivery.ack()], [Claim { request: Some(RequestId::from_u128(5)), ..claim(1) }]);
-    plan.next_of(Operation::Work, Fault::FailAfterCommit);
+    plan.next_of(Operation::Work, InjectedFault::FailAfterCommit);
     lost(fixture.store.work(&settlements, &claims).await.map_err(Into::into))?;
     let worked = fixture.store.work(&settlements, &claims).await?;
     assert_eq!(worked.settled, [Settled::Done]);
@@ -161,63 +163,63 @@ pub async fn a_lost_call_of_work_is_repeated_whole(fixture: Fixture) -> TestResu
     Ok(())
 }
 
-/// An order without an answer changes nothing on repeat; an erased message is unknown.
+/// Repeating a lost order changes nothing; an erased message is unknown.
 /// Holds: RULE-04.
 pub async fn a_lost_order_is_unchanged_on_repeat(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept(&message("1")).await?;
     for action in [Action::Cancel, Action::REDRIVE] {
-        plan.next_of(Operation::Operate, Fault::FailAfterCommit);
+        plan.next_of(Operation::Operate, InjectedFault::FailAfterCommit);
         lost(fixture.order(key("1"), action.clone()).await)?;
         let before = fixture.read(key("1")).await?;
-        assert_eq!(fixture.order(key("1"), action).await?, Operated::Unchanged(before.receipt()));
+        assert_eq!(fixture.order(key("1"), action).await?, Operated::Unchanged(before.summary()));
         assert_eq!(fixture.read(key("1")).await?, before);
     }
-    plan.next_of(Operation::Operate, Fault::FailAfterCommit);
+    plan.next_of(Operation::Operate, InjectedFault::FailAfterCommit);
     lost(fixture.order(key("1"), Action::Erase).await)?;
     assert_eq!(fixture.order(key("1"), Action::Erase).await?, Operated::Unknown);
     Ok(())
 }
 
-/// A key that was leased without an answer is busy until that lease ends, for its owner too.
+/// A key that was leased by a lost begin is busy until that lease ends, even for its owner.
 /// Holds: LDG-05, RULE-16.
 pub async fn a_lost_begin_is_busy_until_its_lease_ends(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
-    plan.next_of(Operation::Begin, Fault::FailAfterCommit);
+    plan.next_of(Operation::Begin, InjectedFault::FailAfterCommit);
     lost(fixture.try_begin(&key("1"), owner(1)).await)?;
     let until = fixture.now().await.after(LEASE);
     assert_eq!(fixture.try_begin(&key("1"), owner(1)).await?, Begun::Busy { until });
-    fixture.pass(LEASE).await;
+    fixture.advance(LEASE).await;
     fixture.begin(&key("1")).await?;
     Ok(())
 }
 
-/// An extension and upkeep without an answer are repeated without harm.
+/// Repeating a lost extension or lost maintenance is harmless.
 /// Holds: RULE-05.
-pub async fn a_lost_extension_and_upkeep_are_harmless(fixture: Fixture) -> TestResult {
+pub async fn a_lost_extension_and_maintenance_are_harmless(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept(&message("1")).await?;
-    let delivery = fixture.take().await?;
-    plan.next_of(Operation::Extend, Fault::FailAfterCommit);
+    let delivery = fixture.claim_one().await?;
+    plan.next_of(Operation::Extend, InjectedFault::FailAfterCommit);
     lost(fixture.extend(delivery.extend(span(LEASE * 2))).await)?;
     let until = fixture.now().await.after(LEASE * 2);
     assert_eq!(fixture.extend(delivery.extend(span(LEASE * 2))).await?, Extended::Until(until));
-    plan.next_of(Operation::Upkeep, Fault::FailAfterCommit);
-    lost(fixture.upkeep(&Budget::new(10)).await)?;
-    fixture.upkeep(&Budget::new(10)).await?;
+    plan.next_of(Operation::Maintain, InjectedFault::FailAfterCommit);
+    lost(fixture.maintain(&Budget::new(10)).await)?;
+    fixture.maintain(&Budget::new(10)).await?;
     assert_eq!(fixture.settle(delivery.ack()).await?, Settled::Done);
     Ok(())
 }
 
-/// A read that fails before or after it was made changes nothing, and the next one is answered.
+/// A read that fails before or after it was executed changes nothing, and the next one succeeds.
 /// Holds: RULE-13.
-pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
+pub async fn a_lost_read_can_be_repeated(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
     fixture.accept(&message("1")).await?;
     let namespace = key("1").namespace;
-    let (query, topics) = (Query::all(namespace), ReadyTopics::first(namespace));
+    let (query, topics) = (MessageQuery::all(namespace), ReadyTopics::first(namespace));
     let (scope, counted) = (Scope::all(namespace), TopicQuery::first(namespace));
-    let (store, target) = (&fixture.store, [Ref::from(key("1"))]);
+    let (store, target) = (&fixture.store, [MessageRef::from(key("1"))]);
     let before = (
         store.get(&target).await?,
         store.page(&query).await?,
@@ -236,7 +238,7 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
         Operation::Usage,
         Operation::TopicCounts,
     ];
-    for fault in [Fault::FailBefore, Fault::FailAfterCommit] {
+    for fault in [InjectedFault::FailBefore, InjectedFault::FailAfterCommit] {
         for operation in reads {
             plan.next_of(operation, fault);
         }
@@ -259,36 +261,36 @@ pub async fn a_lost_read_is_read_again(fixture: Fixture) -> TestResult {
     Ok(())
 }
 
-/// A caller that gives up while its call is delayed has called nothing.
+/// A delayed call that its caller cancels has no effect.
 /// Holds: RULE-13.
-pub async fn a_delayed_call_that_is_given_up_did_nothing(fixture: Fixture) -> TestResult {
+pub async fn a_cancelled_delayed_call_did_nothing(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
-    plan.next_of(Operation::Accept, Fault::Delay(seconds(3_600)));
+    plan.next_of(Operation::Accept, InjectedFault::Delay(seconds(3_600)));
     let given_up = tokio::time::timeout(Duration::ZERO, fixture.accept(&message("1"))).await;
     assert!(given_up.is_err());
     assert_eq!(fixture.find(key("1")).await?, None);
-    plan.next_of(Operation::Accept, Fault::Delay(Duration::ZERO));
+    plan.next_of(Operation::Accept, InjectedFault::Delay(Duration::ZERO));
     fixture.accept(&message("1")).await?;
     Ok(())
 }
 
-/// A caller that gives up a call that never answers finds on repeat that it happened.
+/// A call that never returns may have taken effect: a repeat after its cancellation shows it.
 /// Holds: IBX-014, RULE-06.
-pub async fn a_call_that_never_answers_happened(fixture: Fixture) -> TestResult {
+pub async fn a_call_that_never_returns_took_effect(fixture: Fixture) -> TestResult {
     let (fixture, plan) = faulty(fixture);
-    plan.next_of(Operation::Accept, Fault::Hang);
+    plan.next_of(Operation::Accept, InjectedFault::Hang);
     let store = fixture.store.clone();
     let hanging = tokio::spawn(async move { store.accept_one(&message("1").correlation("first")).await });
     let stored = loop {
         match fixture.find(key("1")).await? {
             Some(stored) => break stored,
-            None if hanging.is_finished() => return Err("the call was answered".into()),
+            None if hanging.is_finished() => return Err("the call returned".into()),
             None => tokio::task::yield_now().await,
         }
     };
     assert!(!hanging.is_finished());
     hanging.abort();
-    let again = fixture.again(&message("1")).await?;
-    assert_eq!(again, Accepted::Duplicate { receipt: stored.receipt(), diverged: false });
+    let again = fixture.accept_again(&message("1")).await?;
+    assert_eq!(again, Accepted::Duplicate { summary: stored.summary(), diverged: false });
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! The list of the cases about repeats, and what is made of it.
+//! The list of cases about repeats, and the macro that turns it into tests.
 
-/// Makes a test of every case about repeats after a call of unknown outcome, each on a store of its own.
+/// Defines a test for every case about repeats after a call with an unknown outcome, each on its own store.
 ///
-/// `open` is the path of an `async fn() -> Fixture` that opens a fresh, empty store; a [`crate::faulty::FaultyStore`]
-/// is put in front of it.
+/// `open` is the path of an `async fn() -> Fixture` that opens a fresh, empty store, which is wrapped in a
+/// [`crate::faulty::FaultyStore`].
 ///
 /// ```
 /// # use oncebox_testkit::Fixture;
@@ -23,18 +23,18 @@ macro_rules! faulty_cases {
         $crate::faulty_cases! { @$then ($($open)?)
             a_call_that_fails_before_changes_nothing
             a_lost_accept_is_repeated_as_a_duplicate
-            a_lost_sighting_comes_again
-            a_lost_settlement_is_answered_on_repeat
-            a_settlement_that_failed_before_counts_on_repeat
+            a_lost_observation_can_be_repeated
+            a_lost_settlement_has_the_same_outcome_on_repeat
+            a_settlement_that_failed_before_takes_effect_on_repeat
             a_lost_claim_gets_its_deliveries_on_repeat
-            a_lost_claim_without_a_request_id_comes_back
-            a_lost_call_of_work_is_repeated_whole
+            a_lost_claim_without_a_request_id_is_redelivered
+            a_lost_work_call_is_repeated_as_a_whole
             a_lost_order_is_unchanged_on_repeat
             a_lost_begin_is_busy_until_its_lease_ends
-            a_lost_extension_and_upkeep_are_harmless
-            a_lost_read_is_read_again
-            a_delayed_call_that_is_given_up_did_nothing
-            a_call_that_never_answers_happened
+            a_lost_extension_and_maintenance_are_harmless
+            a_lost_read_can_be_repeated
+            a_cancelled_delayed_call_did_nothing
+            a_call_that_never_returns_took_effect
         }
     };
     (@tests ($open:path) $($case:ident)*) => {

@@ -1,26 +1,26 @@
-//! The plan: which calls fail, and how.
+//! The fault plan: which calls fail, and how.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What becomes of one call.
+/// What happens to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
-    /// It is made and answered as if nothing were planned; stands in a plan to reach a later call.
+pub enum InjectedFault {
+    /// The call is not affected; used in a plan to reach a later call.
     Pass,
-    /// It is not made, and fails as `Unavailable`.
+    /// The call is not executed, and fails with `Unavailable`.
     FailBefore,
-    /// It is made, and its answer is lost: it fails as `Unavailable`. Its own failure is passed on.
+    /// The call is executed, and its outcome is lost: it fails with `Unavailable`. Its own error is returned.
     FailAfterCommit,
-    /// It is made only after so long; a caller that gives up before has called nothing.
+    /// The call is executed after this delay; if its caller cancels it before, it has no effect.
     Delay(Duration),
-    /// It is made and never answers; a caller that gives up has called. Its own failure is passed on.
+    /// The call is executed and never returns, so it takes effect even if it is cancelled. Its own error is returned.
     Hang,
 }
 
-/// The calls of the port that can fail.
+/// The calls of a store that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -50,38 +50,38 @@ pub enum Operation {
     TopicCounts,
     /// `usage`.
     Usage,
-    /// `upkeep`.
-    Upkeep,
+    /// `maintain`.
+    Maintain,
     /// `close`.
     Close,
 }
 
-/// What is planned for one call: of one operation, or of any.
+/// The fault for one call of an operation, or of any operation.
 #[derive(Debug, Clone, Copy)]
 struct Planned {
     operation: Option<Operation>,
-    fault: Fault,
+    fault: InjectedFault,
 }
 
-/// Faults to come, in order; every call takes the first that is meant for it. Clones share one plan.
+/// Future faults, in order; every call takes the first one that applies to it. Clones share one plan.
 #[derive(Debug, Clone, Default)]
 pub struct FaultPlan(Arc<Mutex<VecDeque<Planned>>>);
 
 impl FaultPlan {
-    /// Most faults that can be planned at once.
+    /// The maximum number of planned faults.
     pub const FAULTS_MAX: usize = 10_000;
 
     /// Plans a fault for the next call that has none yet, whatever its operation.
-    pub fn next(&self, fault: Fault) {
+    pub fn next(&self, fault: InjectedFault) {
         self.push(Planned { operation: None, fault });
     }
 
     /// Plans a fault for the next call of this operation that has none yet.
-    pub fn next_of(&self, operation: Operation, fault: Fault) {
+    pub fn next_of(&self, operation: Operation, fault: InjectedFault) {
         self.push(Planned { operation: Some(operation), fault });
     }
 
-    /// How many planned faults no call has taken yet.
+    /// The number of planned faults that no call has operations yet.
     pub fn left(&self) -> usize {
         self.queue().len()
     }
@@ -92,10 +92,10 @@ impl FaultPlan {
         queue.push_back(planned);
     }
 
-    pub(super) fn take(&self, operation: Operation) -> Fault {
+    pub(super) fn take(&self, operation: Operation) -> InjectedFault {
         let mut queue = self.queue();
-        let place = queue.iter().position(|planned| planned.operation.is_none_or(|of| of == operation));
-        place.and_then(|place| queue.remove(place)).map_or(Fault::Pass, |planned| planned.fault)
+        let index = queue.iter().position(|planned| planned.operation.is_none_or(|of| of == operation));
+        index.and_then(|index| queue.remove(index)).map_or(InjectedFault::Pass, |planned| planned.fault)
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Planned>> {
@@ -105,20 +105,27 @@ impl FaultPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, FaultPlan, Operation};
+    use super::{FaultPlan, InjectedFault, Operation};
 
     #[test]
-    fn a_call_takes_the_first_fault_that_is_meant_for_it() {
+    fn a_call_takes_the_first_fault_that_applies_to_it() {
         let plan = FaultPlan::default();
-        plan.next_of(Operation::Work, Fault::Hang);
-        plan.clone().next(Fault::FailBefore);
-        plan.next(Fault::Pass);
-        plan.next_of(Operation::Accept, Fault::FailAfterCommit);
-        let taken = [Operation::Accept, Operation::Get, Operation::Accept, Operation::Work, Operation::Work];
-        let faults = taken.map(|operation| plan.take(operation));
+        plan.next_of(Operation::Work, InjectedFault::Hang);
+        plan.clone().next(InjectedFault::FailBefore);
+        plan.next(InjectedFault::Pass);
+        plan.next_of(Operation::Accept, InjectedFault::FailAfterCommit);
+        let operations =
+            [Operation::Accept, Operation::Get, Operation::Accept, Operation::Work, Operation::Work];
+        let faults = operations.map(|operation| plan.take(operation));
         assert_eq!(
             faults,
-            [Fault::FailBefore, Fault::Pass, Fault::FailAfterCommit, Fault::Hang, Fault::Pass]
+            [
+                InjectedFault::FailBefore,
+                InjectedFault::Pass,
+                InjectedFault::FailAfterCommit,
+                InjectedFault::Hang,
+                InjectedFault::Pass
+            ]
         );
         assert_eq!(plan.left(), 0);
     }
@@ -128,7 +135,7 @@ mod tests {
     fn a_plan_is_bounded() {
         let plan = FaultPlan::default();
         for _ in 0..=FaultPlan::FAULTS_MAX {
-            plan.next(Fault::Pass);
+            plan.next(InjectedFault::Pass);
         }
     }
 }

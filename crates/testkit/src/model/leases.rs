@@ -3,33 +3,33 @@
 use std::num::NonZeroU32;
 
 use oncebox_core::{
-    DeadReason, Extended, Extension, Fence, Grant, GrantEnd, LastError, Lease, Namespace, Owner, RequestId,
-    Settled, Settlement, Span, State, Timestamp, Uid, Verdict, WorkerName,
+    DeadReason, Extended, Extension, Fence, Grant, GrantEnd, LastError, Lease, MessageState, Namespace,
+    Owner, RequestId, Settled, Settlement, Span, Timestamp, Uid, Verdict, WorkerName,
 };
 
 use super::{Illegal, Model};
 
-/// A wish for a lease.
-pub(super) struct Wish {
+/// A request for a lease.
+pub(super) struct LeaseRequest {
     pub(super) owner: Owner,
     pub(super) lease: Span,
-    /// The claim call that wants it.
+    /// The claim call that asks for it.
     pub(super) request: Option<RequestId>,
     /// The claimer's limit of attempts.
     pub(super) attempts_max: Option<NonZeroU32>,
-    /// What the claimer calls itself.
+    /// The name of the claiming worker.
     pub(super) worker: Option<WorkerName>,
 }
 
 impl Model {
-    /// Grants a lease with the fence that the store drew.
+    /// Grants a lease with the fence that the store generated.
     pub(super) fn grant(
         &mut self,
         index: usize,
-        Wish { owner, lease, request, attempts_max, worker }: Wish,
-        told: Option<Fence>,
+        LeaseRequest { owner, lease, request, attempts_max, worker }: LeaseRequest,
+        actual: Option<Fence>,
     ) -> Result<Lease, Illegal> {
-        let fence = self.drawn_fence(index, told)?;
+        let fence = self.generated_fence(index, actual)?;
         let row = &mut self.rows[index];
         let extendable_until = match row.message.key.namespace {
             Namespace::Mailbox => self.now.after(lease.get() * 10),
@@ -60,7 +60,7 @@ impl Model {
         (grant.lease.owner == owner && grant.lease.fence == fence).then_some((index, grant))
     }
 
-    /// What `extend` has to answer.
+    /// The expected outcome of `extend`.
     pub fn extend(&mut self, extension: &Extension) -> Extended {
         self.catch_up();
         let Some((index, grant)) = self.find_grant(extension.uid, extension.owner, extension.fence) else {
@@ -75,7 +75,7 @@ impl Model {
         Extended::Until(until)
     }
 
-    /// What a settlement in `work` has to answer.
+    /// The expected outcome of a settlement in `work`.
     pub fn settle(&mut self, settlement: &Settlement) -> Settled {
         self.catch_up();
         let Some((index, grant)) = self.find_grant(settlement.uid, settlement.owner, settlement.fence) else {
@@ -103,7 +103,7 @@ impl Model {
             return Settled::Superseded;
         }
         let expiry = message.content.as_ref().and_then(|content| content.expires);
-        let expired = message.state == State::Processing && expiry.is_some_and(|at| at <= self.now);
+        let expired = message.state == MessageState::Processing && expiry.is_some_and(|at| at <= self.now);
         match verdict {
             Verdict::Ack => {
                 self.finish(index);

@@ -1,4 +1,4 @@
-//! One call on the store, then on the model with what the store answered, and the comparison.
+//! Runs one call on the store, then on the model with the store's outcome, and compares.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use oncebox_core::{Begun, Budget, Claim, Delivery, Error, Operated, Scope, Settl
 
 use super::operation::Operation;
 use super::outcome::Outcome;
-use super::report::{Mismatch, Report};
-use super::universe::{Held, Universe};
+use super::report::{ComparisonReport, Mismatch};
+use super::universe::{LeaseRef, Universe};
 use crate::fixture::Fixture;
 use crate::model::{Illegal, Model};
 
-/// Calls of upkeep after which the store should have come to an end.
-const UPKEEP_CALLS_MAX: u32 = 10_000;
+/// The maximum number of maintenance calls until nothing is due.
+const MAINTAIN_CALLS_MAX: u32 = 10_000;
 
-/// One case under way.
+/// The state of one case.
 pub(super) struct Case {
     pub(super) fixture: Fixture,
     pub(super) model: Model,
     pub(super) universe: Universe,
-    pub(super) report: Report,
+    pub(super) report: ComparisonReport,
 }
 
 impl Case {
-    /// Moves the time of the store and of the model.
+    /// Advances the time of the store and of the model.
     pub(super) async fn advance(&mut self, by: Duration) {
         self.fixture.time.advance(by).await;
-        self.model.pass_to(self.fixture.time.now().await);
+        self.model.advance_to(self.fixture.time.now().await);
     }
 
-    /// Carries an operation out on both sides.
+    /// Runs an operation on the store and on the model.
     pub(super) async fn perform(&mut self, operation: &Operation) -> Result<(), Difference> {
         let store = self.fixture.store.clone();
         match operation {
@@ -47,7 +47,7 @@ impl Case {
                 self.check_each(items, &actual, Model::begin)?;
                 for (begin, begun) in items.iter().zip(&actual) {
                     if let Begun::Acquired { uid, lease } = begun {
-                        self.universe.remember_held(Held {
+                        self.universe.remember_lease(LeaseRef {
                             uid: *uid,
                             owner: begin.owner,
                             fence: lease.fence,
@@ -65,7 +65,7 @@ impl Case {
                 let actual: Vec<Operated> = store.operate(items).await?;
                 self.check_each(items, &actual, Model::operate)
             }
-            Operation::Upkeep(budget) => self.upkeep(budget).await,
+            Operation::Maintain(budget) => self.maintain(budget).await,
             Operation::Counts(scopes) => self.counts(scopes).await,
             Operation::Read => self.read().await,
             Operation::Close => Ok(store.close().await?),
@@ -91,11 +91,12 @@ impl Case {
     }
 
     fn check_claim(&mut self, claim: &Claim, actual: &[Delivery]) -> Result<(), Difference> {
-        let place = format!("{claim:?}");
-        let again = actual.iter().any(|delivery| self.universe.held.iter().any(|held| held.is_of(delivery)));
+        let context = format!("{claim:?}");
+        let again =
+            actual.iter().any(|delivery| self.universe.leases.iter().any(|lease| lease.is_of(delivery)));
         let expected = self.model.claim(claim, actual);
-        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
-        same(&place, &expected.as_slice(), &actual)?;
+        let expected = expected.map_err(|illegal| Difference::illegal(&context, &illegal, &actual))?;
+        same(&context, &expected.as_slice(), &actual)?;
         self.report.outcome(match actual {
             [] => "claimed nothing",
             _ if again => "claimed again",
@@ -104,43 +105,47 @@ impl Case {
         });
         for delivery in actual {
             let Delivery { uid, lease, .. } = delivery;
-            self.universe.remember_held(Held { uid: *uid, owner: lease.owner, fence: lease.fence });
+            self.universe.remember_lease(LeaseRef { uid: *uid, owner: lease.owner, fence: lease.fence });
         }
         Ok(())
     }
 
-    /// Upkeep in as many calls as it takes.
-    async fn upkeep(&mut self, budget: &Budget) -> Result<(), Difference> {
-        let mut told = 0;
+    /// Runs maintenance until nothing is due.
+    async fn maintain(&mut self, budget: &Budget) -> Result<(), Difference> {
+        let mut forgotten_by_store = 0;
         let mut next_due = None;
-        for _ in 0..UPKEEP_CALLS_MAX {
-            let upkept = self.fixture.store.upkeep(budget.clone()).await?;
-            told += upkept.forgotten;
-            next_due = upkept.next_due;
+        for _ in 0..MAINTAIN_CALLS_MAX {
+            let report = self.fixture.store.maintain(budget.clone()).await?;
+            forgotten_by_store += report.forgotten;
+            next_due = report.next_due;
             if next_due.is_none_or(|due| due > self.model.now()) {
                 break;
             }
         }
-        let forgotten = self.model.upkeep(budget);
+        let forgotten = self.model.maintain(budget);
         for _ in 0..forgotten {
             self.report.outcome("forgotten");
         }
-        if told != forgotten {
-            return Err(Difference::new("forgotten in upkeep", forgotten.to_string(), &told));
+        if forgotten_by_store != forgotten {
+            return Err(Difference::new(
+                "forgotten by maintenance",
+                forgotten.to_string(),
+                &forgotten_by_store,
+            ));
         }
-        let wanted = self.model.next_upkeep(budget);
+        let wanted = self.model.next_maintenance(budget);
         let late = wanted.is_some_and(|wanted| next_due.is_none_or(|due| due > wanted));
-        let endless = next_due.is_some_and(|due| due <= self.model.now());
-        if late || endless {
+        let never_done = next_due.is_some_and(|due| due <= self.model.now());
+        if late || never_done {
             let expected = format!("after {:?}, not after {wanted:?}", self.model.now());
-            return Err(Difference::new("next_due of upkeep", expected, &next_due));
+            return Err(Difference::new("next_due of maintenance", expected, &next_due));
         }
         Ok(())
     }
 
-    /// Counts, ready topics and topics may lag until upkeep has run.
+    /// Counts, ready topics and topic counts may lag until maintenance has run.
     async fn counts(&mut self, scopes: &[Scope]) -> Result<(), Difference> {
-        self.upkeep(&Budget::new(1_000)).await?;
+        self.maintain(&Budget::new(1_000)).await?;
         for scope in scopes {
             let actual = self.fixture.store.counts(scope).await?;
             if !actual.estimated {
@@ -160,51 +165,51 @@ impl Case {
     ) -> Result<(), Difference> {
         same("outcomes", &items.len(), &actual.len())?;
         for (item, actual) in items.iter().zip(actual) {
-            let place = format!("{item:?}");
+            let context = format!("{item:?}");
             let expected = predict(&mut self.model, item, actual);
-            let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, actual))?;
-            same(&place, &expected, actual)?;
+            let expected = expected.map_err(|illegal| Difference::illegal(&context, &illegal, actual))?;
+            same(&context, &expected, actual)?;
             self.report.outcome(actual.kind());
         }
         Ok(())
     }
 }
 
-/// Where the two sides differ.
+/// A difference between the store and the model.
 #[derive(Debug)]
 pub(super) struct Difference {
-    place: String,
+    context: String,
     expected: String,
     actual: String,
 }
 
 impl Difference {
-    fn new(place: &str, expected: String, actual: &impl Debug) -> Self {
-        Self { place: place.to_owned(), expected, actual: format!("{actual:#?}") }
+    fn new(context: &str, expected: String, actual: &impl Debug) -> Self {
+        Self { context: context.to_owned(), expected, actual: format!("{actual:#?}") }
     }
 
-    /// The store chose what it may not choose.
-    pub(super) fn illegal(place: &str, illegal: &Illegal, actual: &impl Debug) -> Self {
-        Self::new(place, illegal.to_string(), actual)
+    /// An illegal choice of the store.
+    pub(super) fn illegal(context: &str, illegal: &Illegal, actual: &impl Debug) -> Self {
+        Self::new(context, illegal.to_string(), actual)
     }
 
-    /// Says in which case and call it showed.
+    /// Adds the case and the call.
     pub(super) fn at(self, seed: u64, step: u32, operation: &Operation) -> Mismatch {
-        let Self { place, expected, actual } = self;
-        Mismatch { seed, step, operation: format!("{operation:?}"), place, expected, actual }
+        let Self { context, expected, actual } = self;
+        Mismatch { seed, step, operation: format!("{operation:?}"), context, expected, actual }
     }
 }
 
 impl From<Error> for Difference {
     fn from(error: Error) -> Self {
-        Self::new("the call", "an answer".to_owned(), &error)
+        Self::new("the call", "a result".to_owned(), &error)
     }
 }
 
-/// Whether the two are the same.
-pub(super) fn same<T: PartialEq + Debug>(place: &str, expected: &T, actual: &T) -> Result<(), Difference> {
+/// Checks that both are equal.
+pub(super) fn same<T: PartialEq + Debug>(context: &str, expected: &T, actual: &T) -> Result<(), Difference> {
     if expected == actual {
         return Ok(());
     }
-    Err(Difference::new(place, format!("{expected:#?}"), actual))
+    Err(Difference::new(context, format!("{expected:#?}"), actual))
 }

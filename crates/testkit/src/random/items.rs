@@ -1,4 +1,4 @@
-//! The items of calls, drawn from the small world.
+//! The items of calls, drawn from the small universe.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use oncebox_core::{
     Action, AttemptCount, Attributes, Batch, Begin, Budget, CallerHash, Claim, DeadLetters, DeadReason,
-    Direction, Divergence, Extension, Fence, Fingerprint, LastError, Namespace, NewMessage, Order, PageSize,
-    Partition, Payload, Policy, Query, Ref, Retention, Scope, Seal, Settlement, Shard, Sighting, State,
-    Timestamp, Topics, Trace, Uid, Verdict, WorkerName,
+    Direction, Divergence, Extension, Fence, Fingerprint, LastError, MessageQuery, MessageRef, MessageState,
+    Namespace, NewMessage, Observation, Order, PageSize, Partition, Payload, Policy, Retention, Scope, Seal,
+    Settlement, Shard, Timestamp, Topics, Trace, Uid, Verdict, WorkerName,
 };
 
-use super::universe::{Held, Universe, all_topics};
+use super::universe::{LeaseRef, Universe, all_topics};
 use crate::model::Model;
 
 const PAYLOADS: [&str; 4] = ["", "abc", "xyz", "a payload that is longer than the others"];
 
 impl Universe {
-    pub(super) fn sighting(&mut self) -> Sighting {
-        Sighting { key: self.key(), hash: self.hash(), hold: self.hold() }
+    pub(super) fn observation(&mut self) -> Observation {
+        Observation { key: self.key(), hash: self.hash(), hold: self.hold() }
     }
 
     pub(super) fn begin(&mut self) -> Begin {
@@ -81,23 +81,24 @@ impl Universe {
         LastError::new(text)
     }
 
-    /// A current lease, or one of the past; now and then with another owner, fence or message.
-    fn held(&mut self, model: &Model) -> Held {
-        let past = self.held.clone();
+    /// A current or past lease; occasionally with another owner, fence or message.
+    fn some_lease(&mut self, model: &Model) -> LeaseRef {
+        let past = self.leases.clone();
         let current: Vec<_> = model
             .leases()
             .iter()
-            .map(|(uid, lease)| Held { uid: *uid, owner: lease.owner, fence: lease.fence })
+            .map(|(uid, lease)| LeaseRef { uid: *uid, owner: lease.owner, fence: lease.fence })
             .collect();
         let drawn = if self.chance(60) { self.pick_recent(&current) } else { self.pick_recent(&past) };
-        let mut held = drawn.unwrap_or(Held { uid: self.uid(model), owner: self.owner(), fence: fence(1) });
+        let mut lease =
+            drawn.unwrap_or(LeaseRef { uid: self.uid(model), owner: self.owner(), fence: fence(1) });
         match self.below(20) {
-            0 => held.owner = self.owner(),
-            1 => held.fence = fence(held.fence.get() + 1),
-            2 => held.uid = self.uid(model),
+            0 => lease.owner = self.owner(),
+            1 => lease.fence = fence(lease.fence.get() + 1),
+            2 => lease.uid = self.uid(model),
             _ => {}
         }
-        held
+        lease
     }
 
     pub(super) fn settlement(&mut self, model: &Model) -> Settlement {
@@ -105,7 +106,7 @@ impl Universe {
         if let Some(repeat) = self.pick_recent(&earlier).filter(|_| self.chance(20)) {
             return repeat;
         }
-        let Held { uid, owner, fence } = self.held(model);
+        let LeaseRef { uid, owner, fence } = self.some_lease(model);
         let verdict = match self.below(10) {
             0..3 => Verdict::Ack,
             3..6 => Verdict::Abandon { delay: self.delay(), error: self.error() },
@@ -124,7 +125,7 @@ impl Universe {
         ])
     }
 
-    /// A new claim, an earlier one again, or an earlier request for other work.
+    /// A new claim, the repeat of an earlier one, or an earlier request id for other work.
     pub(super) fn claim(&mut self) -> Claim {
         let earlier = self.maybe(25, Self::earlier_claim).flatten();
         if let Some(repeat) = earlier.clone().filter(|_| self.chance(70)) {
@@ -158,12 +159,13 @@ impl Universe {
     }
 
     pub(super) fn extension(&mut self, model: &Model) -> Extension {
-        let Held { uid, owner, fence } = self.held(model);
+        let LeaseRef { uid, owner, fence } = self.some_lease(model);
         Extension { uid, owner, fence, lease: self.lease() }
     }
 
     pub(super) fn order(&mut self, model: &Model) -> Order {
-        let target = if self.chance(50) { Ref::Key(self.key()) } else { Ref::Uid(self.uid(model)) };
+        let target =
+            if self.chance(50) { MessageRef::Key(self.key()) } else { MessageRef::Uid(self.uid(model)) };
         let action = match self.below(100) {
             0..20 => Action::MarkProcessing,
             20..35 => Action::MarkProcessed { hold: self.hold() },
@@ -196,12 +198,12 @@ impl Universe {
         Retention { keep, messages_max: self.maybe(50, |universe| universe.pick(&[0, 1, 2])) }
     }
 
-    /// Not a whole number of milliseconds now and then: it counts as rounded up.
+    /// Occasionally not a whole number of milliseconds: then it is rounded up.
     fn keep(&mut self) -> Duration {
         self.millis(&[0, 10, 500, 5_000]) + Duration::from_micros(self.pick(&[0, 1]))
     }
 
-    /// Everything and each topic of one namespace.
+    /// The scopes of a namespace: everything, and each topic.
     pub(super) fn scopes(&mut self) -> Vec<Scope> {
         let namespace = self.namespace();
         let topics = all_topics().map(Some).into_iter().chain([None]);
@@ -210,9 +212,9 @@ impl Universe {
     }
 
     /// A listing of some messages of a namespace.
-    pub(super) fn query(&mut self, namespace: Namespace) -> Query {
-        let states = [State::Seen, State::Processing, State::Done, State::Dead];
-        Query {
+    pub(super) fn query(&mut self, namespace: Namespace) -> MessageQuery {
+        let states = [MessageState::Seen, MessageState::Processing, MessageState::Done, MessageState::Dead];
+        MessageQuery {
             state: self.maybe(40, |universe| universe.pick(&states)),
             dead: self.maybe(15, |universe| universe.pick(&[DeadReason::Exhausted, DeadReason::Expired])),
             topic: self.maybe(30, Self::topic),
@@ -222,11 +224,11 @@ impl Universe {
     }
 
     /// A listing of all messages of a namespace.
-    pub(super) fn query_all(&mut self, namespace: Namespace) -> Query {
-        Query {
+    pub(super) fn query_all(&mut self, namespace: Namespace) -> MessageQuery {
+        MessageQuery {
             direction: self.pick(&[Direction::OldestFirst, Direction::NewestFirst]),
             size: PageSize::new(self.pick(&[1, 2, 3, 7, 1_000])).expect("it is in bounds"),
-            ..Query::all(namespace)
+            ..MessageQuery::all(namespace)
         }
     }
 }

@@ -1,25 +1,25 @@
-//! One call of the port, chosen at random.
+//! A random call of the store.
 
-use oncebox_core::{Begin, Budget, Claim, Extension, NewMessage, Order, Scope, Settlement, Sighting};
+use oncebox_core::{Begin, Budget, Claim, Extension, NewMessage, Observation, Order, Scope, Settlement};
 
 use super::universe::Universe;
 use crate::model::Model;
 
-/// One call of the port.
+/// One call of the store.
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
-    Observe(Vec<Sighting>),
+    Observe(Vec<Observation>),
     Accept(Vec<NewMessage>),
     Begin(Vec<Begin>),
     Work(Vec<Settlement>, Vec<Claim>),
     Extend(Vec<Extension>),
     Operate(Vec<Order>),
-    Upkeep(Budget),
-    /// And the ready topics of every namespace.
+    Maintain(Budget),
+    /// `counts`, `ready_topics` and `topic_counts`.
     Counts(Vec<Scope>),
-    /// `get` and `page` of everything, after every few others.
+    /// `get`, `with_key` and `page` of everything, after every few other calls.
     Read,
-    /// The last one.
+    /// The last call.
     Close,
 }
 
@@ -33,7 +33,7 @@ impl Operation {
             Self::Work(..) => "work",
             Self::Extend(_) => "extend",
             Self::Operate(_) => "operate",
-            Self::Upkeep(_) => "upkeep",
+            Self::Maintain(_) => "maintain",
             Self::Counts(_) => "counts",
             Self::Read => "read",
             Self::Close => "close",
@@ -47,11 +47,11 @@ impl Universe {
         match self.below(100) {
             0..26 => Operation::Accept(self.some(|universe| universe.message(model))),
             26..60 => self.work(model),
-            60..68 => Operation::Observe(self.some(Self::sighting)),
+            60..68 => Operation::Observe(self.some(Self::observation)),
             68..77 => Operation::Begin(self.some(Self::begin)),
             77..83 => Operation::Extend(self.some(|universe| universe.extension(model))),
             83..93 => Operation::Operate(self.some(|universe| universe.order(model))),
-            93..97 => Operation::Upkeep(self.budget()),
+            93..97 => Operation::Maintain(self.budget()),
             _ => Operation::Counts(self.scopes()),
         }
     }
@@ -63,7 +63,7 @@ impl Universe {
         Operation::Work(settlements, claims)
     }
 
-    /// One to five items, few more often than many.
+    /// One to five items, preferably few.
     fn some<T>(&mut self, mut item: impl FnMut(&mut Self) -> T) -> Vec<T> {
         let count = self.pick(&[1, 1, 1, 2, 2, 3, 4, 5]);
         (0..count).map(|_| item(self)).collect()

@@ -1,8 +1,8 @@
-//! Names for outcomes, so that a run can tell what it reached.
+//! Names of outcomes, to report what a run has reached.
 
 use oncebox_core::{Accepted, Begun, DeadReason, Extended, Observed, Operated, Settled};
 
-/// What a run of ordinary length has to reach on a store that is never full.
+/// What a run of default length has to reach on a store that is never full.
 pub(super) const REACHABLE: &[&str] = &[
     "accepted conflict",
     "accepted duplicate",

@@ -1,29 +1,29 @@
-//! Everything that can be read, compared.
+//! Comparison of everything that can be read.
 
 use std::collections::BTreeSet;
 
 use oncebox_core::{
-    Direction, Key, Namespace, Omitted, Page, PageSize, Query, ReadyTopics, Ref, Snapshot, TopicQuery,
-    TopicRange,
+    Direction, Key, MessagePage, MessageQuery, MessageRef, Namespace, Omitted, PageSize, ReadyTopics,
+    Snapshot, TopicQuery, TopicRange,
 };
 
 use super::compare::{Case, Difference, same};
 use super::outcome::Outcome;
 use super::universe::all_keys;
 
-/// Pages after which a listing should have come to an end.
+/// The maximum number of pages of a listing.
 const PAGES_MAX: u32 = 10_000;
-/// Ready topics on a page: fewer than a case uses.
+/// Ready topics per page: fewer than a case uses.
 const READY_TOPICS_MAX: u32 = 2;
 
 impl Case {
     /// Compares every message by uid and by key, and the listings of every namespace.
     pub(super) async fn read(&mut self) -> Result<(), Difference> {
-        let uids = self.model.uids().iter().copied().map(Ref::Uid);
-        let targets: Vec<_> = uids.chain(all_keys().into_iter().map(Ref::Key)).collect();
+        let uids = self.model.uids().iter().copied().map(MessageRef::Uid);
+        let targets: Vec<_> = uids.chain(all_keys().into_iter().map(MessageRef::Key)).collect();
         self.report.operation("get");
         let actual = self.fixture.store.get(&targets).await?;
-        same("answers", &targets.len(), &actual.len())?;
+        same("results", &targets.len(), &actual.len())?;
         for (target, actual) in targets.iter().zip(&actual) {
             self.check_message(target, actual.as_ref())?;
         }
@@ -32,19 +32,19 @@ impl Case {
         }
         for namespace in Namespace::ALL {
             let all = self.universe.query_all(namespace);
-            self.check_listing(Query { direction: Direction::OldestFirst, ..all.clone() }).await?;
-            self.check_listing(Query { direction: Direction::NewestFirst, ..all }).await?;
+            self.check_listing(MessageQuery { direction: Direction::OldestFirst, ..all.clone() }).await?;
+            self.check_listing(MessageQuery { direction: Direction::NewestFirst, ..all }).await?;
             let some = self.universe.query(namespace);
             self.check_listing(some).await?;
         }
         Ok(())
     }
 
-    fn check_message(&mut self, target: &Ref, actual: Option<&Snapshot>) -> Result<(), Difference> {
-        let place = format!("get {target:?}");
+    fn check_message(&mut self, target: &MessageRef, actual: Option<&Snapshot>) -> Result<(), Difference> {
+        let context = format!("get {target:?}");
         let expected = self.model.get(target, actual);
-        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
-        same(&place, &expected.as_ref(), &actual)?;
+        let expected = expected.map_err(|illegal| Difference::illegal(&context, &illegal, &actual))?;
+        same(&context, &expected.as_ref(), &actual)?;
         if let Some(reason) = actual.and_then(|message| message.dead) {
             self.report.outcome(reason.kind());
         }
@@ -59,25 +59,25 @@ impl Case {
         let limit = PageSize::new(limit).expect("it is in bounds");
         self.report.operation("with_key");
         let actual = self.fixture.store.with_key(key, limit).await?;
-        let place = format!("with_key {key:?}, {limit:?}");
+        let context = format!("with_key {key:?}, {limit:?}");
         let expected = self.model.with_key(key, limit, &actual);
-        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
-        same(&place, &expected, &actual)?;
+        let expected = expected.map_err(|illegal| Difference::illegal(&context, &illegal, &actual))?;
+        same(&context, &expected, &actual)?;
         if actual.len() > 1 {
             self.report.outcome("several found by key");
         }
         Ok(())
     }
 
-    async fn check_listing(&mut self, query: Query) -> Result<(), Difference> {
+    async fn check_listing(&mut self, query: MessageQuery) -> Result<(), Difference> {
         let actual = self.list(query.clone()).await?;
-        let place = format!("listing {query:?}");
+        let context = format!("listing {query:?}");
         let expected = self.model.list(&query, &actual);
-        let expected = expected.map_err(|illegal| Difference::illegal(&place, &illegal, &actual))?;
+        let expected = expected.map_err(|illegal| Difference::illegal(&context, &illegal, &actual))?;
         for (expected, actual) in expected.iter().zip(&actual) {
-            same(&place, expected, actual)?;
+            same(&context, expected, actual)?;
         }
-        same(&place, &expected, &actual)
+        same(&context, &expected, &actual)
     }
 
     /// Compares the names of the ready topics of every namespace, page by page.
@@ -99,7 +99,7 @@ impl Case {
         Ok(())
     }
 
-    /// Compares how the topics of every namespace stand, page by page; pages may be short.
+    /// Compares the counts of the topics of every namespace, page by page; pages may be short.
     pub(super) async fn check_topic_counts(&mut self) -> Result<(), Difference> {
         let limit = PageSize::new(READY_TOPICS_MAX).expect("it is in bounds");
         for namespace in Namespace::ALL {
@@ -130,7 +130,8 @@ impl Case {
         Ok(())
     }
 
-    /// Compares how a single topic stands: by turns each of any namespace, which this one need not have.
+    /// Compares the counts of a single topic, which need not exist in this namespace: each topic of any namespace in
+    /// turn.
     async fn check_single_topic(&mut self, namespace: Namespace) -> Result<(), Difference> {
         let everywhere =
             Namespace::ALL.map(|other| self.model.topic_counts(&TopicQuery::first(other)).topics);
@@ -154,11 +155,11 @@ impl Case {
     }
 
     /// All pages of a listing.
-    async fn list(&mut self, mut query: Query) -> Result<Vec<Snapshot<Omitted>>, Difference> {
+    async fn list(&mut self, mut query: MessageQuery) -> Result<Vec<Snapshot<Omitted>>, Difference> {
         let mut listed = Vec::new();
         for page in 0..PAGES_MAX {
             self.report.operation("page");
-            let Page { messages, next } = self.fixture.store.page(&query).await?;
+            let MessagePage { messages, next } = self.fixture.store.page(&query).await?;
             same("messages on a full page, or fewer", &true, &(messages.len() <= query.size.get() as usize))?;
             if page == 1 && !messages.is_empty() {
                 self.report.outcome("listed on several pages");

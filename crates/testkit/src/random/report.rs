@@ -1,4 +1,4 @@
-//! What a comparison exercised, and what it says at the first difference.
+//! What a comparison exercised, and the report of the first difference.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,17 +9,17 @@ use super::outcome::REACHABLE;
 /// What one or more cases exercised.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ComparisonReport {
     /// Cases without a difference.
     pub cases: u64,
-    /// Random operations by kind, and the calls of `get`, `with_key`, `page`, `ready_topics` and `topic_counts` that the reads among them
-    /// made.
+    /// Random operations by kind, and the calls of `get`, `with_key`, `page`, `ready_topics` and `topic_counts` that
+    /// the reads among them made.
     pub operations: BTreeMap<&'static str, u64>,
-    /// Outcomes of items, and other things worth reaching, by kind.
+    /// Outcomes of items, and other events worth reaching, by kind.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
 
-impl Report {
+impl ComparisonReport {
     pub(super) fn operation(&mut self, kind: &'static str) {
         *self.operations.entry(kind).or_default() += 1;
     }
@@ -39,13 +39,13 @@ impl Report {
         }
     }
 
-    /// The outcomes that a store without bounds can give and that were not reached.
+    /// The outcomes that a store without bounds can have and that were not reached.
     pub fn missing(&self) -> Vec<&'static str> {
         REACHABLE.iter().copied().filter(|kind| !self.outcomes.contains_key(kind)).collect()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ComparisonReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} cases; {:?}; {:?}", self.cases, self.operations, self.outcomes)
     }
@@ -55,26 +55,26 @@ impl fmt::Display for Report {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
-    /// The seed of the case that shows it.
+    /// The seed of the case.
     pub seed: u64,
-    /// The call that shows it, counted from 0.
+    /// The number of the call, from 0.
     pub step: u32,
-    /// That call, without payloads.
+    /// The call, without payloads.
     pub operation: String,
-    /// Where in the call.
-    pub place: String,
+    /// The part of the call.
+    pub context: String,
     /// What the model expects.
     pub expected: String,
-    /// What the store answered.
+    /// What the store returned.
     pub actual: String,
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, step, operation, place, expected, actual } = self;
-        writeln!(f, "the store differs from the model (show again: ONCEBOX_MODEL_SEED={seed})")?;
+        let Self { seed, step, operation, context, expected, actual } = self;
+        writeln!(f, "the store differs from the model (reproduce with ONCEBOX_MODEL_SEED={seed})")?;
         writeln!(f, "step {step}: {operation}")?;
-        writeln!(f, "{place}")?;
+        writeln!(f, "{context}")?;
         writeln!(f, "expected: {expected}")?;
         write!(f, "actual: {actual}")
     }

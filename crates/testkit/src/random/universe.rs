@@ -1,4 +1,4 @@
-//! A small world, so that things meet: few keys, topics and owners, short times.
+//! A small universe, so that operations collide: few keys, topics and owners, short times.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use oncebox_core::{
 use crate::fixture::SplitMix;
 use crate::model::Model;
 
-/// Past deliveries and settlements that are remembered.
+/// The number of past leases, settlements and claims that are remembered.
 const MEMORY_ITEMS_MAX: usize = 40;
 const SOURCES: [&str; 2] = ["stripe", "github"];
 const IDS: [&str; 3] = ["a", "b", "c"];
 const TOPICS: [&str; 3] = ["order", "invoice", "Order"];
 
-/// A lease that was once granted.
+/// Identifies a lease that was granted at some time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct LeaseRef {
     pub(super) uid: Uid,
     pub(super) owner: Owner,
     pub(super) fence: Fence,
 }
 
-impl Held {
-    /// Whether the delivery is under this lease.
+impl LeaseRef {
+    /// Whether the delivery has this lease.
     pub(super) fn is_of(&self, delivery: &Delivery) -> bool {
         self.uid == delivery.uid && self.fence == delivery.lease.fence
     }
@@ -35,13 +35,13 @@ impl Held {
 #[derive(Debug)]
 pub(super) struct Universe {
     random: SplitMix,
-    /// Most of what happens in a case happens here.
+    /// The namespace that most operations of a case use.
     favourite: Namespace,
-    /// Deliveries of the past, the newest last.
-    pub(super) held: Vec<Held>,
-    /// Settlements of the past that counted, the newest last.
+    /// Past leases, the newest last.
+    pub(super) leases: Vec<LeaseRef>,
+    /// Past settlements that took effect, the newest last.
     pub(super) settled: Vec<Settlement>,
-    /// Claims of the past that can be repeated, the newest last.
+    /// Past claims that can be repeated, the newest last.
     claimed: Vec<Claim>,
 }
 
@@ -50,7 +50,7 @@ impl Universe {
         let mut universe = Self {
             random: SplitMix::new(seed),
             favourite: Namespace::Inbox,
-            held: Vec::new(),
+            leases: Vec::new(),
             settled: Vec::new(),
             claimed: Vec::new(),
         };
@@ -63,18 +63,18 @@ impl Universe {
         self.random.below(bound)
     }
 
-    /// True in so many cases of a hundred.
+    /// True with this probability.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of them.
+    /// One of the options.
     pub(super) fn pick<T: Clone>(&mut self, options: &[T]) -> T {
         let index = usize::try_from(self.below(options.len() as u64)).expect("it is below a length");
         options[index].clone()
     }
 
-    /// One of them, the last ones more often; none if there is none.
+    /// One of the options, preferably a recent one; none if there are none.
     pub(super) fn pick_recent<T: Clone>(&mut self, options: &[T]) -> Option<T> {
         if options.is_empty() {
             return None;
@@ -83,27 +83,27 @@ impl Universe {
         Some(if self.chance(70) { self.pick(&options[recent..]) } else { self.pick(options) })
     }
 
-    /// `value` in so many cases of a hundred.
+    /// `value` with this probability.
     pub(super) fn maybe<T>(&mut self, percent: u64, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.chance(percent).then(|| value(self))
     }
 
-    /// Keeps what is needed to settle a delivery, now or too late.
-    pub(super) fn remember_held(&mut self, held: Held) {
-        remember(&mut self.held, held);
+    /// Remembers a lease, to settle it in time or too late.
+    pub(super) fn remember_lease(&mut self, lease: LeaseRef) {
+        remember(&mut self.leases, lease);
     }
 
-    /// Keeps a settlement to repeat it.
+    /// Remembers a settlement, to repeat it.
     pub(super) fn remember_settled(&mut self, settlement: &Settlement) {
         remember(&mut self.settled, settlement.clone());
     }
 
-    /// Keeps a claim to repeat it.
+    /// Remembers a claim, to repeat it.
     pub(super) fn remember_claim(&mut self, claim: &Claim) {
         remember(&mut self.claimed, claim.clone());
     }
 
-    /// A claim of the past, whose request is known.
+    /// A past claim with a request id.
     pub(super) fn earlier_claim(&mut self) -> Option<Claim> {
         let earlier = self.claimed.clone();
         self.pick_recent(&earlier)
@@ -135,7 +135,7 @@ impl Universe {
         RequestId::from_u128(u128::from(self.below(3)))
     }
 
-    /// One that the case has met, or one that nobody has.
+    /// A uid that the case has used, or an unknown one.
     pub(super) fn uid(&mut self, model: &Model) -> Uid {
         let met = self.pick_recent(model.uids());
         met.filter(|_| self.chance(95)).unwrap_or(Uid::from_u128(999))
@@ -163,7 +163,7 @@ impl Universe {
         Duration::from_millis(self.pick(options))
     }
 
-    /// How far time moves: mostly to where the model says that something changes, or to just before it.
+    /// How far time moves: mostly to the next change that the model expects, or to just before it.
     pub(super) fn jump(&mut self, model: &Model) -> Duration {
         let instants = model.instants();
         let near = &instants[..instants.len().min(4)];

@@ -1,18 +1,18 @@
-//! Databases that are lent, emptied and lent again: cheaper than new ones by far, for suites of hundreds of cases.
+//! A pool of databases that are emptied and reused: much cheaper than new ones for suites of hundreds of cases.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::postgres::Postgres;
 use super::psql::psql;
 
-/// Cuts off whoever is still connected and removes everything that a database may hold. One transaction.
+/// Terminates other sessions and removes everything in a database, in one transaction.
 const EMPTY: &str = include_str!("empty_database.sql");
 
-/// The URLs of databases that were given back.
+/// The URLs of returned databases.
 #[derive(Default)]
 pub(super) struct Pool(Mutex<Vec<String>>);
 
-/// An empty database for as long as this lives. Then it is given back, and another test gets it: sessions are cut off.
+/// An empty database. Dropping the value returns it to the pool, and another test may get it: sessions are terminated.
 pub struct Database<'a> {
     url: String,
     pool: &'a Pool,
@@ -21,7 +21,7 @@ pub struct Database<'a> {
 impl Pool {
     pub(super) fn lend(&self, server: &Postgres) -> Result<Database<'_>, String> {
         let used = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // It is emptied now and not when it is given back, where nobody could be told that it failed.
+        // It is emptied now and not when it is returned, because a `drop` cannot report a failure.
         let url = match used {
             Some(url) => psql(&url, EMPTY).map(|_| url),
             None => server.fresh_database(),

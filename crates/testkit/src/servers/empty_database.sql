@@ -1,5 +1,5 @@
--- Makes a used database like a new one. Sessions first: what they hold locked could not be dropped.
--- Looks at a handful of rows of pg_stat_activity and pg_namespace; no plan to rely on.
+-- Resets a used database to an empty one. Sessions are terminated first, because their locks would block the drops.
+-- Reads a handful of rows of pg_stat_activity and pg_namespace, so it relies on no particular plan.
 do $$
 declare
     found record;

@@ -2,37 +2,38 @@
 
 use std::path::Path;
 
-use super::place::Place;
+use super::directory::ServerDirectory;
 use super::port::on_free_port;
-use super::postgres::{Postgres, answers};
+use super::postgres::{Postgres, responds};
 use super::process::{Process, unprivileged};
 use super::programs;
 
-/// A connection pooler in transaction mode, as hosted databases have it: each transaction of a client may run in another
+/// A connection pooler in transaction mode, as hosted databases use it: each transaction of a client may run in another
 /// session of the server. It ends with this value or with the process.
 pub struct PgBouncer {
     _process: Process,
-    _place: Place,
+    _directory: ServerDirectory,
     port: u16,
 }
 
 impl PgBouncer {
-    /// Starts one in front of a server.
+    /// Starts a pooler in front of a server.
     pub fn start(server: &Postgres) -> Result<Self, String> {
-        let place = Place::make("pgbouncer")?;
+        let directory = ServerDirectory::make("pgbouncer")?;
         let (process, port) = on_free_port(|port| {
-            let users = place.write("users", "\"postgres\" \"\"\n")?;
-            let file = place.write("pgbouncer.ini", &settings(server.port(), port, &users))?;
-            let mut command = unprivileged(&programs::on_path("pgbouncer", "pgbouncer")?, &place.join(""))?;
+            let users = directory.write("users", "\"postgres\" \"\"\n")?;
+            let file = directory.write("pgbouncer.ini", &settings(server.port(), port, &users))?;
+            let mut command =
+                unprivileged(&programs::on_path("pgbouncer", "pgbouncer")?, &directory.join(""))?;
             command.arg(&file);
-            let mut process = Process::start(command, place.join("log"))?;
-            process.wait_until(|| answers(&url(port, "postgres"), &server.data_dir()))?;
+            let mut process = Process::start(command, directory.join("log"))?;
+            process.wait_until(|| responds(&url(port, "postgres"), &server.data_dir()))?;
             Ok((process, port))
         })?;
-        Ok(Self { _process: process, _place: place, port })
+        Ok(Self { _process: process, _directory: directory, port })
     }
 
-    /// The URL of a database of the server, by way of the pooler.
+    /// The URL of a database of the server, through the pooler.
     pub fn url_for(&self, database: &str) -> String {
         url(self.port, database)
     }
@@ -42,7 +43,7 @@ fn url(port: u16, database: &str) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/{database}")
 }
 
-/// Many drivers send `extra_float_digits`, so poolers in production let it pass.
+/// Many drivers send `extra_float_digits`, so poolers in production accept it.
 fn settings(server: u16, port: u16, users: &Path) -> String {
     let users = users.display();
     format!(

@@ -3,14 +3,14 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a server says whose port somebody else has.
+/// The error of a server whose port is in use.
 const TAKEN: &str = "Address already in use";
 const ATTEMPTS: u32 = 8;
-/// Below the ports that systems give to clients: nobody gets a server's port while it is down.
+/// Below the ephemeral ports of clients, so that no client gets a server's port while the server is down.
 const FIRST: u32 = 18_000;
 const COUNT: u32 = 12_000;
 
-/// Calls `start` with a port that is free, and with another one if somebody was quicker.
+/// Calls `start` with a free port, and with another one if another process takes that port first.
 pub(super) fn on_free_port<T>(mut start: impl FnMut(u16) -> Result<T, String>) -> Result<T, String> {
     let mut outcome = Err(TAKEN.to_owned());
     for _ in 0..ATTEMPTS {
@@ -24,7 +24,7 @@ pub(super) fn on_free_port<T>(mut start: impl FnMut(u16) -> Result<T, String>) -
 
 fn free_port() -> Result<u16, String> {
     static TRIED: AtomicU32 = AtomicU32::new(0);
-    // Processes that run at the same time begin far from each other.
+    // Concurrent processes start far from each other.
     let first = std::process::id().wrapping_mul(97);
     for _ in 0..COUNT {
         let tried = TRIED.fetch_add(1, Ordering::Relaxed);
@@ -33,5 +33,5 @@ fn free_port() -> Result<u16, String> {
             return Ok(port);
         }
     }
-    Err(format!("no port from {FIRST} on is free"))
+    Err(format!("no free port from {FIRST} on"))
 }

@@ -1,18 +1,18 @@
-//! A PostgreSQL server of one's own.
+//! A private PostgreSQL server.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::database::{Database, Pool};
-use super::place::Place;
+use super::directory::ServerDirectory;
 use super::port::on_free_port;
 use super::process::{Process, run, unprivileged};
 use super::programs;
 use super::psql::psql;
 use super::template;
 
-/// As in production but for the sizes. Nothing here weakens durability.
+/// As in production, except for the sizes. Nothing here weakens durability.
 const SETTINGS: [(&str, &str); 5] = [
     ("listen_addresses", "127.0.0.1"),
     ("unix_socket_directories", ""),
@@ -21,9 +21,9 @@ const SETTINGS: [(&str, &str); 5] = [
     ("max_prepared_transactions", "0"),
 ];
 
-/// Where the server looks for its certificate, and how one is made.
+/// Where the server expects its certificate, and how to create one.
 const CERTIFICATE: &str = "server.crt";
-const CERTIFY: [&str; 15] = [
+const CERTIFICATE_ARGUMENTS: [&str; 15] = [
     "req",
     "-x509",
     "-newkey",
@@ -41,12 +41,12 @@ const CERTIFY: [&str; 15] = [
     "basicConstraints=critical,CA:FALSE",
 ];
 
-/// A PostgreSQL server on loopback, with a superuser `postgres` who needs no password. It ends with this value or with the
-/// process, whichever comes first, and its files with it.
+/// A PostgreSQL server on the loopback interface, with a superuser `postgres` without a password. It ends with this
+/// value or with the process, whichever is first, and its files are removed.
 pub struct Postgres {
-    /// None while it is down. Before the place: it ends before its files do.
+    /// None while it is down. Declared before the directory, so that it ends before its files are removed.
     process: Option<Process>,
-    place: Place,
+    directory: ServerDirectory,
     port: u16,
     settings: Vec<(String, String)>,
     used: Pool,
@@ -58,38 +58,37 @@ impl Postgres {
         Self::with(&[])
     }
 
-    /// Starts a new, empty server with settings beside or instead of the usual ones.
+    /// Starts a new, empty server with additional or different settings.
     pub fn with(settings: &[(&str, &str)]) -> Result<Self, String> {
-        let place = Place::make("postgres")?;
-        template::copy_to(&place.join("data"))?;
+        let directory = ServerDirectory::make("postgres")?;
+        template::copy_to(&directory.join("data"))?;
         Self::on(
-            place,
+            directory,
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         )
     }
 
-    /// Starts a new, empty server that speaks TLS too, with a certificate that nobody has signed but itself:
-    /// [`Self::certificate`].
+    /// Starts a new, empty server that also supports TLS, with a self-signed certificate: [`Self::certificate`].
     pub fn with_tls() -> Result<Self, String> {
-        let place = Place::make("postgres")?;
-        let data = place.join("data");
+        let directory = ServerDirectory::make("postgres")?;
+        let data = directory.join("data");
         template::copy_to(&data)?;
         let mut openssl = unprivileged(&programs::on_path("openssl", "openssl")?, &data)?;
-        run(openssl.args(CERTIFY).args(["-keyout", "server.key", "-out", CERTIFICATE]))?;
-        Self::on(place, vec![("ssl".to_owned(), "on".to_owned())])
+        run(openssl.args(CERTIFICATE_ARGUMENTS).args(["-keyout", "server.key", "-out", CERTIFICATE]))?;
+        Self::on(directory, vec![("ssl".to_owned(), "on".to_owned())])
     }
 
-    /// Starts a server on the data that lies in a place.
-    pub(super) fn on(place: Place, settings: Vec<(String, String)>) -> Result<Self, String> {
-        let mut server = Self { process: None, place, port: 0, settings, used: Pool::default() };
+    /// Starts a server on existing data.
+    pub(super) fn on(directory: ServerDirectory, settings: Vec<(String, String)>) -> Result<Self, String> {
+        let mut server = Self { process: None, directory, port: 0, settings, used: Pool::default() };
         on_free_port(|port| {
             server.port = port;
-            server.start_again()
+            server.restart()
         })?;
         Ok(server)
     }
 
-    /// The server that all tests of this process share. It is started when it is first asked for, and ends with the process.
+    /// The server that all tests of this process share. It is started on first use, and ends with the process.
     pub fn shared() -> Result<&'static Self, String> {
         static SHARED: OnceLock<Result<Postgres, String>> = OnceLock::new();
         SHARED.get_or_init(Self::start).as_ref().map_err(Clone::clone)
@@ -110,17 +109,17 @@ impl Postgres {
         self.port
     }
 
-    /// What it writes about itself.
+    /// Its log.
     pub fn log_file(&self) -> PathBuf {
-        self.place.join("log")
+        self.directory.join("log")
     }
 
-    /// Its data directory. It belongs to `nobody` if we are root.
+    /// Its data directory. It belongs to `nobody` if this process runs as root.
     pub fn data_dir(&self) -> PathBuf {
-        self.place.join("data")
+        self.directory.join("data")
     }
 
-    /// The certificate of a server that speaks TLS. It is for 127.0.0.1.
+    /// The certificate of a server with TLS. It is valid for 127.0.0.1.
     pub fn certificate(&self) -> PathBuf {
         self.data_dir().join(CERTIFICATE)
     }
@@ -130,7 +129,8 @@ impl Postgres {
         psql(&self.url(), sql)
     }
 
-    /// Makes a new, empty database and returns its URL. It stays, with some 7 MB on disk, as long as the server does.
+    /// Creates a new, empty database and returns its URL. It takes about 7 MB on disk, and stays for as long as the
+    /// server.
     pub fn fresh_database(&self) -> Result<String, String> {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
         let name = format!("fresh_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
@@ -138,39 +138,39 @@ impl Postgres {
         Ok(self.url_for(&name))
     }
 
-    /// Lends an empty database: one that another test has given back, or else a new one.
+    /// Lends an empty database: one that another test has returned, or a new one.
     pub fn lend_database(&self) -> Result<Database<'_>, String> {
         self.used.lend(self)
     }
 
-    /// Ends it as an operator in a hurry does (`pg_ctl stop -m immediate`): sessions are cut off, nothing is flushed, and the
-    /// next start recovers from the log.
+    /// Stops it with `pg_ctl stop -m immediate`: sessions are terminated, nothing is flushed, and the next start
+    /// recovers from the write-ahead log.
     pub fn stop_immediately(&mut self) -> Result<(), String> {
         self.process.take().map_or(Ok(()), |process| process.end_by("QUIT"))
     }
 
-    /// Kills all of its processes at one moment.
+    /// Kills all of its processes at the same moment.
     pub fn kill(&mut self) {
         drop(self.process.take());
     }
 
-    /// Lets all of its processes stand still: connections stay open, and nothing answers until [`Self::thaw`].
+    /// Stops all of its processes: connections stay open, and nothing responds until [`Self::thaw`].
     pub fn freeze(&self) {
         self.process.iter().for_each(Process::freeze);
     }
 
-    /// Lets the process stand still that new connections come to: those that are open work, and others wait until [`Self::thaw`].
+    /// Stops the process that accepts connections: open connections work, and new ones wait until [`Self::thaw`].
     pub fn freeze_listener(&self) {
         self.process.iter().for_each(Process::freeze_alone);
     }
 
-    /// Lets it go on after [`Self::freeze`] or [`Self::freeze_listener`].
+    /// Resumes it after [`Self::freeze`] or [`Self::freeze_listener`].
     pub fn thaw(&self) {
         self.process.iter().for_each(Process::thaw);
     }
 
     /// Starts it again after [`Self::stop_immediately`] or [`Self::kill`], with the same data on the same port.
-    pub fn start_again(&mut self) -> Result<(), String> {
+    pub fn restart(&mut self) -> Result<(), String> {
         drop(self.process.take());
         let data = self.data_dir();
         let mut command = unprivileged(&programs::postgresql("postgres")?, &data)?;
@@ -180,8 +180,8 @@ impl Postgres {
         for setting in usual.into_iter().chain(own) {
             command.arg("-c").arg(setting);
         }
-        let mut process = Process::start(command, self.place.join("log"))?;
-        process.wait_until(|| answers(&self.url(), &data))?;
+        let mut process = Process::start(command, self.directory.join("log"))?;
+        process.wait_until(|| responds(&self.url(), &data))?;
         self.process = Some(process);
         Ok(())
     }
@@ -191,8 +191,8 @@ impl Postgres {
     }
 }
 
-/// Whether the server that works on `data` answers at `url`: it may be another one that was quicker to take the port.
-pub(super) fn answers(url: &str, data: &Path) -> Result<(), String> {
+/// Whether the server on `data` responds at `url`; another server may have taken the port first.
+pub(super) fn responds(url: &str, data: &Path) -> Result<(), String> {
     let found = psql(url, "show data_directory")?;
-    if Path::new(&found) == data { Ok(()) } else { Err(format!("another server answers at {url}")) }
+    if Path::new(&found) == data { Ok(()) } else { Err(format!("another server responds at {url}")) }
 }

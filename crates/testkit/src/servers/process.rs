@@ -1,4 +1,4 @@
-//! Processes of servers: without rights, dead when the test process ends, waited for until they answer.
+//! Server processes: unprivileged, killed when the test process ends, and polled until they respond.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use oncebox_system::uptime;
 
-use super::place;
+use super::directory;
 use super::programs;
 
-/// How long a server may take to answer or to end. Only a broken one takes that long.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(10);
-/// So many lines of its log tell why a server does not work.
-const LAST_LINES: usize = 12;
+/// The maximum time for a server to respond or to end. Only a broken server takes that long.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The number of log lines in an error about a server.
+const LOG_TAIL_LINES: usize = 12;
 
-/// A server's process, killed when this is dropped.
+/// A server process, killed when this value is dropped.
 pub(super) struct Process {
     child: Child,
     log: PathBuf,
-    /// Where this process began to write into the log.
+    /// The size of the log when this process started.
     log_start: usize,
 }
 
@@ -43,82 +43,82 @@ impl Process {
         Ok(Self { child, log, log_start: usize::try_from(log_start).unwrap_or_default() })
     }
 
-    /// Waits until `ready` has no complaint any more.
+    /// Polls `ready` until it succeeds.
     pub(super) fn wait_until(&mut self, mut ready: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         let start = uptime();
         loop {
-            let complaint = match ready() {
+            let error = match ready() {
                 Ok(()) => return Ok(()),
-                Err(complaint) => complaint,
+                Err(error) => error,
             };
             let ended = !matches!(self.child.try_wait(), Ok(None));
-            if ended || uptime().saturating_sub(start) > PATIENCE {
-                return Err(format!("a server does not work: {complaint}{}", self.last_words()));
+            if ended || uptime().saturating_sub(start) > TIMEOUT {
+                return Err(format!("the server does not respond: {error}{}", self.log_tail()));
             }
-            std::thread::park_timeout(PAUSE);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(log.get(self.log_start..).unwrap_or_default());
         let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(LAST_LINES)..].iter().flat_map(|line| ["\n  ", line]).collect()
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].iter().flat_map(|line| ["\n  ", line]).collect()
     }
 
-    /// Sends a signal that ends it, and waits for that.
+    /// Sends a signal that ends it, and waits for its end.
     pub(super) fn end_by(mut self, signal: &str) -> Result<(), String> {
         send(signal, &[self.child.id()]);
         let start = uptime();
         while matches!(self.child.try_wait(), Ok(None)) {
-            if uptime().saturating_sub(start) > PATIENCE {
-                return Err(format!("a server does not end after SIG{signal}{}", self.last_words()));
+            if uptime().saturating_sub(start) > TIMEOUT {
+                return Err(format!("the server did not end after SIG{signal}{}", self.log_tail()));
             }
-            std::thread::park_timeout(PAUSE);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Stops it, so that it does not fork while its children are counted; gives it and them.
+    /// Stops it, so that it does not fork while its children are listed; returns it and its children.
     fn stop_forking(&self) -> Vec<u32> {
         let id = self.child.id();
         send("STOP", &[id]);
         wait_while(|| stat(id).is_some_and(|(state, _)| !"TZ".contains(state)));
-        let mut family = children(id);
-        family.push(id);
-        family
+        let mut processes = children(id);
+        processes.push(id);
+        processes
     }
 
-    /// Lets it and its children stand still: connections stay open, and nothing answers.
+    /// Stops it and its children: connections stay open, and nothing responds.
     pub(super) fn freeze(&self) {
-        let family = self.stop_forking();
-        send("STOP", &family);
+        let processes = self.stop_forking();
+        send("STOP", &processes);
         let runs = |id: &u32| stat(*id).is_some_and(|(state, _)| !"TZ".contains(state));
-        wait_while(|| family.iter().any(runs));
+        wait_while(|| processes.iter().any(runs));
     }
 
-    /// Lets it stand still, and its children go on.
+    /// Stops it, but not its children.
     pub(super) fn freeze_alone(&self) {
         self.stop_forking();
     }
 
-    /// Lets it and its children go on.
+    /// Resumes it and its children.
     pub(super) fn thaw(&self) {
-        let mut family = children(self.child.id());
-        family.push(self.child.id());
-        send("CONT", &family);
+        let mut processes = children(self.child.id());
+        processes.push(self.child.id());
+        send("CONT", &processes);
     }
 
-    /// Kills it and its children at one moment.
+    /// Kills it and its children at the same moment.
     fn kill(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        let family = self.stop_forking();
-        send("KILL", &family);
+        let processes = self.stop_forking();
+        send("KILL", &processes);
         let _ = self.child.wait();
-        // Whatever adopts them may be slow to bury them; but dead they hold nothing any more.
-        wait_while(|| family.iter().any(|id| stat(*id).is_some_and(|(state, _)| !"ZX".contains(state))));
+        // Their new parent may be slow to reap them, but dead processes hold no resources.
+        wait_while(|| processes.iter().any(|id| stat(*id).is_some_and(|(state, _)| !"ZX".contains(state))));
     }
 }
 
@@ -128,11 +128,11 @@ impl Drop for Process {
     }
 }
 
-/// A command that runs without rights in `directory`, and dies with the thread that starts it.
+/// A command that runs unprivileged in `directory`, and is killed when the thread that started it ends.
 pub(super) fn unprivileged(program: &Path, directory: &Path) -> Result<Command, String> {
     let mut command = Command::new(programs::on_path("setpriv", "util-linux")?);
     command.args(["--pdeathsig", "KILL"]).current_dir(directory).env("LC_ALL", "C");
-    if let Some(user) = place::server_user() {
+    if let Some(user) = directory::server_user() {
         command.args([format!("--reuid={user}"), format!("--regid={user}")]);
         command.args(["--clear-groups", "--inh-caps=-all"]);
     }
@@ -140,7 +140,7 @@ pub(super) fn unprivileged(program: &Path, directory: &Path) -> Result<Command, 
     Ok(command)
 }
 
-/// Runs a command to its end; its output, or what it complains about.
+/// Runs a command to its end; returns its output, or its error output.
 pub(super) fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().display().to_string();
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{program}: {error}"))?;
@@ -150,44 +150,44 @@ pub(super) fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim_end()))
 }
 
-/// Starts a process from a thread that lives as long as we do: what dies with its parent dies with its parent's thread.
+/// Starts a process from a thread that lives until this process ends: `pdeathsig` applies to the parent's thread.
 fn spawn(command: Command) -> io::Result<Child> {
-    type Order = (Command, Sender<io::Result<Child>>);
-    static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
-    let orders = ORDERS.get_or_init(|| {
-        let (orders, taken) = mpsc::channel::<Order>();
+    type SpawnRequest = (Command, Sender<io::Result<Child>>);
+    static REQUESTS: OnceLock<Sender<SpawnRequest>> = OnceLock::new();
+    let requests = REQUESTS.get_or_init(|| {
+        let (requests, received) = mpsc::channel::<SpawnRequest>();
         std::thread::spawn(move || {
-            for (mut command, answer) in taken {
-                let _ = answer.send(command.spawn());
+            for (mut command, reply) in received {
+                let _ = reply.send(command.spawn());
             }
         });
-        orders
+        requests
     });
-    let (answer, child) = mpsc::channel();
-    orders.send((command, answer)).expect("the thread ends with the process");
-    child.recv().expect("every order is answered")
+    let (reply, child) = mpsc::channel();
+    requests.send((command, reply)).expect("the thread ends with the process");
+    child.recv().expect("every request is answered")
 }
 
-/// Waits until `done` is so.
+/// Polls until `done` is true.
 pub(super) fn wait_for(what: &str, done: impl Fn() -> Result<bool, String>) -> Result<(), String> {
     let start = uptime();
     while !done()? {
-        if uptime().saturating_sub(start) > PATIENCE {
-            return Err(format!("waited in vain for {what}"));
+        if uptime().saturating_sub(start) > TIMEOUT {
+            return Err(format!("timed out waiting for {what}"));
         }
-        std::thread::park_timeout(PAUSE);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
     Ok(())
 }
 
 fn wait_while(condition: impl Fn() -> bool) {
     let start = uptime();
-    while condition() && uptime().saturating_sub(start) < PATIENCE {
+    while condition() && uptime().saturating_sub(start) < TIMEOUT {
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
-/// What does not exist any more needs no signal, so nothing is answered.
+/// Ignores errors: a process that no longer exists needs no signal.
 fn send(signal: &str, processes: &[u32]) {
     let processes = processes.iter().map(u32::to_string);
     let _ = Command::new("kill").args(["-s", signal]).args(processes).stderr(Stdio::null()).status();
@@ -199,10 +199,10 @@ fn children(parent: u32) -> Vec<u32> {
     processes.filter(|id| stat(*id).is_some_and(|(_, its_parent)| its_parent == parent)).collect()
 }
 
-/// A process's state and its parent; none if it does not exist.
+/// The state and the parent of a process; none if it does not exist.
 fn stat(process: u32) -> Option<(char, u32)> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name before may hold anything, also brackets.
+    // The process name before it may contain anything, including parentheses.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }

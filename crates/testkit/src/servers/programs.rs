@@ -1,4 +1,4 @@
-//! Where the servers' programs lie.
+//! Finding the servers' programs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Debian has a directory per major version here, and only some of the programs on the path.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// A program of the newest PostgreSQL here.
+/// A program of the newest installed PostgreSQL.
 pub(super) fn postgresql(program: &str) -> Result<PathBuf, String> {
     let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let numbered =
@@ -16,11 +16,11 @@ pub(super) fn postgresql(program: &str) -> Result<PathBuf, String> {
     newest.filter(|path| path.is_file()).map_or_else(|| on_path(program, "postgresql"), Ok)
 }
 
-/// A program on the path, or where a path that is not root's does not lead.
+/// A program on the path, or in a directory that is only on root's path.
 pub(super) fn on_path(program: &str, package: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/bin".into()]);
-    let found = places.find_map(|place| Some(place.join(program)).filter(|path| path.is_file()));
+    let mut directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/bin".into()]);
+    let found = directories.find_map(|directory| Some(directory.join(program)).filter(|path| path.is_file()));
     found.ok_or_else(|| {
         format!(
             "{program} is not here, and this test needs it: run `cargo xtask test`, which installs it, or \

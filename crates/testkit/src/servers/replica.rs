@@ -1,24 +1,25 @@
-//! A copy of a PostgreSQL server that follows it and can take its place.
+//! A replica of a PostgreSQL server, which can be promoted.
 
-use super::place::Place;
+use super::directory::ServerDirectory;
 use super::postgres::Postgres;
 use super::process::{run, unprivileged, wait_for};
 use super::programs;
 use super::psql::psql;
 
-/// A synchronous replica: what its primary has confirmed is here too. While it is away, the primary confirms nothing.
+/// A synchronous replica: it has everything that its primary has confirmed. While it is down, the primary confirms
+/// nothing.
 pub struct Replica {
     server: Postgres,
 }
 
 impl Replica {
-    /// Copies a running server, and lets it wait for the copy with every commit from now on.
+    /// Creates a replica of a running server, which waits for the replica with every commit from now on.
     pub fn of(primary: &Postgres) -> Result<Self, String> {
-        let place = Place::make("replica")?;
-        let data = place.join("data");
-        // A slot stays when its replica goes, so the number of slots makes a new name.
+        let directory = ServerDirectory::make("replica")?;
+        let data = directory.join("data");
+        // A slot outlives its replica, so the number of slots makes a new name.
         let slots = primary.psql("select count(*) from pg_replication_slots")?;
-        let mut backup = unprivileged(&programs::postgresql("pg_basebackup")?, &place.join(""))?;
+        let mut backup = unprivileged(&programs::postgresql("pg_basebackup")?, &directory.join(""))?;
         backup.args(["-h", "127.0.0.1", "-p", &primary.port().to_string(), "-U", "postgres"]);
         backup.args([
             "-R",
@@ -33,10 +34,10 @@ impl Replica {
         ]);
         run(backup.arg("-D").arg(&data))?;
         let mut settings = primary.settings().to_vec();
-        // The copy must not wait for replicas of its own, whatever its primary does.
+        // The replica must not wait for replicas of its own, whatever its primary does.
         settings.push(("synchronous_standby_names".to_owned(), String::new()));
-        let server = Postgres::on(place, settings)?;
-        // Apart: the first does not run inside a transaction.
+        let server = Postgres::on(directory, settings)?;
+        // In a separate call, because it cannot run inside a transaction.
         primary.psql("alter system set synchronous_standby_names = '*'")?;
         primary.psql("select pg_reload_conf()")?;
         wait_for("the replica to be synchronous", || {
@@ -46,17 +47,17 @@ impl Replica {
         Ok(Self { server })
     }
 
-    /// The URL of its database `postgres`, before and after it is promoted.
+    /// The URL of its database `postgres`, before and after promotion.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// The URL of a database, before and after it is promoted.
+    /// The URL of a database, before and after promotion.
     pub fn url_for(&self, database: &str) -> String {
         self.server.url_for(database)
     }
 
-    /// Makes it a server of its own that can be written to. Its primary should be down.
+    /// Promotes it to a writable server. Its primary should be down.
     pub fn promote(self) -> Result<Postgres, String> {
         let answer = psql(&self.url(), "select pg_promote(true, 60)")?;
         if answer == "t" { Ok(self.server) } else { Err(format!("the replica was not promoted: {answer}")) }

@@ -1,3 +1,3 @@
-//! Tests of what tests are made with.
+//! Tests of the test tools.
 
 mod servers;

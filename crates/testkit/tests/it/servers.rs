@@ -1,4 +1,4 @@
-//! Real servers: they start, break, return, follow each other, and leave nothing behind.
+//! Real servers: they start, crash, restart, replicate, and leave no files behind.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use oncebox_testkit::TestResult;
 use oncebox_testkit::servers::{PgBouncer, Postgres, Replica, psql};
 
-/// Looks at something that must come to pass before it is given up.
-const LOOKS_MAX: usize = 3_000;
+/// The maximum number of polls for a condition.
+const POLLS_MAX: usize = 3_000;
 
 #[test]
-fn fresh_databases_are_empty_and_know_nothing_of_each_other() -> TestResult {
+fn fresh_databases_are_empty_and_independent() -> TestResult {
     let server = Postgres::shared()?;
     let (one, other) = (server.fresh_database()?, server.fresh_database()?);
     psql(&one, "create table fruit (name text); insert into fruit values ('apple'), ('pear')")?;
@@ -24,7 +24,7 @@ fn fresh_databases_are_empty_and_know_nothing_of_each_other() -> TestResult {
 }
 
 #[test]
-fn a_lent_database_is_empty_whoever_had_it_before() -> TestResult {
+fn a_reused_database_is_empty() -> TestResult {
     let server = Postgres::start()?;
     let first = server.lend_database()?;
     let url = first.url().to_owned();
@@ -37,7 +37,7 @@ fn a_lent_database_is_empty_whoever_had_it_before() -> TestResult {
     let mut typed = idle.stdin.take().unwrap();
     writeln!(typed, "begin; lock table fruit;")?;
     let locks = "select count(*) from pg_locks where mode = 'AccessExclusiveLock'";
-    assert!((0..LOOKS_MAX).any(|_| psql(&url, locks).is_ok_and(|count| count != "0")));
+    assert!((0..POLLS_MAX).any(|_| psql(&url, locks).is_ok_and(|count| count != "0")));
     drop(first);
     let (second, third) = (server.lend_database()?, server.lend_database()?);
     assert_eq!(second.url(), url);
@@ -52,7 +52,7 @@ fn a_lent_database_is_empty_whoever_had_it_before() -> TestResult {
 }
 
 #[test]
-fn what_is_committed_outlives_an_immediate_stop_and_a_kill() -> TestResult {
+fn commits_survive_an_immediate_stop_and_a_kill() -> TestResult {
     let mut server = Postgres::with(&[("work_mem", "5MB")])?;
     let url = server.url();
     assert_eq!(server.psql("show fsync")?, "on");
@@ -60,17 +60,17 @@ fn what_is_committed_outlives_an_immediate_stop_and_a_kill() -> TestResult {
     server.psql("create table fruit (name text); insert into fruit values ('apple')")?;
     server.stop_immediately()?;
     assert!(server.psql("select 1").is_err());
-    server.start_again()?;
+    server.restart()?;
     server.psql("insert into fruit values ('pear')")?;
     server.kill();
     assert!(server.psql("select 1").is_err());
-    server.start_again()?;
+    server.restart()?;
     assert_eq!(psql(&url, "select count(*) from fruit")?, "2");
     Ok(())
 }
 
 #[test]
-fn a_pooler_answers_for_every_database() -> TestResult {
+fn a_pooler_serves_every_database() -> TestResult {
     let server = Postgres::shared()?;
     let database = server.fresh_database()?;
     let name = database.rsplit('/').next().unwrap();
@@ -82,7 +82,7 @@ fn a_pooler_answers_for_every_database() -> TestResult {
 }
 
 #[test]
-fn a_promoted_replica_has_all_that_was_confirmed() -> TestResult {
+fn a_promoted_replica_has_all_confirmed_commits() -> TestResult {
     let mut primary = Postgres::start()?;
     primary.psql("create table fruit (name text)")?;
     let replica = Replica::of(&primary)?;
@@ -95,9 +95,9 @@ fn a_promoted_replica_has_all_that_was_confirmed() -> TestResult {
     Ok(())
 }
 
-/// Runs itself as another process, in which a server is started and nothing is cleaned up.
+/// Runs itself as another process that starts a server and does not clean up.
 #[test]
-fn a_server_and_its_files_go_with_the_process() -> TestResult {
+fn a_server_and_its_files_are_removed_with_the_process() -> TestResult {
     const ROLE: &str = "ONCEBOX_TEST_DIES";
     if std::env::var_os(ROLE).is_some() {
         let server = Postgres::shared()?;
@@ -107,7 +107,7 @@ fn a_server_and_its_files_go_with_the_process() -> TestResult {
         }
     }
     let mut doomed = Command::new(std::env::current_exe()?);
-    doomed.args(["--exact", "servers::a_server_and_its_files_go_with_the_process", "--nocapture"]);
+    doomed.args(["--exact", "servers::a_server_and_its_files_are_removed_with_the_process", "--nocapture"]);
     let mut doomed = doomed.env(ROLE, "yes").stdout(Stdio::piped()).spawn()?;
     let lines = BufReader::new(doomed.stdout.take().unwrap()).lines().map_while(Result::ok);
     let line = lines.into_iter().find(|line| line.starts_with("at ")).ok_or("it did not start")?;
@@ -115,7 +115,7 @@ fn a_server_and_its_files_go_with_the_process() -> TestResult {
     assert_eq!(psql(url, "select 1")?, "1");
     doomed.kill()?;
     doomed.wait()?;
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..POLLS_MAX {
         if !Path::new(data).exists() && psql(url, "select 1").is_err() {
             return Ok(());
         }

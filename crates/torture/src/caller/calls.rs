@@ -1,4 +1,4 @@
-//! Taking in, beginning, working, extending.
+//! The calls accept, begin, work and extend.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use oncebox_core::{
     Span, Store, Topic, Topics, Verdict,
 };
 
-use super::{Caller, LOOSE_MAX, OPEN_MAX};
+use super::{Caller, OPEN_MAX, TRANSIENT_MAX};
 use crate::Failure;
-use crate::held::{Held, Known, LOOSE, take};
+use crate::held::{Held, KnownMessage, TRANSIENT_SUFFIX, take};
 use crate::load::LEASE;
-use crate::say;
+use crate::trace;
 
-/// A retry time that is past at once, and one that does not pass during a campaign.
+/// A retry delay that passes at once, and one that does not pass during a campaign.
 const NEAR: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_secs(300 * 24 * 60 * 60);
-/// Settlements that can be repeated.
+/// Number of settlements kept for repeats.
 const REPEATS_MAX: usize = 16;
 
 impl Caller<'_> {
-    /// One message or a batch, some of them repeats of keys that are known.
+    /// Accepts one message or a batch; some repeat known keys.
     pub(super) async fn accept(&mut self) -> Result<(), Failure> {
         let count = if self.rng.below(2) == 0 { 1 } else { 2 + self.rng.below(15) };
         let mut items = Vec::new();
@@ -28,29 +28,33 @@ impl Caller<'_> {
             let known = match self.repeated() {
                 Some(known) => known,
                 None => {
-                    let loose = self.loose < LOOSE_MAX && self.rng.below(20) == 0;
-                    self.loose += u64::from(loose);
-                    let ending = if loose { LOOSE } else { "" };
-                    Known { key: self.new_key(Namespace::Inbox, ending)?, uid: self.uid() }
+                    let transient = self.transient < TRANSIENT_MAX && self.rng.below(20) == 0;
+                    self.transient += u64::from(transient);
+                    let suffix = if transient { TRANSIENT_SUFFIX } else { "" };
+                    KnownMessage { key: self.new_key(Namespace::Inbox, suffix)?, uid: self.uid() }
                 }
             };
             items.push(self.message(&known)?);
         }
-        let told = items.iter().map(|item| {
-            let hold = if item.policy.hold.keep == Keep::Window { "loose" } else { "kept" };
+        let listed = items.iter().map(|item| {
+            let hold = if item.policy.hold.keep == Keep::Window { "transient" } else { "retained" };
             let uid = item.uid.map_or(0, oncebox_core::Uid::as_u128);
-            format!("{},{uid:x},{},{hold}", say::key(&item.key), say::hash(item.content.payload.as_bytes()))
+            format!(
+                "{},{uid:x},{},{hold}",
+                trace::key(&item.key),
+                trace::hash(item.content.payload.as_bytes())
+            )
         });
-        let id = self.call(&format!("accept {}", told.collect::<Vec<_>>().join(" ")));
+        let id = self.call(&format!("accept {}", listed.collect::<Vec<_>>().join(" ")));
         let outcomes = self.store.accept(&items).await?;
-        let told: Vec<String> = outcomes.iter().map(accepted).collect();
-        Self::answer(id, &told);
+        let answer: Vec<String> = outcomes.iter().map(accepted).collect();
+        Self::answer(id, &answer);
         self.ready += outcomes.iter().filter(|outcome| matches!(outcome, Accepted::New { .. })).count();
         Ok(())
     }
 
-    /// Sometimes a key that came before, with a uid of its own.
-    fn repeated(&mut self) -> Option<Known> {
+    /// Sometimes a key that was used before, with a new uid.
+    fn repeated(&mut self) -> Option<KnownMessage> {
         if self.rng.below(5) > 0 {
             return None;
         }
@@ -61,10 +65,10 @@ impl Caller<'_> {
             _ => self.messages.done.last().cloned(),
         }?;
         known.uid = self.uid();
-        (known.has_content() && !known.is_loose()).then_some(known)
+        (known.has_content() && !known.is_transient()).then_some(known)
     }
 
-    /// Keys without content: new ones, free ones, and some that are taken or done.
+    /// Begins ledger keys: new ones, free ones, and some that are leased or done.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         if self.messages.held.len() > OPEN_MAX {
             return Ok(());
@@ -83,21 +87,21 @@ impl Caller<'_> {
         }
         let (owner, lease) = (self.owner()?, Span::lease(LEASE)?);
         let hold = Hold { window: Duration::ZERO, keep: Keep::After(Duration::from_secs(86_400)) };
-        let told: Vec<String> = keys.iter().map(say::key).collect();
-        let id = self.call(&format!("begin {:x} {}", owner.as_u128(), told.join(" ")));
+        let listed: Vec<String> = keys.iter().map(trace::key).collect();
+        let id = self.call(&format!("begin {:x} {}", owner.as_u128(), listed.join(" ")));
         let begins: Vec<_> = keys.into_iter().map(|key| Begin { key, owner, lease, hold }).collect();
         let outcomes = self.store.begin(&begins).await?;
         Self::answer(id, &outcomes.iter().map(begun).collect::<Vec<_>>());
         for (begin, outcome) in begins.into_iter().zip(outcomes) {
             if let Begun::Acquired { uid, lease } = outcome {
-                let known = Known { key: begin.key, uid };
+                let known = KnownMessage { key: begin.key, uid };
                 self.messages.held.push(Held { known, owner, fence: lease.fence });
             }
         }
         Ok(())
     }
 
-    /// Settles some, claims some, in one call.
+    /// Settles some deliveries and claims others, in one call.
     pub(super) async fn work(&mut self) -> Result<(), Failure> {
         let mut verdicts = Vec::new();
         for _ in 0..self.rng.below(8) {
@@ -111,11 +115,11 @@ impl Caller<'_> {
         }
         let count = if self.messages.held.len() > OPEN_MAX { 0 } else { self.rng.below(9) };
         let owner = self.owner()?;
-        let told = verdicts
-            .iter()
-            .map(|(held, verdict)| format!(" {verdict},{},{}", say::key(&held.known.key), held.fence.get()));
-        let told: String = told.collect();
-        let id = self.call(&format!("work {:x} {} {count}{told}", owner.as_u128(), self.source));
+        let listed = verdicts.iter().map(|(held, verdict)| {
+            format!(" {verdict},{},{}", trace::key(&held.known.key), held.fence.get())
+        });
+        let listed: String = listed.collect();
+        let id = self.call(&format!("work {:x} {} {count}{listed}", owner.as_u128(), self.source));
         let settlements = verdicts.iter().map(settlement).collect::<Result<Vec<_>, _>>()?;
         let mut claims = Vec::new();
         if count > 0 {
@@ -126,28 +130,28 @@ impl Caller<'_> {
         }
         let worked = self.store.work(&settlements, &claims).await?;
         let deliveries: Vec<_> = worked.deliveries.into_iter().flatten().collect();
-        let settled = worked.settled.iter().map(|outcome| say::settled(*outcome).to_owned());
-        Self::answer(id, &settled.chain(deliveries.iter().map(say::delivery)).collect::<Vec<_>>());
+        let settled = worked.settled.iter().map(|outcome| trace::settled(*outcome).to_owned());
+        Self::answer(id, &settled.chain(deliveries.iter().map(trace::delivery)).collect::<Vec<_>>());
         for ((held, verdict), outcome) in fresh.into_iter().zip(worked.settled) {
-            self.file(held.clone(), verdict, outcome);
+            self.regroup(held.clone(), verdict, outcome);
             self.settled.push((held, verdict));
         }
         self.settled.drain(..self.settled.len().saturating_sub(REPEATS_MAX));
         self.ready =
             if (deliveries.len() as u64) < count { 0 } else { self.ready.saturating_sub(deliveries.len()) };
         self.messages.held.extend(deliveries.into_iter().map(|delivery| Held {
-            known: Known { key: delivery.key, uid: delivery.uid },
+            known: KnownMessage { key: delivery.key, uid: delivery.uid },
             owner,
             fence: delivery.lease.fence,
         }));
         Ok(())
     }
 
-    /// Sorts a settled message in.
-    fn file(&mut self, held: Held, verdict: &str, outcome: Settled) {
+    /// Moves a settled message to its group.
+    fn regroup(&mut self, held: Held, verdict: &str, outcome: Settled) {
         let known = held.known;
         match outcome {
-            Settled::Done => self.messages.finished(known),
+            Settled::Done => self.messages.add_done(known),
             Settled::Dead { .. } => self.messages.dead.push(known),
             Settled::Retrying { .. } | Settled::Released if !known.has_content() => {
                 self.messages.seen.push(known);
@@ -163,19 +167,19 @@ impl Caller<'_> {
         if extensions.is_empty() {
             return Ok(());
         }
-        let told =
-            extensions.iter().map(|held| format!(" {},{}", say::key(&held.known.key), held.fence.get()));
-        let id = self.call(&format!("extend{}", told.collect::<String>()));
+        let listed =
+            extensions.iter().map(|held| format!(" {},{}", trace::key(&held.known.key), held.fence.get()));
+        let id = self.call(&format!("extend{}", listed.collect::<String>()));
         let lease = Span::lease(LEASE)?;
         let extensions: Vec<_> = extensions
             .iter()
             .map(|held| Extension { uid: held.known.uid, owner: held.owner, fence: held.fence, lease })
             .collect();
-        let told = self.store.extend(&extensions).await?.into_iter().map(|outcome| match outcome {
+        let answer = self.store.extend(&extensions).await?.into_iter().map(|outcome| match outcome {
             Extended::Until(until) => format!("extended,{}", until.as_millis()),
             Extended::LeaseLost => "lost".to_owned(),
         });
-        Self::answer(id, &told.collect::<Vec<_>>());
+        Self::answer(id, &answer.collect::<Vec<_>>());
         Ok(())
     }
 }
@@ -193,8 +197,8 @@ fn settlement((held, verdict): &(Held, &'static str)) -> Result<Settlement, Fail
 
 fn accepted(outcome: &Accepted) -> String {
     match outcome {
-        Accepted::New { receipt, .. } => format!("new,{:x}", receipt.uid.as_u128()),
-        Accepted::Duplicate { receipt, .. } => format!("dup,{:x}", receipt.uid.as_u128()),
+        Accepted::New { summary, .. } => format!("new,{:x}", summary.uid.as_u128()),
+        Accepted::Duplicate { summary, .. } => format!("dup,{:x}", summary.uid.as_u128()),
         Accepted::Saturated { .. } => "saturated".to_owned(),
         _ => "unexpected".to_owned(),
     }

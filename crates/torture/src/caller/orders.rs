@@ -1,27 +1,27 @@
-//! The operator's orders.
+//! Operator actions.
 
 use std::time::Duration;
 
-use oncebox_core::{Action, Hold, Keep, Operated, Order, Ref, Store};
+use oncebox_core::{Action, Hold, Keep, MessageRef, Operated, Order, Store};
 
-use super::{Caller, KEPT_MAX};
+use super::{Caller, RETAINED_MAX};
 use crate::Failure;
-use crate::held::{Known, take};
-use crate::say;
+use crate::held::{KnownMessage, take};
+use crate::trace;
 
 impl Caller<'_> {
-    /// Erases what is more than there should be, in one call.
+    /// Erases the excess of every group, in one call.
     pub(super) async fn erase_old(&mut self) -> Result<(), Failure> {
         let messages = &mut self.messages;
         let mut orders = Vec::new();
-        for kind in [&mut messages.done, &mut messages.dead, &mut messages.waiting, &mut messages.seen] {
-            let excess = kind.len().saturating_sub(KEPT_MAX * 3 / 4);
-            orders.extend(kind.drain(..excess).map(|known| ("erase", known)));
+        for group in [&mut messages.done, &mut messages.dead, &mut messages.waiting, &mut messages.seen] {
+            let excess = group.len().saturating_sub(RETAINED_MAX * 3 / 4);
+            orders.extend(group.drain(..excess).map(|known| ("erase", known)));
         }
         self.order(orders).await
     }
 
-    /// One order or a few, mostly such as fit the message.
+    /// Sends up to three actions; most are valid for the state of their message.
     pub(super) async fn operate(&mut self) -> Result<(), Failure> {
         let mut orders = Vec::new();
         for _ in 0..=self.rng.below(3) {
@@ -40,7 +40,7 @@ impl Caller<'_> {
             };
             let Some(known) = take(from, &mut self.rng) else { continue };
             let action = self.pick(actions);
-            // A key without content that is made to be processed again would stay so for good.
+            // A ledger key has no content, so no worker would ever finish one that is set back to processing.
             let action = if !known.has_content() && matches!(action, "redrive" | "processing") {
                 "erase"
             } else {
@@ -55,17 +55,17 @@ impl Caller<'_> {
         actions[usize::try_from(self.rng.below(4)).unwrap_or_default()]
     }
 
-    async fn order(&mut self, orders: Vec<(&'static str, Known)>) -> Result<(), Failure> {
-        let told = orders.iter().map(|(action, known)| format!(" {action},{}", say::key(&known.key)));
-        let id = self.call(&format!("operate{}", told.collect::<String>()));
-        let made: Vec<_> = orders.iter().map(|(name, known)| self.make(name, known)).collect();
-        let outcomes = self.store.operate(&made).await?;
+    async fn order(&mut self, orders: Vec<(&'static str, KnownMessage)>) -> Result<(), Failure> {
+        let listed = orders.iter().map(|(action, known)| format!(" {action},{}", trace::key(&known.key)));
+        let id = self.call(&format!("operate{}", listed.collect::<String>()));
+        let built: Vec<_> = orders.iter().map(|(name, known)| self.build(name, known)).collect();
+        let outcomes = self.store.operate(&built).await?;
         Self::answer(id, &outcomes.iter().map(|outcome| operated(outcome).to_owned()).collect::<Vec<_>>());
         for ((name, known), outcome) in orders.into_iter().zip(outcomes) {
             match (name, outcome) {
                 ("redrive" | "processing", Operated::Changed(_)) => self.ready += 1,
                 ("dead" | "cancel", Operated::Changed(_)) => self.messages.dead.push(known),
-                ("processed", Operated::Changed(_)) => self.messages.finished(known),
+                ("processed", Operated::Changed(_)) => self.messages.add_done(known),
                 ("processing", Operated::Unchanged(_)) => self.messages.waiting.push(known),
                 _ => {}
             }
@@ -73,9 +73,9 @@ impl Caller<'_> {
         Ok(())
     }
 
-    fn make(&self, name: &str, known: &Known) -> Order {
-        let by_key = !known.is_loose() && self.keys.is_multiple_of(2);
-        let target = if by_key { Ref::Key(known.key.clone()) } else { Ref::Uid(known.uid) };
+    fn build(&self, name: &str, known: &KnownMessage) -> Order {
+        let by_key = !known.is_transient() && self.keys.is_multiple_of(2);
+        let target = if by_key { MessageRef::Key(known.key.clone()) } else { MessageRef::Uid(known.uid) };
         let action = match name {
             "redrive" => Action::REDRIVE,
             "processing" => Action::MarkProcessing,

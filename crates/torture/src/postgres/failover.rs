@@ -1,4 +1,4 @@
-//! `failover`: a primary is killed under load and its synchronous replica takes over; then the logs are judged.
+//! `failover`: a primary is killed under load and its synchronous replica takes over; then the logs are checked.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use oncebox_core::Rng;
 use oncebox_testkit::SplitMix;
 use oncebox_testkit::servers::{Postgres, Replica};
 
-use super::crew::Crew;
 use super::kill_workers::Progress;
-use super::{Scratch, door, look};
+use super::processes::Processes;
+use super::{Scratch, inspect, store_handle};
 use crate::Failure;
 use crate::clock::{now, pause};
 
 const WORKERS: u64 = 4;
 const MESSAGES: u64 = 1_000;
-/// The primary goes when a third of the load is done, or so much later.
-const LATER_MS_MAX: u64 = 400;
-/// Somebody is answered again so soon after the kill.
-const AWAY_MS_MAX: u64 = 10_000;
-const LOOK: Duration = Duration::from_millis(50);
+/// The primary is killed when a third of the messages are finished, after a random delay of at most this.
+const KILL_DELAY_MS_MAX: u64 = 400;
+/// The first answer comes at most this long after the kill.
+const DOWNTIME_MS_MAX: u64 = 10_000;
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs it; the answer tells what was seen. The first broken promise is the failure.
+/// Runs the campaign and returns a summary. Fails at the first violation.
 pub(crate) fn run(seed: u64) -> Result<String, Failure> {
     let scratch = Scratch::make("failover")?;
     let outcome = attempt(seed, &scratch);
@@ -30,42 +30,42 @@ pub(crate) fn run(seed: u64) -> Result<String, Failure> {
 fn attempt(seed: u64, scratch: &Scratch) -> Result<String, Failure> {
     let (mut primary, mut rng) = (Postgres::start()?, SplitMix::new(seed));
     let url = primary.url();
-    door::prepare(&url)?;
+    store_handle::create_schema(&url)?;
     let replica = Replica::of(&primary)?;
-    Crew::point(scratch.path(), &url)?;
-    let mut crew = Crew::start(scratch.path(), MESSAGES, rng.next_u64(), false)?;
+    Processes::publish_url(scratch.path(), &url)?;
+    let mut processes = Processes::start(scratch.path(), MESSAGES, rng.next_u64(), false)?;
     for _ in 0..WORKERS {
-        crew.add_worker()?;
+        processes.add_worker()?;
     }
-    let mut progress = Progress::new(crew.messages());
-    while !progress.has_come_to(0, 2) {
-        crew.check()?;
-        progress.look(&url)?;
-        pause(LOOK);
+    let mut progress = Progress::new(processes.messages());
+    while !progress.has_reached(0, 2) {
+        processes.check()?;
+        progress.update(&url)?;
+        pause(POLL_INTERVAL);
     }
-    pause(Duration::from_millis(rng.below(LATER_MS_MAX)));
+    pause(Duration::from_millis(rng.below(KILL_DELAY_MS_MAX)));
 
     let began = now();
     primary.kill();
     let killed = now();
     let promoted = replica.promote()?;
     let url = promoted.url();
-    Crew::point(scratch.path(), &url)?;
-    let pointed = now();
+    Processes::publish_url(scratch.path(), &url)?;
+    let published = now();
 
-    while !(crew.has_sent_all() && progress.is_idle()) {
-        crew.check()?;
-        progress.look(&url)?;
-        pause(LOOK);
+    while !(processes.has_sent_all() && progress.is_idle()) {
+        processes.check()?;
+        progress.update(&url)?;
+        pause(POLL_INTERVAL);
     }
-    let (took, logs) = (progress.took(), crew.end()?);
-    let tally = logs.judge(&look::rows(&url)?)?;
-    let first = logs.first_answer_after(killed).ok_or("nobody was answered after the kill")?;
-    let (away, promotion) = (first.saturating_sub(began), pointed.saturating_sub(began));
-    if away > AWAY_MS_MAX {
-        return Err(format!("nobody was answered for {away} ms after the kill").into());
+    let (took, logs) = (progress.took(), processes.finish()?);
+    let tally = logs.check(&inspect::rows(&url)?)?;
+    let first = logs.first_answer_after(killed).ok_or("no call was answered after the kill")?;
+    let (downtime, promotion) = (first.saturating_sub(began), published.saturating_sub(began));
+    if downtime > DOWNTIME_MS_MAX {
+        return Err(format!("no call was answered for {downtime} ms after the kill").into());
     }
     Ok(format!(
-        "failover: the first answer {away} ms after the kill, the replica in place after {promotion} ms, {took} ms in all; {tally}"
+        "failover: first answer {downtime} ms after the kill, replica promoted after {promotion} ms, {took} ms in total; {tally}"
     ))
 }

@@ -1,59 +1,62 @@
-//! `pg-handle`: takes in messages with rows of its own, and handles them in transactions, until it is killed.
+//! `pg-handle`: enqueues messages together with application rows, and handles them in transactions, until killed.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use oncebox::postgres::Tx;
-use oncebox::{Backoff, Context, Failure as Refusal, Growth, Jitter, Message, Oncebox, State};
+use oncebox::{
+    Backoff, Context, Failure as HandlerFailure, Message, Oncebox, State,
+    worker::{Growth, Jitter},
+};
 use oncebox_testkit::SplitMix;
 use sqlx::{Executor, PgPool};
 use tokio::time::sleep;
 
-use super::door;
 use super::log::Log;
 use super::run_process;
+use super::store_handle;
 use crate::Failure;
 
-/// Messages that one process takes in.
+/// Messages that one process enqueues.
 const MESSAGES: u64 = 150;
 const HANDLERS: usize = 6;
-/// Each handler has a connection, and somebody has to settle, extend and send.
+/// One connection per handler, and four to settle, extend and send.
 const CONNECTIONS_MAX: u32 = 10;
-/// What a process held when it was killed comes again so soon.
+/// Deliveries of a killed process become ready again after this.
 const LEASE: Duration = Duration::from_secs(1);
 const POLL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
 
-/// A process with handlers: where it writes what they do, from which seed, and what else it does.
+/// The arguments of a process with handlers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Handler {
-    pub(crate) urls: PathBuf,
+    pub(crate) url_file: PathBuf,
     pub(crate) log: PathBuf,
     pub(crate) seed: u64,
-    pub(crate) way: Way,
+    pub(crate) mode: HandlerMode,
 }
 
-/// What it does beside handling.
+/// What the process does besides handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Nothing.
-    Handles,
-    /// It takes in messages.
-    Sends,
-    /// The same, and its handlers write beside their transactions: the campaign must notice.
-    Strays,
+pub(crate) enum HandlerMode {
+    /// Only handles.
+    Handle,
+    /// Also enqueues messages.
+    Send,
+    /// As `Send`, but its handlers write outside their transactions: the campaign must detect it.
+    WriteOutside,
 }
 
-/// What all handlers of a process share.
+/// State shared by all handlers of a process.
 #[derive(Clone)]
-struct Desk {
+struct HandlerState {
     log: Arc<Log>,
     rng: Arc<Mutex<SplitMix>>,
-    /// Where handlers write that do not use their transaction.
-    beside: Option<PgPool>,
+    /// Set if handlers write here and not in their transaction.
+    outside: Option<PgPool>,
 }
 
-impl Desk {
+impl HandlerState {
     fn below(&self, bound: u64) -> u64 {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(bound)
     }
@@ -65,73 +68,77 @@ impl Desk {
 
 pub(crate) fn run(handler: &Handler) -> Result<(), Failure> {
     run_process(async {
-        let pool = door::pool(&std::fs::read_to_string(&handler.urls)?, CONNECTIONS_MAX)?;
-        let oncebox = Oncebox::builder().on_postgres(door::store(pool.clone()))?;
+        let pool = store_handle::pool(&std::fs::read_to_string(&handler.url_file)?, CONNECTIONS_MAX)?;
+        let oncebox = Oncebox::builder().on_postgres(store_handle::store(pool.clone()))?;
         let (log, rng) = (Arc::new(Log::create(&handler.log)?), SplitMix::new(handler.seed));
-        let beside = (handler.way == Way::Strays).then(|| pool.clone());
-        let desk = Desk { log, rng: Arc::new(Mutex::new(rng)), beside };
+        let outside = (handler.mode == HandlerMode::WriteOutside).then(|| pool.clone());
+        let state = HandlerState { log, rng: Arc::new(Mutex::new(rng)), outside };
         let soon = Duration::from_millis(30);
         let worker = oncebox::Worker::new(&oncebox)
-            .with_state(desk.clone())
+            .with_state(state.clone())
             .concurrency(HANDLERS)
             .lease(LEASE)
             .poll_interval(POLL.0, POLL.1)
             .backoff(Backoff::new(soon, soon, Growth::Fixed, Jitter::None)?)
-            .on("payment", book);
+            .on("payment", book_payment);
         let mut worker = worker.start()?;
-        desk.log.note("open")?;
-        if handler.way != Way::Handles {
-            send(handler.seed, &pool, &oncebox, &desk).await?;
+        state.log.write("open")?;
+        if handler.mode != HandlerMode::Handle {
+            send(handler.seed, &pool, &oncebox, &state).await?;
         }
         worker.wait().await?;
-        Err("the worker ended by itself".into())
+        Err("the worker exited on its own".into())
     })
 }
 
-/// Takes in messages, each with an order of the application's.
-async fn send(seed: u64, pool: &PgPool, oncebox: &Oncebox, desk: &Desk) -> Result<(), Failure> {
+/// Enqueues messages, each in one transaction with a row of the application.
+async fn send(seed: u64, pool: &PgPool, oncebox: &Oncebox, state: &HandlerState) -> Result<(), Failure> {
     for number in 0..MESSAGES {
         let id = format!("{seed:x}-{number}");
-        // Somebody cuts connections off.
+        // The campaign terminates connections.
         let Ok(mut tx) = pool.begin().await else { continue };
         let order = sqlx::query("insert into orders (id) values ($1)").bind(id.clone());
         let message = Message::new("payment", "shop", id).text("7 EUR");
         let sent = async {
             tx.execute(order).await?;
             let (_, wake) = oncebox.inbox().enqueue_in(&mut tx, message).await?;
-            desk.pause(4).await;
+            state.pause(4).await;
             tx.commit().await?;
             wake.fire();
             Ok::<_, Failure>(())
         };
         if sent.await.is_err() {
-            desk.log.note("cut")?;
+            state.log.write("interrupted")?;
         }
     }
     Ok(())
 }
 
-/// Books a payment, and sometimes fails after it has written.
-async fn book(mut tx: Tx, State(desk): State<Desk>, context: Context) -> Result<(), Refusal> {
-    desk.pause(4).await;
+/// Books a payment; sometimes fails after the write.
+async fn book_payment(
+    mut tx: Tx,
+    State(state): State<HandlerState>,
+    context: Context,
+) -> Result<(), HandlerFailure> {
+    state.pause(4).await;
     let uid = context.uid();
     let insert = sqlx::query("insert into payments (uid, id) values ($1::uuid, $2)");
     let insert = insert.bind(uid.to_string()).bind(context.id().to_owned());
-    let inserted = match &desk.beside {
+    let inserted = match &state.outside {
         Some(pool) => pool.execute(insert).await,
         None => (**tx).execute(insert).await,
     };
     if let Err(error) = inserted {
         let is_known = error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation);
-        desk.log.note(&format!("{} {uid}", if is_known { "twice" } else { "cut" }))?;
+        state.log.write(&format!("{} {uid}", if is_known { "duplicate" } else { "interrupted" }))?;
         return Err(error.into());
     }
-    match desk.below(100) {
-        0..10 => return Err(Refusal::retry("not yet")),
-        10..12 => return Err(Refusal::dead("never")),
+    match state.below(100) {
+        0..10 => return Err(HandlerFailure::retry("not yet")),
+        10..12 => return Err(HandlerFailure::dead("never")),
         _ => {}
     }
-    desk.log.note(&format!("wrote {uid}"))?;
-    desk.pause(16).await;
+    state.log.write(&format!("wrote {uid}"))?;
+    state.pause(16).await;
     Ok(())
 }

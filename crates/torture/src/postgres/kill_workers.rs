@@ -1,4 +1,5 @@
-//! `kill-workers`: workers and senders are killed, backends are cut off, the server is restarted; then the logs are judged.
+//! `kill-workers`: workers and senders are killed, backends terminated, the server restarted; then the logs are
+//! checked.
 
 use std::time::Duration;
 
@@ -6,50 +7,50 @@ use oncebox_core::Rng;
 use oncebox_testkit::SplitMix;
 use oncebox_testkit::servers::Postgres;
 
-use super::crew::Crew;
-use super::{Scratch, door, look};
+use super::processes::Processes;
+use super::{Scratch, inspect, store_handle};
 use crate::Failure;
 use crate::clock::{now, pause};
 
-/// Messages for each kill of a process and each cut of backends.
+/// One kill and one termination of backends per this many messages.
 const MESSAGES_PER_EVENT: u64 = 500;
 const EVENTS_MIN: u64 = 6;
-/// Backends that are cut off at once, at most.
-const CUT_MAX: u64 = 3;
-/// A server that confirms before it has written loses little at a time, and not every loss shows.
-const RESTARTS_LAZY: u64 = 10;
-/// How long a server stays away, at most.
-const AWAY_MS_MAX: u64 = 500;
-const LOOK: Duration = Duration::from_millis(100);
-/// No message is finished for so long: then none ever will be.
-const STANDSTILL_MS_MAX: u64 = 60_000;
+/// Maximum number of backends terminated at once.
+const TERMINATED_MAX: u64 = 3;
+/// With asynchronous commit, a restart loses little, and not every loss is detectable: hence several.
+const RESTARTS_ASYNC_COMMIT: u64 = 10;
+/// Maximum downtime of a restart.
+const DOWNTIME_MS_MAX: u64 = 500;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The campaign fails if no message is finished for this long.
+const STALL_MS_MAX: u64 = 60_000;
 
-/// What to run, how much of it, and what is broken on purpose.
+/// The arguments of the campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KillWorkers {
     pub(crate) workers: u64,
     pub(crate) messages: u64,
     pub(crate) seed: u64,
-    pub(crate) plant: Option<Plant>,
+    pub(crate) plant: Option<PlantedBug>,
 }
 
-/// A fault that the judge must notice.
+/// A deliberate bug that the campaign must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plant {
-    /// Workers acknowledge what they have lost, and say that it counts.
+pub(crate) enum PlantedBug {
+    /// Workers acknowledge under lost leases, and log that the ack succeeded.
     StaleAck,
-    /// The server confirms before it has written.
+    /// The server confirms commits before they are durable.
     AsyncCommit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Kill,
-    Cut,
+    Terminate,
     Restart,
 }
 
-/// Runs it; the answer tells what was seen. The first broken promise is the failure.
+/// Runs the campaign and returns a summary. Fails at the first violation.
 pub(crate) fn run(campaign: &KillWorkers) -> Result<String, Failure> {
     let scratch = Scratch::make("kill-workers")?;
     let outcome = attempt(campaign, &scratch);
@@ -57,94 +58,100 @@ pub(crate) fn run(campaign: &KillWorkers) -> Result<String, Failure> {
 }
 
 fn attempt(campaign: &KillWorkers, scratch: &Scratch) -> Result<String, Failure> {
-    let is_lazy = campaign.plant == Some(Plant::AsyncCommit);
-    let lazy: &[_] = &[("synchronous_commit", "off"), ("wal_writer_delay", "10s")];
-    let mut server = Postgres::with(if is_lazy { lazy } else { &[] })?;
+    let async_commit = campaign.plant == Some(PlantedBug::AsyncCommit);
+    let lossy_settings: &[_] = &[("synchronous_commit", "off"), ("wal_writer_delay", "10s")];
+    let mut server = Postgres::with(if async_commit { lossy_settings } else { &[] })?;
     let (url, mut rng) = (server.url(), SplitMix::new(campaign.seed));
-    door::prepare(&url)?;
+    store_handle::create_schema(&url)?;
     server.psql("checkpoint")?;
-    Crew::point(scratch.path(), &url)?;
-    let lies = campaign.plant == Some(Plant::StaleAck);
-    let mut crew = Crew::start(scratch.path(), campaign.messages, rng.next_u64(), lies)?;
+    Processes::publish_url(scratch.path(), &url)?;
+    let fake_acks = campaign.plant == Some(PlantedBug::StaleAck);
+    let mut processes = Processes::start(scratch.path(), campaign.messages, rng.next_u64(), fake_acks)?;
     for _ in 0..campaign.workers {
-        crew.add_worker()?;
+        processes.add_worker()?;
     }
-    let deck = deck(campaign.messages, if is_lazy { RESTARTS_LAZY } else { 1 }, &mut rng);
-    let (mut done, mut cut) = (0, 0);
-    let mut progress = Progress::new(crew.messages());
-    while !(crew.has_sent_all() && progress.is_idle()) {
-        crew.check()?;
-        progress.look(&url)?;
-        while done < deck.len() && progress.has_come_to(done, deck.len()) {
-            match deck[done] {
-                Event::Kill => crew.kill_one()?,
-                Event::Cut => {
-                    cut += look::terminate(&url, 1 + rng.below(CUT_MAX), rng.below(2) == 0)?;
+    let schedule =
+        schedule(campaign.messages, if async_commit { RESTARTS_ASYNC_COMMIT } else { 1 }, &mut rng);
+    let (mut done, mut terminated) = (0, 0);
+    let mut progress = Progress::new(processes.messages());
+    while !(processes.has_sent_all() && progress.is_idle()) {
+        processes.check()?;
+        progress.update(&url)?;
+        while done < schedule.len() && progress.has_reached(done, schedule.len()) {
+            match schedule[done] {
+                Event::Kill => processes.kill_one()?,
+                Event::Terminate => {
+                    terminated +=
+                        inspect::terminate_backends(&url, 1 + rng.below(TERMINATED_MAX), rng.below(2) == 0)?;
                 }
                 Event::Restart => {
                     server.stop_immediately()?;
-                    pause(Duration::from_millis(rng.below(AWAY_MS_MAX)));
-                    server.start_again()?;
+                    pause(Duration::from_millis(rng.below(DOWNTIME_MS_MAX)));
+                    server.restart()?;
                 }
             }
             done += 1;
             pause(Duration::from_millis(rng.below(60)));
         }
-        pause(LOOK);
+        pause(POLL_INTERVAL);
     }
-    let (took, logs) = (progress.took(), crew.end()?);
-    let tally = logs.judge(&look::rows(&url)?)?;
-    let kills = deck.iter().filter(|event| **event == Event::Kill).count();
-    let restarts = deck.iter().filter(|event| **event == Event::Restart).count();
+    let (took, logs) = (progress.took(), processes.finish()?);
+    let tally = logs.check(&inspect::rows(&url)?)?;
+    let kills = schedule.iter().filter(|event| **event == Event::Kill).count();
+    let restarts = schedule.iter().filter(|event| **event == Event::Restart).count();
     Ok(format!(
-        "kill-workers: {} workers, {kills} kills, {cut} backends cut off, the server restarted {restarts} times, {took} ms; {tally}",
+        "kill-workers: {} workers, {kills} kills, {terminated} backends terminated, {restarts} server restarts, {took} ms; {tally}",
         campaign.workers
     ))
 }
 
-/// What happens, in this order: restarts among kills and cuts.
-fn deck(messages: u64, restarts: u64, rng: &mut SplitMix) -> Vec<Event> {
+/// All events in random order.
+fn schedule(messages: u64, restarts: u64, rng: &mut SplitMix) -> Vec<Event> {
     let count = (messages / MESSAGES_PER_EVENT).max(EVENTS_MIN);
-    let mut deck: Vec<_> = (0..count).flat_map(|_| [Event::Kill, Event::Cut]).collect();
-    deck.extend((0..restarts).map(|_| Event::Restart));
-    for place in (1..deck.len()).rev() {
-        let other = usize::try_from(rng.below(place as u64 + 1)).unwrap_or_default();
-        deck.swap(place, other);
+    let mut schedule: Vec<_> = (0..count).flat_map(|_| [Event::Kill, Event::Terminate]).collect();
+    schedule.extend((0..restarts).map(|_| Event::Restart));
+    for index in (1..schedule.len()).rev() {
+        let other = usize::try_from(rng.below(index as u64 + 1)).unwrap_or_default();
+        schedule.swap(index, other);
     }
-    deck
+    schedule
 }
 
-/// How far the load has come.
+/// Progress of the load.
 pub(super) struct Progress {
     messages: u64,
-    counts: look::Counts,
+    counts: inspect::Counts,
     began: u64,
-    moved: u64,
+    changed_at: u64,
 }
 
 impl Progress {
     pub(super) fn new(messages: u64) -> Self {
-        Self { messages, counts: look::Counts { finished: 0, open: 1 }, began: now(), moved: now() }
+        Self { messages, counts: inspect::Counts { finished: 0, open: 1 }, began: now(), changed_at: now() }
     }
 
-    pub(super) fn look(&mut self, url: &str) -> Result<(), Failure> {
-        let counts = look::counts(url).unwrap_or(self.counts);
+    pub(super) fn update(&mut self, url: &str) -> Result<(), Failure> {
+        let counts = inspect::counts(url).unwrap_or(self.counts);
         if counts != self.counts {
-            (self.counts, self.moved) = (counts, now());
+            (self.counts, self.changed_at) = (counts, now());
         }
-        if now() > self.moved + STANDSTILL_MS_MAX {
-            return Err(format!("nothing moves any more: {counts:?} of {} messages", self.messages).into());
+        if now() > self.changed_at + STALL_MS_MAX {
+            return Err(format!(
+                "no progress for {STALL_MS_MAX} ms: {counts:?} of {} messages",
+                self.messages
+            )
+            .into());
         }
         Ok(())
     }
 
-    /// Everything that is there is finished.
+    /// Whether every message in the store is finished.
     pub(super) fn is_idle(&self) -> bool {
         self.counts.open == 0
     }
 
-    /// Whether it is the turn of an event, if all are spread over the load.
-    pub(super) fn has_come_to(&self, event: usize, events: usize) -> bool {
+    /// Whether the event at this index is due, with all events spread evenly over the messages.
+    pub(super) fn has_reached(&self, event: usize, events: usize) -> bool {
         self.counts.finished * (events as u64 + 1) >= self.messages * (event as u64 + 1)
     }
 

@@ -1,4 +1,4 @@
-//! What a process writes down: the forms that `oncebox_audit::workers::line` describes.
+//! The log of a process, in the format of `oncebox_audit::workers::protocol`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::now;
 
-/// A file that only grows. A line is written at once, so that a kill leaves whole ones.
+/// An append-only file. Each line is a single write, so that a kill leaves complete lines.
 pub(super) struct Log {
     file: File,
     calls: AtomicU64,
@@ -19,24 +19,24 @@ impl Log {
         Ok(Self { file, calls: AtomicU64::new(0) })
     }
 
-    /// A call is about to be made; tells the number to answer it under.
-    pub(super) fn ask(&self, words: &str) -> io::Result<u64> {
+    /// Logs a call before it is made, and returns its id for the answer.
+    pub(super) fn call(&self, request: &str) -> io::Result<u64> {
         let id = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        self.note(&format!("ask {id} {words}"))?;
+        self.write(&format!("call {id} {request}"))?;
         Ok(id)
     }
 
-    pub(super) fn got(&self, id: u64, outcomes: &[String]) -> io::Result<()> {
-        self.note(&format!("got {id} {}", outcomes.join(" ")))
+    pub(super) fn answer(&self, id: u64, outcomes: &[String]) -> io::Result<()> {
+        self.write(&format!("answer {id} {}", outcomes.join(" ")))
     }
 
-    /// An error came, and nobody knows.
-    pub(super) fn none(&self, id: u64) -> io::Result<()> {
-        self.note(&format!("none {id}"))
+    /// Logs that a call failed: whether it was carried out is unknown.
+    pub(super) fn error(&self, id: u64) -> io::Result<()> {
+        self.write(&format!("error {id}"))
     }
 
-    /// Writes a line with the time before it.
-    pub(super) fn note(&self, words: &str) -> io::Result<()> {
-        (&self.file).write_all(format!("{} {words}\n", now()).as_bytes())
+    /// Writes a line, prefixed with the time.
+    pub(super) fn write(&self, line: &str) -> io::Result<()> {
+        (&self.file).write_all(format!("{} {line}\n", now()).as_bytes())
     }
 }

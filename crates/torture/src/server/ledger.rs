@@ -1,95 +1,103 @@
-//! Those who use the ledger: begin, mark, release, look; what they hold outlives the server.
+//! Ledger users: begin, mark, release and get keys. Their leases outlive the server.
 
-use oncebox_audit::server::{Began, LedgerLease, Marks};
+use oncebox_audit::server::{LeaseEnd, LedgerLease, ObservedBegin};
 use serde_json::json;
 
-use super::desk::{Desk, Role, moment, text};
+use super::client::{Actor, TestClient, text, timestamp};
 use crate::Failure;
 use crate::clock::now;
 
-/// Leases that one holds, at most.
+/// Maximum number of leases per user.
 const HELD_MAX: usize = 30;
-/// Keys that are asked for at a time; the range moves on.
+/// Number of keys in use at a time; the range moves on.
 const RANGE: u64 = 60;
 
 #[derive(Default)]
-pub(super) struct Holder {
+pub(super) struct LedgerUser {
     steps: u64,
     held: Vec<LedgerLease>,
 }
 
-impl Holder {
-    fn begin(&mut self, desk: &mut Desk<'_>) -> Result<(), Failure> {
-        let key = self.key(desk);
-        let processed = desk.book().keys.asks(&key);
+impl LedgerUser {
+    fn begin(&mut self, client: &mut TestClient<'_>) -> Result<(), Failure> {
+        let key = self.key(client);
+        let processed = client.history().keys.before_call(&key);
         let body = json!({ "key": key, "owner": "campaign", "leaseSeconds": 30 });
-        let answer = desk.post("/v1/inbox/try-begin", &body, &[])?;
-        let began = match text(&answer.body, "status")? {
+        let response = client.post("/v1/inbox/try-begin", &body, &[])?;
+        let outcome = match text(&response.body, "status")? {
             "Acquired" => {
                 let (id, until) =
-                    (text(&answer.body, "leaseId")?.to_owned(), moment(&answer.body, "expiresAt")?);
+                    (text(&response.body, "leaseId")?.to_owned(), timestamp(&response.body, "expiresAt")?);
                 let lease = LedgerLease { key: key.clone(), id, until };
                 self.held.push(lease.clone());
-                Began::Acquired(lease)
+                ObservedBegin::Acquired(lease)
             }
-            "Busy" => Began::Busy,
-            "Processed" => Began::Processed,
-            other => return Err(format!("a wish to begin was answered {other}").into()),
+            "Busy" => ObservedBegin::Busy,
+            "Processed" => ObservedBegin::Processed,
+            other => return Err(format!("try-begin returned the status {other}").into()),
         };
-        desk.book().keys.begun(&key, processed, &began, now())?;
+        client.history().keys.after_begin(&key, processed, &outcome, now())?;
         Ok(())
     }
 
-    /// Marks or gives back. If nobody answers, the same is asked once more in the next round.
-    fn end(&mut self, desk: &mut Desk<'_>) -> Result<(), Failure> {
+    /// Marks or releases the latest lease. Without a response, the next round sends the same request again.
+    fn finish(&mut self, client: &mut TestClient<'_>) -> Result<(), Failure> {
         let Some(lease) = self.held.last().cloned() else { return Ok(()) };
-        // The same choice again after a kill: a lease that was given back cannot be marked.
-        let marks = if lease.id.bytes().map(u64::from).sum::<u64>() % 3 < 2 { Marks::Yes } else { Marks::No };
-        desk.book().keys.asks_end(&lease.key, marks);
+        // The choice depends on the lease alone, to be the same after a kill: a released lease cannot be marked.
+        let lease_end = if lease.id.bytes().map(u64::from).sum::<u64>() % 3 < 2 {
+            LeaseEnd::MarkProcessed
+        } else {
+            LeaseEnd::Release
+        };
+        client.history().keys.before_finish(&lease.key, lease_end);
         let body = json!({ "key": lease.key, "leaseId": lease.id });
-        let path = if marks == Marks::Yes { "/v1/inbox/mark-processed" } else { "/v1/inbox/release" };
-        let answered = desk.post(path, &body, &[]);
-        if answered.is_err()
+        let path = if lease_end == LeaseEnd::MarkProcessed {
+            "/v1/inbox/mark-processed"
+        } else {
+            "/v1/inbox/release"
+        };
+        let result = client.post(path, &body, &[]);
+        if result.is_err()
             && let Some(held) = self.held.last_mut()
-            && marks == Marks::No
+            && lease_end == LeaseEnd::Release
         {
             held.until = 0;
         }
-        let answer = answered?;
+        let response = result?;
         self.held.pop();
-        let status = text(&answer.body, "status")?;
-        let mut book = desk.book();
-        match marks {
-            Marks::Yes => book.keys.marked(&lease, status == "Processed", now())?,
-            Marks::No => book.keys.released(&lease, status == "Released", now())?,
+        let status = text(&response.body, "status")?;
+        let mut history = client.history();
+        match lease_end {
+            LeaseEnd::MarkProcessed => history.keys.after_mark(&lease, status == "Processed", now())?,
+            LeaseEnd::Release => history.keys.after_release(&lease, status == "Released", now())?,
         }
         Ok(())
     }
 
-    fn look(&mut self, desk: &mut Desk<'_>) -> Result<(), Failure> {
-        let key = self.key(desk);
-        let processed = desk.book().keys.asks(&key);
-        let found = desk.get(&format!("/v1/inbox/{key}"))?;
-        desk.book().keys.found(&key, processed, text(&found, "status")?)?;
+    fn get(&mut self, client: &mut TestClient<'_>) -> Result<(), Failure> {
+        let key = self.key(client);
+        let processed = client.history().keys.before_call(&key);
+        let found = client.get(&format!("/v1/inbox/{key}"))?;
+        client.history().keys.after_get(&key, processed, text(&found, "status")?)?;
         Ok(())
     }
 
-    fn key(&self, desk: &mut Desk<'_>) -> String {
-        format!("key-{}", self.steps / 10 + desk.below(RANGE))
+    fn key(&self, client: &mut TestClient<'_>) -> String {
+        format!("key-{}", self.steps / 10 + client.below(RANGE))
     }
 }
 
-impl Role for Holder {
-    fn step(&mut self, desk: &mut Desk<'_>) -> Result<(), Failure> {
+impl Actor for LedgerUser {
+    fn step(&mut self, client: &mut TestClient<'_>) -> Result<(), Failure> {
         self.steps += 1;
-        let ended = now();
-        if desk.below(50) == 0 {
-            self.held.retain(|lease| lease.until > ended);
+        let now = now();
+        if client.below(50) == 0 {
+            self.held.retain(|lease| lease.until > now);
         }
-        match desk.below(10) {
-            0..5 if self.held.len() < HELD_MAX => self.begin(desk),
-            5 => self.look(desk),
-            _ => self.end(desk),
+        match client.below(10) {
+            0..5 if self.held.len() < HELD_MAX => self.begin(client),
+            5 => self.get(client),
+            _ => self.finish(client),
         }
     }
 }

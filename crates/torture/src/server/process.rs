@@ -1,4 +1,4 @@
-//! The server: started, waited for, killed.
+//! The server process: starts it, waits until it is ready, kills it.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Campaign;
+use super::KillServerCampaign;
 use super::http::Connection;
 use crate::Failure;
 use crate::clock::{now, pause};
 
-/// It listens after so long, and is ready after so long again, or never.
+/// Timeout until the server listens, and then until it is ready.
 const START_MAX: Duration = Duration::from_secs(60);
-/// Lines of its log that are shown if it does not start.
+/// Number of log lines shown if the server does not start.
 const LINES_MAX: usize = 10;
-/// Short retry times, so that everything can come again during the campaign.
+/// Short retry delays, so that messages are retried during the campaign.
 const SETTINGS: [&str; 3] =
     ["mailbox.topic.backoff_base=50ms", "mailbox.topic.backoff_max=500ms", "mailbox.topic.replay_window=1h"];
 
@@ -25,12 +25,12 @@ const SETTINGS: [&str; 3] =
 pub(super) struct Server {
     process: Child,
     pub(super) address: String,
-    /// From the start until it was ready.
+    /// Time from the start until the server was ready.
     pub(super) took: Duration,
 }
 
 impl Server {
-    pub(super) fn start(campaign: &Campaign) -> Result<Self, Failure> {
+    pub(super) fn start(campaign: &KillServerCampaign) -> Result<Self, Failure> {
         let began = now();
         let mut command = Command::new(&campaign.program);
         command.args([
@@ -48,13 +48,13 @@ impl Server {
             command.args(["--set", setting]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let cannot = |error| format!("`{}` cannot be started: {error}", campaign.program.display());
+        let cannot = |error| format!("cannot start `{}`: {error}", campaign.program.display());
         let mut process = command.spawn().map_err(cannot)?;
-        let log = process.stderr.take().ok_or("the server has no log")?;
+        let log = process.stderr.take().ok_or("the server has no standard error")?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(log).lines().map_while(Result::ok) {
-                // Nobody reads on once the server listens, but it must be able to write.
+                // Keep reading after the server listens, or its writes would block.
                 let _ = sender.send(line);
             }
         });
@@ -68,21 +68,21 @@ impl Server {
     fn wait_until_ready(&self) -> Result<(), Failure> {
         let until = now() + u64::try_from(START_MAX.as_millis())?;
         loop {
-            let answer = Connection::open(&self.address)?.get("/readyz")?;
-            if answer.status == 200 {
+            let response = Connection::open(&self.address)?.get("/readyz")?;
+            if response.status == 200 {
                 return Ok(());
             }
             if now() > until {
-                return Err(format!("the server does not become ready: {}", answer.body).into());
+                return Err(format!("the server did not become ready: {}", response.body).into());
             }
             pause(Duration::from_millis(20));
         }
     }
 
-    /// Sends SIGKILL and waits for the end. Fails if it had ended by itself.
+    /// Sends SIGKILL and waits for the exit. Fails if the server had already exited.
     pub(super) fn kill(mut self) -> Result<(), Failure> {
         if let Some(status) = self.process.try_wait()? {
-            return Err(format!("the server ended by itself ({status})").into());
+            return Err(format!("the server exited on its own ({status})").into());
         }
         self.process.kill()?;
         self.process.wait()?;
@@ -97,37 +97,37 @@ impl Drop for Server {
     }
 }
 
-/// Where the server says that it listens.
+/// Reads the address that the server listens on from its log.
 fn listening(lines: &Receiver<String>) -> Result<String, Failure> {
     let mut last = VecDeque::new();
     loop {
         match lines.recv_timeout(START_MAX) {
             Ok(line) => {
-                let told: Value = serde_json::from_str(&line).unwrap_or_default();
-                if let (Some("listening"), Some(url)) = (message(&told), address(&told)) {
+                let event: Value = serde_json::from_str(&line).unwrap_or_default();
+                if let (Some("listening"), Some(url)) = (message(&event), address(&event)) {
                     return Ok(url.trim_start_matches("http://").to_owned());
                 }
                 last.push_back(line);
                 last.truncate(LINES_MAX);
             }
-            Err(RecvTimeoutError::Timeout) => return Err("the server does not say that it listens".into()),
+            Err(RecvTimeoutError::Timeout) => return Err("the server did not log its address in time".into()),
             Err(RecvTimeoutError::Disconnected) => {
-                let said: Vec<_> = last.into();
-                return Err(format!("the server does not start: {}", said.join("\n")).into());
+                let tail: Vec<_> = last.into();
+                return Err(format!("the server did not start: {}", tail.join("\n")).into());
             }
         }
     }
 }
 
-/// A field of a line of the log, at its top or among the fields of the event.
-fn field<'v>(told: &'v Value, name: &str) -> Option<&'v str> {
-    told[name].as_str().or_else(|| told["fields"][name].as_str())
+/// A field of a log event, at its top level or in `fields`.
+fn field<'v>(event: &'v Value, name: &str) -> Option<&'v str> {
+    event[name].as_str().or_else(|| event["fields"][name].as_str())
 }
 
-fn message(told: &Value) -> Option<&str> {
-    field(told, "message")
+fn message(event: &Value) -> Option<&str> {
+    field(event, "message")
 }
 
-fn address(told: &Value) -> Option<&str> {
-    field(told, "address")
+fn address(event: &Value) -> Option<&str> {
+    field(event, "address")
 }

@@ -1,15 +1,15 @@
-//! Senders: new messages, and repeats on purpose, one by one or in batches.
+//! Senders of new messages and deliberate repeats, one by one or in batches.
 
 use std::time::Duration;
 
 use oncebox_audit::server::payload;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, Role, text};
+use super::client::{Actor, TestClient, text};
 use crate::Failure;
 use crate::clock::pause;
 
-/// So many unfinished messages are enough: senders wait for receivers.
+/// Senders wait while there are more unfinished messages than this.
 const UNFINISHED_MAX: u64 = 1_500;
 const BATCH_MAX: u64 = 20;
 const PARTITIONS: u64 = 12;
@@ -17,14 +17,14 @@ const PARTITIONS: u64 = 12;
 pub(super) struct Sender {
     number: u64,
     count: u64,
-    /// Messages in one call, at most.
+    /// Maximum number of messages in one call.
     batch: u64,
 }
 
-/// One message on its way.
-struct Parcel {
+/// A message that is about to be sent.
+struct PendingSend {
     key: String,
-    /// Whether an earlier send of it was answered.
+    /// Whether an earlier send of it got a response.
     known: bool,
     json: Value,
 }
@@ -38,74 +38,74 @@ impl Sender {
         Self { batch: BATCH_MAX, ..Self::single(number) }
     }
 
-    /// A new message, or one that somebody has sent before.
-    fn parcel(&mut self, desk: &mut Desk<'_>) -> Parcel {
-        let repeat = desk.below(100) < 25;
-        let number = desk.below(u64::MAX);
-        let earlier = if repeat { desk.book().messages.any_key(number) } else { None };
+    /// A new message, or one that a sender has sent before.
+    fn next_send(&mut self, client: &mut TestClient<'_>) -> PendingSend {
+        let repeat = client.below(100) < 25;
+        let number = client.below(u64::MAX);
+        let earlier = if repeat { client.history().messages.any_key(number) } else { None };
         let (key, partition) = earlier.unwrap_or_else(|| {
             self.count += 1;
             let key = format!("s{}-{}", self.number, self.count);
-            // Partitions of one name in several topics are several.
-            let name = format!("{}-{}", Desk::topic_of(&key), desk.below(PARTITIONS));
-            (key, (desk.below(100) < 30).then_some(name))
+            // The same name in two topics would be two partitions.
+            let name = format!("{}-{}", TestClient::topic_of(&key), client.below(PARTITIONS));
+            (key, (client.below(100) < 30).then_some(name))
         });
-        let topic = Desk::topic_of(&key);
+        let topic = TestClient::topic_of(&key);
         let mut json =
             json!({ "topic": topic, "idem_key": key, "payload_b64": base64(payload(&key).as_bytes()) });
         if let Some(partition) = &partition {
             json["partition"] = Value::from(partition.as_str());
         }
-        let known = desk.book().messages.asks_send(&key, partition.as_deref());
-        Parcel { key, known, json }
+        let known = client.history().messages.before_send(&key, partition.as_deref());
+        PendingSend { key, known, json }
     }
 
-    fn send_one(&mut self, desk: &mut Desk<'_>) -> Result<(), Failure> {
-        let parcel = self.parcel(desk);
-        let answer = desk.post("/v1/send", &parcel.json, &[])?;
-        if answer.status == 200 { record(desk, &parcel, &answer.body) } else { Ok(()) }
+    fn send_one(&mut self, client: &mut TestClient<'_>) -> Result<(), Failure> {
+        let send = self.next_send(client);
+        let response = client.post("/v1/send", &send.json, &[])?;
+        if response.status == 200 { record(client, &send, &response.body) } else { Ok(()) }
     }
 
-    fn send_batch(&mut self, desk: &mut Desk<'_>) -> Result<(), Failure> {
-        let count = 1 + desk.below(self.batch);
-        let parcels: Vec<_> = (0..count).map(|_| self.parcel(desk)).collect();
-        let messages: Vec<_> = parcels.iter().map(|parcel| parcel.json.clone()).collect();
-        let answer = desk.post("/v1/send/batch", &json!({ "messages": messages }), &[])?;
-        if answer.status != 200 {
+    fn send_batch(&mut self, client: &mut TestClient<'_>) -> Result<(), Failure> {
+        let count = 1 + client.below(self.batch);
+        let sends: Vec<_> = (0..count).map(|_| self.next_send(client)).collect();
+        let messages: Vec<_> = sends.iter().map(|send| send.json.clone()).collect();
+        let response = client.post("/v1/send/batch", &json!({ "messages": messages }), &[])?;
+        if response.status != 200 {
             return Ok(());
         }
-        let results = answer.body["results"].as_array().ok_or("a batch without results")?;
-        if results.len() != parcels.len() {
-            return Err(format!("{} messages, {} results", parcels.len(), results.len()).into());
+        let results = response.body["results"].as_array().ok_or("the batch response has no results")?;
+        if results.len() != sends.len() {
+            return Err(format!("{} messages, {} results", sends.len(), results.len()).into());
         }
-        for (parcel, result) in parcels.iter().zip(results) {
+        for (send, result) in sends.iter().zip(results) {
             match (result["ok"].as_bool(), result["code"].as_str()) {
-                (Some(true), _) => record(desk, parcel, result)?,
+                (Some(true), _) => record(client, send, result)?,
                 (_, Some("E_SATURATED")) => {}
-                _ => return Err(format!("a message of a batch was refused: {result}").into()),
+                _ => return Err(format!("a message of a batch was rejected: {result}").into()),
             }
         }
         Ok(())
     }
 }
 
-impl Role for Sender {
-    fn step(&mut self, desk: &mut Desk<'_>) -> Result<(), Failure> {
-        if desk.book().messages.unfinished() > UNFINISHED_MAX {
+impl Actor for Sender {
+    fn step(&mut self, client: &mut TestClient<'_>) -> Result<(), Failure> {
+        if client.history().messages.unfinished() > UNFINISHED_MAX {
             pause(Duration::from_millis(5));
         } else if self.batch > 1 {
-            self.send_batch(desk)?;
+            self.send_batch(client)?;
         } else {
-            self.send_one(desk)?;
+            self.send_one(client)?;
         }
         Ok(())
     }
 }
 
-fn record(desk: &Desk<'_>, parcel: &Parcel, answer: &Value) -> Result<(), Failure> {
-    let duplicate = answer["duplicate"].as_bool().ok_or("an answer without `duplicate`")?;
-    let msg_id = text(answer, "msg_id")?;
-    desk.book().messages.sent(&parcel.key, parcel.known, msg_id, duplicate)?;
+fn record(client: &TestClient<'_>, send: &PendingSend, response: &Value) -> Result<(), Failure> {
+    let duplicate = response["duplicate"].as_bool().ok_or("the response has no `duplicate`")?;
+    let msg_id = text(response, "msg_id")?;
+    client.history().messages.after_send(&send.key, send.known, msg_id, duplicate)?;
     Ok(())
 }
 
@@ -124,7 +124,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a base64 text; none if it is not one.
+/// Decodes base64; none if it is invalid.
 pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for group in text.as_bytes().chunks(4) {
@@ -146,7 +146,7 @@ mod tests {
     use super::{base64, from_base64};
 
     #[test]
-    fn base64_there_and_back() {
+    fn base64_round_trip() {
         for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {
             assert_eq!(base64(bytes.as_bytes()), text);

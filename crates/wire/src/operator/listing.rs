@@ -1,136 +1,136 @@
-//! Which messages to list, show and count; in the query of an address.
+//! Query parameters of listing, showing and counting messages.
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{Namespace, Reason, State};
+use super::message::{NamespaceName, ReasonName, StateName};
 
-/// Which end a listing begins at.
+/// Order of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Sort {
-    /// The oldest first.
+pub enum SortOrder {
+    /// Oldest first.
     #[default]
     Oldest,
-    /// The newest first.
+    /// Newest first.
     Newest,
 }
 
-/// Which messages to list; in the query of the address.
+/// Query parameters of a listing of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct List {
-    /// Of this face; the mailbox if not given.
+pub struct ListRequest {
+    /// Namespace; default `mailbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub namespace: Option<Namespace>,
-    /// In this state.
+    pub namespace: Option<NamespaceName>,
+    /// Only messages in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub state: Option<State>,
-    /// Dead for this reason.
+    pub state: Option<StateName>,
+    /// Only messages that are Dead for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub reason: Option<Reason>,
-    /// Of this topic.
+    pub reason: Option<ReasonName>,
+    /// Only messages of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
-    /// From this source.
+    /// Only messages from this source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub source: Option<String>,
-    /// The oldest first, if not given.
+    /// Order of the messages; default `oldest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub sort: Option<Sort>,
-    /// So many at most: 1 to 1,000, 100 if not given.
+    pub sort: Option<SortOrder>,
+    /// Maximum number of messages in the page: 1 to 1,000; default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     pub limit: Option<u32>,
-    /// Goes on where the last page ended: its `next`.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(pattern = "^[0-9A-Fa-f]{1,16}$"))]
     pub after: Option<String>,
 }
 
-/// Which dead letters to list; in the query of the address.
+/// Query parameters of a listing of dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct ListDead {
-    /// Dead for this reason.
+pub struct ListDeadRequest {
+    /// Only messages that are Dead for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub reason: Option<Reason>,
-    /// Of this topic.
+    pub reason: Option<ReasonName>,
+    /// Only messages of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
-    /// The oldest first, if not given.
+    /// Order of the messages; default `oldest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub sort: Option<Sort>,
-    /// So many at most: 1 to 1,000, 100 if not given.
+    pub sort: Option<SortOrder>,
+    /// Maximum number of messages in the page: 1 to 1,000; default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     pub limit: Option<u32>,
-    /// Goes on where the last page ended: its `next`.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(pattern = "^[0-9A-Fa-f]{1,16}$"))]
     pub after: Option<String>,
 }
 
-/// How to show a message; in the query of the address.
+/// Query parameters for one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct Show {
-    /// With its payload.
+pub struct ShowRequest {
+    /// Whether to include the payload; default `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<bool>,
 }
 
-/// A key; in the query of the address.
+/// Query parameters that identify a message by its key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct ByKey {
-    /// Of this face; the mailbox if not given.
+pub struct ByKeyRequest {
+    /// Namespace; default `mailbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub namespace: Option<Namespace>,
-    /// Its source; in the mailbox, its topic; in the ledger, `ledger`, which may also be left out there.
+    pub namespace: Option<NamespaceName>,
+    /// Source of the message; in the mailbox, its topic; in the ledger, `ledger`, which may be omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         param(value_type = String, required = true, min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$")
     )]
     pub source: Option<String>,
-    /// Its id; in the mailbox, its idempotency key; in the ledger, its key.
+    /// Id of the message within its source; in the mailbox, its idempotency key; in the ledger, its key.
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub id: String,
-    /// With its payload.
+    /// Whether to include the payload; default `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<bool>,
 }
 
-/// What to count; in the query of the address.
+/// Query parameters of a count of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct Count {
-    /// Of this face; the mailbox if not given.
+pub struct CountRequest {
+    /// Namespace; default `mailbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub namespace: Option<Namespace>,
-    /// Of this topic.
+    pub namespace: Option<NamespaceName>,
+    /// Only messages of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,

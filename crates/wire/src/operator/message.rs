@@ -1,4 +1,4 @@
-//! Messages as operators see them.
+//! Messages in the operator API.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::Base64;
 use crate::strict::read_as;
 
-read_as!(Word: Namespace, State, Reason);
+read_as!(UnitEnum: NamespaceName, StateName, ReasonName);
 
-/// Which face of the store a message belongs to.
+/// Namespace of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase", remote = "Self")]
-pub enum Namespace {
+pub enum NamespaceName {
     /// The inbox.
     Inbox,
     /// Commands.
@@ -25,31 +25,31 @@ pub enum Namespace {
     Mailbox,
 }
 
-/// Where a message stands.
+/// State of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase", remote = "Self")]
 #[non_exhaustive]
-pub enum State {
-    /// Its key was sighted; nothing is to be done yet.
+pub enum StateName {
+    /// Only its key was observed; there is nothing to process yet.
     Seen,
-    /// To be handled, or being handled.
+    /// Ready, waiting or being processed.
     Processing,
-    /// Handled.
+    /// Processed.
     Done,
-    /// Given up, for an operator to look at.
+    /// Dead letter: not delivered again unless an operator redrives it.
     Dead,
 }
 
-/// Why a message is Dead.
+/// Reason why a message is Dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase", remote = "Self")]
 #[non_exhaustive]
-pub enum Reason {
-    /// A worker or an operator said so.
+pub enum ReasonName {
+    /// A worker or an operator marked it as failed.
     Failed,
-    /// Its deliveries ended badly as often as its policy allows.
+    /// The maximum number of failed deliveries was reached.
     Exhausted,
     /// Its expiry passed.
     Expired,
@@ -57,125 +57,128 @@ pub enum Reason {
     Cancelled,
     /// Its payload does not match its hash.
     Integrity,
-    /// No handler takes its topic.
+    /// There is no handler for its topic.
     Unhandled,
     /// Its payload cannot be decoded.
     Undecodable,
 }
 
-/// One page of a listing.
+/// One page of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Page {
-    /// The messages, without their payloads. May be few, even none, though more follow.
-    pub messages: Vec<Message>,
-    /// Where the next page begins; none at the end.
+pub struct ListResponse {
+    /// Messages, without their payloads. A page may have fewer than `limit`, or none, although more follow.
+    pub messages: Vec<MessageDetails>,
+    /// Cursor of the next page; missing on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// Everything that is known about a message.
+/// All details of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Message {
-    /// Its identity as a ULID.
+pub struct MessageDetails {
+    /// Id of the message as a ULID.
     pub msg_id: String,
-    /// The same as a UUID.
+    /// Id of the message as a UUID.
     pub uid: String,
-    /// Which face it belongs to.
-    pub namespace: Namespace,
-    /// Its source; in the mailbox, its topic.
+    /// Namespace of the message.
+    pub namespace: NamespaceName,
+    /// Source; in the mailbox, the topic.
     pub source: String,
-    /// Its id; in the mailbox, its idempotency key.
+    /// Id within the source; in the mailbox, the idempotency key.
     pub id: String,
-    /// Its topic, while it has content.
+    /// Topic; missing if the message has no content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// Where it stands.
-    pub state: State,
-    /// Why it is Dead.
+    /// State of the message.
+    pub state: StateName,
+    /// Reason why the message is Dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// Deliveries that ended badly.
+    pub reason: Option<ReasonName>,
+    /// Number of failed deliveries.
     pub attempts: u32,
-    /// Deliveries that end badly, at most; none if there is no limit.
+    /// Maximum number of failed deliveries; missing if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts_max: Option<u32>,
-    /// Deliveries.
+    /// Number of deliveries.
     pub deliveries: u32,
-    /// How often an operator redrove it.
+    /// Number of times that an operator redrove the message.
     pub redrives: u32,
-    /// Why the last delivery failed.
+    /// Error of the last failed delivery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When it was taken in.
+    /// Time when the message was accepted.
     pub accepted_at: String,
-    /// When its key came last.
+    /// Time when the key was last seen.
     pub last_seen_at: String,
-    /// Not delivered before: its sender said so.
+    /// Earliest time of the first delivery, as set by the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<String>,
-    /// Not delivered before: a delivery failed.
+    /// Earliest time of the next delivery, after a failed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<String>,
-    /// A dead letter from then on.
+    /// Time when the message expires and becomes a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// When it became Done or Dead.
+    /// Time when the message became Done or Dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
-    /// Who has it.
+    /// Current lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Lease>,
-    /// Who had it last, and until when it could have been held; none while somebody has it.
+    pub lease: Option<LeaseDetails>,
+    /// Previous lease, with its original end; missing while there is a current lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_lease: Option<Lease>,
-    /// Whether its key is still held: a repeat would be known as such. If not, the key is free, or a later message has it.
+    pub last_lease: Option<LeaseDetails>,
+    /// Whether the message still holds its key, so that duplicates are recognized. If not, the key is free, or a later
+    /// message holds it.
     pub keyed: bool,
-    /// Until when a repeat of its key is known as such, at least, or was if that is past; none while that depends on when it is handled.
+    /// Earliest end of the deduplication window, possibly in the past; missing while it depends on when the message is
+    /// processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup_until: Option<String>,
-    /// Earlier messages that came under its key and are still stored, the newest first, up to 100: if it was looked up by its key.
+    /// Ids of earlier messages with the same key that are still stored, newest first, up to 100; only in a lookup by
+    /// key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub older: Vec<String>,
-    /// The slice of the topic.
+    /// Shard of the topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<u16>,
-    /// Its partition.
+    /// Partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// Names and values beside the payload.
+    /// Attributes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attrs: BTreeMap<String, String>,
-    /// What ties it to what it belongs to.
+    /// Correlation id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corr_id: Option<String>,
-    /// What caused it.
+    /// Causation id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causation_id: Option<String>,
-    /// On whose behalf it came.
+    /// Tenant on whose behalf the message was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Our hash of its content.
+    /// Hash of the content, computed by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
-    /// How large its payload is, while it has one.
+    /// Size of the payload in bytes; missing if there is no payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_bytes: Option<u64>,
-    /// Its payload, if that was asked for.
+    /// Payload, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_b64: Option<Base64>,
 }
 
-/// Who has a message.
+/// Lease on a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Lease {
-    /// The holder: the same text, the same holder.
+pub struct LeaseDetails {
+    /// Opaque id of the holder: equal ids mean the same holder.
     pub owner: String,
-    /// What the holder calls itself, if it does.
+    /// Name that the holder gave itself, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// Until when.
+    /// Time when the lease ends.
     pub until: String,
 }

@@ -1,65 +1,65 @@
-//! How the server and its store stand.
+//! Statistics of the server and its store.
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Namespace;
-use crate::{Bound, Finding};
+use super::message::NamespaceName;
+use crate::{BoundUsage, ReadyFinding};
 
-/// How many messages stand where.
+/// Number of messages by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Counts {
-    /// Seen.
+pub struct CountsResponse {
+    /// Keys that were observed, without a message to process.
     pub seen: u64,
-    /// To be delivered now.
+    /// Messages that can be delivered now.
     pub ready: u64,
-    /// To be delivered later.
+    /// Messages that are due later.
     pub waiting: u64,
-    /// Delivered, and not settled yet.
+    /// Messages that are delivered and not settled yet.
     pub in_flight: u64,
-    /// Handled, and not forgotten yet.
+    /// Processed messages that are still retained.
     pub done: u64,
-    /// Given up.
+    /// Dead letters.
     pub dead: u64,
     /// Whether the numbers are estimates.
     pub estimated: bool,
 }
 
-/// How the server and its store stand.
+/// Statistics of the server and its store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Stats {
-    /// The server's version.
+pub struct StatsResponse {
+    /// Version of the server.
     pub version: String,
-    /// For how long it runs, in seconds.
+    /// Uptime of the server in seconds.
     pub uptime_seconds: u64,
-    /// The store's name.
+    /// Name of the store.
     pub store: String,
-    /// `micronode` or `macronode`.
+    /// Profile of the server: `micronode` or `macronode`.
     pub profile: String,
-    /// Whether nothing is kept on disk.
+    /// Whether nothing is written to disk.
     pub amnesia: bool,
-    /// `durable`, or `ephemeral`: then dead letters are gone with the process.
+    /// `durable`, or `ephemeral` if dead letters are lost when the process ends.
     pub dlq_profile: String,
-    /// How requests prove who sends them: `none` or `bearer`.
+    /// Authentication of requests: `none` or `bearer`.
     pub auth: String,
-    /// The faces, each with its counts.
+    /// Counts of each namespace.
     pub namespaces: Vec<NamespaceCounts>,
-    /// The bounds of the store, and those of topics and receivers that were reached in the last seconds.
-    pub bounds: Vec<Bound>,
-    /// What could not be read because the store does not answer: `namespaces`, `bounds`.
+    /// Bounds of the store, and bounds of topics and receivers that were reached in the last few seconds.
+    pub bounds: Vec<BoundUsage>,
+    /// Fields that could not be read because the store does not respond: `namespaces`, `bounds`.
     #[serde(default)]
     pub unknown: Vec<String>,
-    /// Everything that somebody should know.
-    pub findings: Vec<Finding>,
+    /// All findings about the state of the server.
+    pub findings: Vec<ReadyFinding>,
 }
 
-/// The counts of one face.
+/// Counts of one namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NamespaceCounts {
-    /// The face.
-    pub namespace: Namespace,
-    /// Its counts.
-    pub counts: Counts,
+    /// Namespace.
+    pub namespace: NamespaceName,
+    /// Number of messages by state.
+    pub counts: CountsResponse,
 }

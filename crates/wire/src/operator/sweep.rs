@@ -1,178 +1,179 @@
-//! The same change to many messages.
+//! Redriving and purging many messages at once.
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{Namespace, Reason, State};
+use super::message::{NamespaceName, ReasonName, StateName};
 use crate::strict::read_as;
-use crate::{Bound, Code, is_false};
+use crate::{BoundUsage, ErrorCode, is_false};
 
-read_as!(Object: Redrive, Sweep);
+read_as!(Object: RedriveRequest, SweepRequest);
 
-/// Gives dead letters of the mailbox another chance: those named, or those that match.
+/// Request to redrive dead letters of the mailbox, by id or by filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Redrive {
-    /// These; up to 1,000. Then nothing else chooses.
+pub struct RedriveRequest {
+    /// Ids of the messages: up to 1,000. Cannot be combined with a filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::ids))]
     pub ids: Vec<String>,
-    /// Only of this topic.
+    /// Only messages of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
-    /// Only Dead for this reason.
+    /// Only messages that are Dead for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// Only with this text in the last error: 1 to 1,024 bytes, upper and lower case differ.
+    pub reason: Option<ReasonName>,
+    /// Only messages whose last error contains this text: 1 to 1,024 bytes, case-sensitive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
     pub error: Option<String>,
-    /// Only what became Dead at this moment or later, as RFC 3339 writes it; from 1970 on.
+    /// Only messages that became Dead at or after this time: RFC 3339, from 1970 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
     )]
     pub since: Option<String>,
-    /// Only what became Dead before this moment.
+    /// Only messages that became Dead before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
     )]
     pub until: Option<String>,
-    /// How many at most, 1 to 10,000. If not given, 10,000; a dry run counts all.
+    /// Maximum number of messages: 1 to 10,000; default 10,000, and unlimited in a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10000))]
     pub limit: Option<u32>,
-    /// Continues where an earlier call with the same filter ended: its `next`.
+    /// Cursor: the `next` of an earlier response to a request with the same filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}(-[0-9A-Fa-f]{1,16})?$")
     )]
     pub after: Option<String>,
-    /// Lists the messages that were changed, in `ids`.
+    /// Whether the response lists the changed messages in `ids`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub list: bool,
-    /// Counts those that match, and changes nothing.
+    /// Counts the matching messages without changing them.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Which messages a sweep changes.
+/// Request to redrive or purge messages, by id or by filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub struct Sweep {
-    /// Of this face; the mailbox if not given.
+pub struct SweepRequest {
+    /// Namespace; default `mailbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<Namespace>,
-    /// These; up to 1,000. Then nothing else chooses.
+    pub namespace: Option<NamespaceName>,
+    /// Ids of the messages: up to 1,000. Cannot be combined with a filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::ids))]
     pub ids: Vec<String>,
-    /// In this state; Dead if not given. A redrive takes only those.
+    /// Only messages in this state; default `dead`. Only Dead messages can be redriven.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
-    /// Only Dead for this reason.
+    pub state: Option<StateName>,
+    /// Only messages that are Dead for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// Only of this topic.
+    pub reason: Option<ReasonName>,
+    /// Only messages of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
-    /// Only from this source.
+    /// Only messages from this source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub source: Option<String>,
-    /// Only with this text in the last error: 1 to 1,024 bytes, upper and lower case differ.
+    /// Only messages whose last error contains this text: 1 to 1,024 bytes, case-sensitive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
     pub error: Option<String>,
-    /// Only what became Dead at this moment or later, as RFC 3339 writes it; from 1970 on.
+    /// Only messages that became Dead at or after this time: RFC 3339, from 1970 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
     )]
     pub since: Option<String>,
-    /// Only what became Dead before this moment.
+    /// Only messages that became Dead before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(format = "date-time", pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-")
     )]
     pub until: Option<String>,
-    /// How many at most, 1 to 10,000. If not given, 10,000; a dry run counts all.
+    /// Maximum number of messages: 1 to 10,000; default 10,000, and unlimited in a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10000))]
     pub limit: Option<u32>,
-    /// Continues where an earlier call with the same filter ended: its `next`.
+    /// Cursor: the `next` of an earlier response to a request with the same filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "openapi",
         schema(pattern = "^[0-9A-Fa-f]{0,16}-[0-9A-Fa-f]{1,16}(-[0-9A-Fa-f]{1,16})?$")
     )]
     pub after: Option<String>,
-    /// Lists the messages that were changed, in `ids`.
+    /// Whether the response lists the changed messages in `ids`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub list: bool,
-    /// Counts those that match, and changes nothing.
+    /// Counts the matching messages without changing them.
     #[serde(default)]
     pub dry_run: bool,
-    /// A purge must say `true` here, or be a dry run: nothing remains of what it erases.
+    /// Confirms a purge, which erases messages completely: must be `true` unless `dry_run` is.
     #[serde(default)]
     pub confirm: bool,
-    /// Why, for the audit log: up to 1,024 bytes.
+    /// Reason for the audit log: up to 1,024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_length = 1024))]
     pub because: Option<String>,
 }
 
-/// What a sweep did.
+/// Result of a redrive or purge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Swept {
-    /// Messages that matched, without those that were skipped; or that were named and are there.
+pub struct SweepResponse {
+    /// Number of messages that matched the filter, not counting `skipped`; or number of the given ids that exist.
     pub matched: u64,
-    /// Messages that were changed.
+    /// Number of messages that were changed.
     pub changed: u64,
-    /// Messages that matched and stay Dead, because their shard is full.
+    /// Number of messages that matched but stay Dead, because their shard is full.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u64,
-    /// Whether it only counted.
+    /// Whether messages were only counted.
     pub dry_run: bool,
-    /// Whether there may be more: its limit was reached, or some were skipped.
+    /// Whether there may be more messages: the limit was reached, or some were skipped.
     pub more: bool,
-    /// Where the next call continues, with `after`.
+    /// Cursor for the next request, to pass as `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// The messages that were changed, if `list` asked for them.
+    /// Ids of the changed messages, if `list` was set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<String>,
-    /// The messages that were named and not changed, each with why.
+    /// Messages that were given by id and not changed, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedMessage>,
-    /// The bound that messages were skipped for, or refused. Nothing is lost: `next` comes back to them after all others.
+    /// Bound because of which messages were skipped or refused. Skipped messages are not lost: `next` returns to them
+    /// after all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stopped: Option<Bound>,
+    pub stopped: Option<BoundUsage>,
 }
 
-/// A message that was named and not changed.
+/// A message that was given by id and not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RefusedMessage {
-    /// The message, as the request named it.
+    /// Id of the message, as in the request.
     pub id: String,
-    /// `E_NOT_FOUND` if it is not there, or not Dead; `E_SATURATED` if its shard is full.
-    pub code: Code,
-    /// The same for people.
+    /// `E_NOT_FOUND` if the message does not exist or is not Dead; `E_SATURATED` if its shard is full.
+    pub code: ErrorCode,
+    /// What went wrong, and what to do about it.
     pub message: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

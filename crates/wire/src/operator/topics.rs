@@ -1,73 +1,75 @@
-//! How topics stand.
+//! Topics and their counts.
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Namespace;
+use super::message::NamespaceName;
 
-/// Which topics to list; in the query of the address.
+/// Query parameters of a listing of topics.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct ListTopics {
-    /// Of this namespace; the mailbox if not given.
+pub struct ListTopicsRequest {
+    /// Namespace; default `mailbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub namespace: Option<Namespace>,
-    /// This topic alone: `limit` and `after` change nothing then.
+    pub namespace: Option<NamespaceName>,
+    /// Only this topic; `limit` and `after` are ignored then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: Option<String>,
-    /// This many at most: 1 to 1,000, 100 if not given. A page may have fewer, though more follow.
+    /// Maximum number of topics in the page: 1 to 1,000; default 100. A page may have fewer although more follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     pub limit: Option<u32>,
-    /// Continues where the last page ended: its `next`.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub after: Option<String>,
 }
 
-/// One page of topics, by name.
+/// One page of topics, in order of name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct TopicPage {
-    /// The topics that have messages which are not handled. May be few, even none, though more follow.
-    pub topics: Vec<Topic>,
-    /// Where the next page begins; none at the end.
+pub struct ListTopicsResponse {
+    /// Topics with messages that are not processed. A page may have fewer than `limit`, or none, although more follow.
+    pub topics: Vec<TopicDetails>,
+    /// Cursor of the next page; missing on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// How one topic stands.
+/// Counts of one topic.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Topic {
-    /// Its name.
+pub struct TopicDetails {
+    /// Name of the topic.
     pub topic: String,
-    /// To be delivered now.
+    /// Messages that can be delivered now.
     pub ready: u64,
-    /// To be delivered later.
+    /// Messages that are due later.
     pub waiting: u64,
-    /// Delivered, and not settled yet.
+    /// Messages that are delivered and not settled yet.
     pub in_flight: u64,
-    /// The names of the workers that hold deliveries, in byte order: the first 8. Workers that gave no name are not among them.
+    /// Names of the first 8 workers that hold deliveries, in byte order. Workers without a name are not listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<String>,
-    /// Given up.
+    /// Dead letters.
     pub dead: u64,
-    /// When the first message that can be delivered now was accepted; none if there is no such message.
+    /// Time when the oldest ready message was accepted; missing if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_at: Option<String>,
-    /// The same as an age, in milliseconds.
+    /// Age of the oldest ready message in milliseconds; missing if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_age_ms: Option<u64>,
-    /// Messages that this server accepted in the last minute. None for topics without metrics of their own (see `metrics.topics_max`).
+    /// Messages that this server accepted in the last minute; missing for topics without their own metrics (see
+    /// `metrics.topics_max`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_last_minute: Option<u64>,
-    /// Messages that this server delivered in the last minute, repeats included; likewise.
+    /// Deliveries by this server in the last minute, redeliveries included; missing for topics without their own
+    /// metrics (see `metrics.topics_max`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_last_minute: Option<u64>,
-    /// Whether a number is an estimate: there are at least as many.
+    /// Whether a number is an estimate; the actual number is at least as large.
     pub estimated: bool,
 }

@@ -1,4 +1,4 @@
-//! What counts as a claim and what is refused.
+//! Which comments are claims, and which are rejected.
 
 use super::*;
 
@@ -8,14 +8,14 @@ fn scanned(path: &str, text: &str) -> Claims {
 
 fn held(text: &str) -> Vec<String> {
     let claims = scanned("a.rs", text);
-    assert_eq!(claims.faults, [""; 0]);
+    assert_eq!(claims.problems, [""; 0]);
     claims.held.iter().map(|(id, holder)| format!("{id} {holder}")).collect()
 }
 
-fn fault(path: &str, text: &str) -> String {
+fn problem(path: &str, text: &str) -> String {
     let claims = scanned(path, text);
-    assert_eq!((claims.held.len(), claims.faults.len()), (0, 1), "{claims:?}");
-    claims.faults.concat()
+    assert_eq!((claims.held.len(), claims.problems.len()), (0, 1), "{claims:?}");
+    claims.problems.concat()
 }
 
 #[test]
@@ -45,31 +45,31 @@ fn conformance_cases_are_tests_and_helpers_are_not() {
     let case = "/// Holds: IBX-046.\npub async fn a() {}\n";
     let path = "crates/testkit/src/conformance/leases.rs";
     assert_eq!(scanned(path, case).held.len(), 1);
-    assert!(fault(path, &case.replace("pub ", "")).contains("is no test"));
-    assert!(fault("crates/testkit/src/fixture.rs", case).contains("is no test"));
+    assert!(problem(path, &case.replace("pub ", "")).contains("is not a test"));
+    assert!(problem("crates/testkit/src/fixture.rs", case).contains("is not a test"));
 }
 
 #[test]
-fn a_claim_elsewhere_is_refused() {
+fn a_claim_outside_a_test_is_rejected() {
     for text in [
         "//! Holds: IBX-046.\n",
         "/// Holds: IBX-046.\nstruct A;\n",
         "other! {\n/// Holds: IBX-046.\n#[test]\nfn a() {}\n}\n",
     ] {
-        assert!(fault("a.rs", text).contains("belongs to a test function"), "{text}");
+        assert!(problem("a.rs", text).contains("belongs to a test function"), "{text}");
     }
     let method = "struct A;\nimpl A {\n/// Holds: IBX-046.\nfn a() {}\n}\n";
-    assert!(fault("a.rs", method).starts_with("a.rs:3: `a` holds ids but is no test"));
+    assert!(problem("a.rs", method).starts_with("a.rs:3: `a` holds ids but is not a test"));
 }
 
 #[test]
-fn unknown_ids_are_refused() {
+fn unknown_ids_are_rejected() {
     assert!(
-        fault("a.rs", "/// Holds: IBX-999.\n#[test]\nfn a() {}\n")
+        problem("a.rs", "/// Holds: IBX-999.\n#[test]\nfn a() {}\n")
             .starts_with("a.rs:1: `IBX-999` is neither")
     );
     let wrapped = "/// Holds: IBX-001\n/// IBX-2.\n#[test]\nfn a() {}\n";
-    assert!(fault("a.rs", wrapped).contains("`IBX-2`"));
+    assert!(problem("a.rs", wrapped).contains("`IBX-2`"));
 }
 
 #[test]

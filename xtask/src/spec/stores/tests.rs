@@ -1,4 +1,4 @@
-//! Which stores tests run on, from made-up files.
+//! The stores of tests in made-up files.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `deny.toml` as values. A key that is not read here is an error, so that the file promises nothing that is not checked.
+//! The contents of `deny.toml`. Unknown keys are an error, so that the file contains nothing that is not checked.
 
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ pub(super) struct Policy {
     _sources: Sources,
 }
 
-/// For cargo-deny. The lock file always has the dependencies of every feature.
+/// Used by cargo-deny only: the lock file always contains the dependencies of every feature.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Graph {
@@ -29,7 +29,7 @@ pub(super) struct Licenses {
     exceptions: Vec<Exception>,
 }
 
-/// More licences that are allowed for one crate.
+/// Additional licences that are allowed for one crate.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {
@@ -49,7 +49,7 @@ pub(super) struct Bans {
     pub(super) skip: Vec<Entry>,
 }
 
-/// A crate, perhaps some versions of it only, and why it is on the list.
+/// A crate, or some of its versions, and the reason for the entry.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
@@ -58,7 +58,7 @@ pub(super) struct Entry {
     pub(super) reason: String,
 }
 
-/// Neither list of allowed sources can be set: the default registry is the only one.
+/// The lists of allowed sources are not supported: only the default registry is allowed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Sources {
@@ -68,7 +68,7 @@ struct Sources {
     _unknown_git: Denied,
 }
 
-/// The only level that is checked here.
+/// The only supported level.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Denied {
@@ -88,7 +88,7 @@ impl Entry {
     }
 }
 
-/// Whether `name`, `name@1.2.3` (that version) or `name:1` (that and compatible ones) means this crate.
+/// Whether `name`, `name@1.2.3` (this version) or `name:1` (compatible versions) covers this crate.
 fn covers(spec: &str, name: &str, version: &str) -> bool {
     if let Some((wanted, exact)) = spec.split_once('@') {
         return wanted == name && exact == version;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_not_checked_are_refused() {
+    fn unsupported_keys_are_rejected() {
         let text = "[licenses]\nallow = []\n[bans]\nmultiple-versions = \"deny\"\n[sources]\nunknown-registry = \"deny\"\nunknown-git = \"deny\"\n";
         toml::from_str::<Policy>(text).unwrap();
         for extra in ["[advisories]\n", "allow-git = [\"https://example.org\"]\n"] {

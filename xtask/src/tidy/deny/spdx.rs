@@ -1,16 +1,16 @@
-//! Licence expressions of SPDX, evaluated against the licences that are allowed.
+//! Evaluates SPDX licence expressions against the allowed licences.
 //!
-//! Ids are compared as they are written, so that no table of all licences is needed: a misspelt one is not allowed.
+//! Ids are compared literally, without a table of all licences: a misspelt id is not allowed.
 
-/// Whether the allowed licences are enough for `expression`: one side of an `OR`, both sides of an `AND`.
-/// A licence with an exception must be allowed as a whole (`Apache-2.0 WITH LLVM-exception`). `/` is an old way to write `OR`.
+/// Whether the allowed licences satisfy `expression`: one side of an `OR`, both sides of an `AND`. A licence with an
+/// exception must be allowed as a whole (`Apache-2.0 WITH LLVM-exception`). `/` is an old form of `OR`.
 pub(super) fn satisfied(expression: &str, allowed: &dyn Fn(&str) -> bool) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut parser = Parser { words: spaced.split_whitespace().collect(), next: 0, allowed };
     let value = parser.either()?;
     match parser.peek() {
         None => Ok(value),
-        Some(word) => Err(format!("`{word}` is not expected there")),
+        Some(word) => Err(format!("unexpected `{word}`")),
     }
 }
 
@@ -25,7 +25,7 @@ impl<'a> Parser<'a> {
     fn either(&mut self) -> Result<bool, String> {
         let mut value = self.both()?;
         while self.accept("OR") {
-            // Both sides are read in any case.
+            // Parse both sides in any case.
             value |= self.both()?;
         }
         Ok(value)
@@ -43,7 +43,7 @@ impl<'a> Parser<'a> {
     fn one(&mut self) -> Result<bool, String> {
         if self.accept("(") {
             let value = self.either()?;
-            return if self.accept(")") { Ok(value) } else { Err("a `)` is missing".to_owned()) };
+            return if self.accept(")") { Ok(value) } else { Err("missing `)`".to_owned()) };
         }
         let licence = self.id()?;
         if self.accept("WITH") {
@@ -59,8 +59,8 @@ impl<'a> Parser<'a> {
                 self.next += 1;
                 Ok(word)
             }
-            Some(word) => Err(format!("`{word}` is found where a licence is expected")),
-            None => Err("a licence is missing at the end".to_owned()),
+            Some(word) => Err(format!("expected a licence, found `{word}`")),
+            None => Err("expected a licence at the end".to_owned()),
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_with_an_exception_is_one_of_its_own() {
+    fn a_licence_with_an_exception_must_be_allowed_as_a_whole() {
         let expression = "Apache-2.0 WITH LLVM-exception";
         assert_eq!(with(&["Apache-2.0"], expression), Ok(false));
         assert_eq!(with(&[expression], expression), Ok(true));

@@ -46,26 +46,30 @@ fn only_the_default_registry_and_the_workspace_are_sources() {
     assert_eq!(sources(&packages), [""; 0]);
     packages[2].source = Some("git+https://example.org/c#0123".to_owned());
     packages[3].source = Some("registry+https://example.org/index".to_owned());
-    let faults = sources(&packages);
-    assert_eq!(faults.len(), 2);
-    assert!(faults[0].starts_with("`c` comes from git+https://example.org/c"), "{}", faults[0]);
+    let problems = sources(&packages);
+    assert_eq!(problems.len(), 2);
+    assert!(problems[0].starts_with("`c` comes from git+https://example.org/c"), "{}", problems[0]);
 }
 
 #[test]
 fn a_second_version_needs_an_entry_with_a_reason() {
     let both = [("syn", "2.0.119"), ("syn", "3.0.9")];
     assert_eq!(duplicates(&policy(), &locked(&both)), [""; 0]);
-    let faults = duplicates(&policy(), &locked(&[both[0], both[1], ("rand", "0.9.1"), ("rand", "0.10.0")]));
-    assert_eq!(faults.len(), 1);
-    assert!(faults[0].starts_with("`rand` is built at several versions (0.10.0, 0.9.1)"), "{}", faults[0]);
+    let problems = duplicates(&policy(), &locked(&[both[0], both[1], ("rand", "0.9.1"), ("rand", "0.10.0")]));
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems[0].starts_with("`rand` is built at several versions (0.10.0, 0.9.1)"),
+        "{}",
+        problems[0]
+    );
     let three = duplicates(&policy(), &locked(&[both[0], both[1], ("syn", "4.0.0")]));
-    assert_eq!(three.len(), 1, "two versions are left beside the skipped one");
+    assert_eq!(three.len(), 1, "two versions are left besides the skipped one");
 }
 
 #[test]
-fn an_entry_that_is_not_needed_is_named() {
-    let faults = duplicates(&policy(), &locked(&[("syn", "3.0.9")]));
-    assert_eq!(faults, ["`syn:2` is skipped and is no duplicate any more: remove the entry"]);
+fn a_superfluous_entry_is_reported() {
+    let problems = duplicates(&policy(), &locked(&[("syn", "3.0.9")]));
+    assert_eq!(problems, ["`syn:2` is skipped, but is no longer a duplicate: remove the entry"]);
 }
 
 #[test]
@@ -76,16 +80,16 @@ fn licences_are_allowed_for_all_or_for_one_crate() {
         license: license.map(str::to_owned),
         ..Package::default()
     };
-    let fault = |name, license| licence(&policy(), &package(name, license)).unwrap_or_default();
-    assert_eq!(fault("a", Some("MIT OR GPL-3.0-only")), "");
-    assert_eq!(fault("zoo", Some("Zlib")), "");
-    assert!(fault("a", Some("Zlib")).contains("is licensed under Zlib"));
-    assert!(fault("a", Some("MIT OR")).contains("cannot be read"));
-    assert!(fault("a", None).contains("names no licence"));
+    let problem = |name, license| licence(&policy(), &package(name, license)).unwrap_or_default();
+    assert_eq!(problem("a", Some("MIT OR GPL-3.0-only")), "");
+    assert_eq!(problem("zoo", Some("Zlib")), "");
+    assert!(problem("a", Some("Zlib")).contains("is licensed under Zlib"));
+    assert!(problem("a", Some("MIT OR")).contains("cannot parse the licence"));
+    assert!(problem("a", None).contains("has no licence"));
 }
 
 #[test]
-fn the_policy_of_the_workspace_can_be_read_and_gives_reasons() {
+fn the_policy_of_the_workspace_parses_and_gives_reasons() {
     let policy: Policy = read(&Workspace::locate().unwrap(), POLICY).unwrap();
     for entry in policy.bans.deny.iter().chain(&policy.bans.skip) {
         assert!(entry.reason.len() > 10, "{}: {}", entry.spec, entry.reason);

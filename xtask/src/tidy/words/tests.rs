@@ -1,4 +1,4 @@
-//! A small list of words against small files, and the real list.
+//! A small list of words with small files, and the real list.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn a_form_of_two_words_is_found_across_lines() {
 }
 
 #[test]
-fn the_next_word_can_make_it_right() {
+fn allowed_pairs_are_skipped() {
     assert_eq!(
         lines("an attic window, AtticWindow\nthe attic\n// window; attics window; attic"),
         [(0, 3), (0, 3)]
@@ -60,7 +60,7 @@ fn the_next_word_can_make_it_right() {
 }
 
 #[test]
-fn code_and_documents_are_counted_apart_and_exceptions_left_out() {
+fn code_and_documents_are_counted_separately_without_exceptions() {
     let files = [
         file(LIST, SMALL),
         file("crates/a/src/house.rs", "// attic"),
@@ -77,7 +77,7 @@ fn code_and_documents_are_counted_apart_and_exceptions_left_out() {
 }
 
 #[test]
-fn an_exception_is_for_a_word_of_the_list_that_the_file_has() {
+fn an_exception_needs_a_listed_word_that_the_file_contains() {
     let gone = [file(LIST, SMALL), file("crates/a/src/house.rs", "// cellar")];
     let error = sections(&gone).map(|_| ()).unwrap_err().to_string();
     assert!(error.ends_with("`attic` is not in crates/a/src/house.rs: remove the exception"), "{error}");
@@ -86,14 +86,14 @@ fn an_exception_is_for_a_word_of_the_list_that_the_file_has() {
 }
 
 #[test]
-fn the_real_list_has_forms_of_one_or_two_small_words() {
+fn the_real_list_has_forms_of_one_or_two_lowercase_words() {
     let files = crate::workspace::Workspace::locate().unwrap().files().unwrap();
     let text = &files.iter().find(|file| file.path == LIST).unwrap().text;
     for word in List::parse(text).unwrap().word {
         assert!(!word.write.is_empty());
         for pair in &word.fine {
             let first = pair.split_once(' ').map(|(first, _)| first.to_owned());
-            assert!(word.forms.contains(&first.unwrap()), "{pair} starts with no form");
+            assert!(word.forms.contains(&first.unwrap()), "{pair} does not start with a form");
         }
         for form in word.forms.iter().chain(&word.fine) {
             assert!(matches!(form.split(' ').count(), 1 | 2), "{form}");

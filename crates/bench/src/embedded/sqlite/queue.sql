@@ -1,4 +1,4 @@
--- States: 0 ready, 1 leased, 2 done. The unique key finds duplicates; the number gives the order.
+-- States: 0 ready, 1 leased, 2 done. The unique key detects duplicates; the number defines the order.
 CREATE TABLE queue (
     number INTEGER PRIMARY KEY,
     source TEXT NOT NULL,

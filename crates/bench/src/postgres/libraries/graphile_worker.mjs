@@ -1,10 +1,11 @@
-// Sends jobs for a while, then drains all of them; prints their rates as a line of JSON. Runs beside an installed graphile-worker.
+// Sends jobs for the given time, then drains them; prints the rates as a line of JSON. Needs an installed
+// graphile-worker.
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
 
 const [connectionString, callersText, batchText, secondsText] = process.argv.slice(2);
 const [callers, batch, seconds] = [callersText, batchText, secondsText].map(Number);
 const logger = new Logger(() => () => {});
-// It listens on one connection and works on others.
+// The library listens on one connection and works on the others.
 const pool = { connectionString, maxPoolSize: Math.max(callers, 4), logger };
 const payload = { payload: "x".repeat(256) };
 const run_name = `${process.pid}-${Date.now()}`;
@@ -28,7 +29,7 @@ async function send(utils) {
   return { jobs: made, took: now() - start };
 }
 
-// The settings that its documentation names for throughput: jobs are fetched and completed in batches.
+// The settings that its documentation recommends for throughput: jobs are fetched and completed in batches.
 const preset = { worker: { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } };
 
 async function drain(jobs) {
@@ -47,7 +48,7 @@ async function drain(jobs) {
 
 const utils = await makeWorkerUtils(pool);
 await utils.migrate();
-// Connections are made before the clock runs.
+// Connections are opened before the measurement starts.
 await Promise.all(Array.from({ length: callers }, () => utils.withPgClient((client) => client.query("select pg_sleep(0.05)"))));
 const { jobs, took } = await send(utils);
 const drained = await drain(jobs);

@@ -1,5 +1,5 @@
--- Walks queue_ready from its beginning past what others have locked, then updates by primary key. An array, for a join could run
--- the inner query twice.
+-- Scans queue_ready from its start, skipping rows that other claims have locked, then updates by primary key. Uses an array,
+-- because a join could run the inner query twice.
 update {schema}.queue set state = 1, owner = $1, leased_until = now() + interval '30 s'
  where id = any (array(select id from {schema}.queue where state = 0 order by id limit $2 for update skip locked))
 returning id, key, topic, payload

@@ -1,4 +1,4 @@
--- States: 0 ready, 1 leased, 2 done. The unique key finds duplicates; the id gives the order.
+-- States: 0 ready, 1 leased, 2 done. The unique key detects duplicates; the id defines the order.
 create table {schema}.queue (
   id           bigint generated always as identity primary key,
   key          text collate "C" not null unique,

@@ -1,2 +1,2 @@
--- Holds only what is ready, so a claim finds the oldest at its beginning.
+-- Contains only ready rows, so that a claim finds the oldest one at its start.
 create index queue_ready on {schema}.queue (id) where state = 0

@@ -1,4 +1,4 @@
-//! beanstalkd: `put`, `reserve`, `delete`. It has no batches; a call's worth is written at once and answered one by one.
+//! beanstalkd: `put`, `reserve`, `delete`. It has no batches; the commands of a batch are pipelined.
 
 use std::io;
 
@@ -23,7 +23,7 @@ impl Client for Beanstalkd {
         Ok(Self { connection, batch: job.load.batch, payload: vec![b'x'; PAYLOAD_BYTES] })
     }
 
-    /// It does not know duplicates: the key is no more than the first bytes of the payload.
+    /// It does not detect duplicates: the key is just the start of the payload.
     async fn send(&mut self, keys: &[Key]) -> io::Result<()> {
         for key in keys {
             let key = key.to_string();
@@ -73,7 +73,7 @@ impl Client for Beanstalkd {
         Ok(received)
     }
 
-    fn holds(&self) -> bool {
+    fn has_unacked(&self) -> bool {
         false
     }
 
@@ -82,8 +82,9 @@ impl Client for Beanstalkd {
     }
 }
 
-/// What follows the expected first word.
+/// The rest of the line after the expected first word.
 fn expect<'a>(line: &'a [u8], word: &str) -> io::Result<&'a [u8]> {
     let rest = line.strip_prefix(word.as_bytes());
-    rest.map(<[u8]>::trim_ascii_start).ok_or_else(|| unexpected(&format!("a wish for {word}"), line))
+    rest.map(<[u8]>::trim_ascii_start)
+        .ok_or_else(|| unexpected(&format!("a command that returns {word}"), line))
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 on one connection that stays open: the same for our server and the bare endpoint.
+//! HTTP/1.1 on one keep-alive connection, for our server and the bare endpoint.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use super::unexpected;
 
 pub(super) struct Http {
     connection: Connection,
-    /// A body that came in pieces.
+    /// The body of a chunked response.
     body: Vec<u8>,
 }
 
-/// How long a body is.
+/// The length of a body.
 enum Length {
     Known(usize),
     Chunked,
@@ -32,8 +32,8 @@ impl Http {
         self.answer(path).await
     }
 
-    /// A request whose answer comes in pieces; see [`Http::piece`].
-    pub(super) async fn post_for_pieces(&mut self, path: &str, body: &[u8]) -> io::Result<()> {
+    /// Sends a request with a streaming response; see [`Http::next_chunk`].
+    pub(super) async fn post_streaming(&mut self, path: &str, body: &[u8]) -> io::Result<()> {
         self.put_post(path, body);
         match self.head().await? {
             (200, Length::Chunked) => Ok(()),
@@ -41,9 +41,9 @@ impl Http {
         }
     }
 
-    /// The next piece of an answer; none if there are no more.
-    pub(super) async fn piece(&mut self) -> io::Result<Option<&[u8]>> {
-        let Some(size) = self.chunk().await? else { return Ok(None) };
+    /// The next chunk of a streaming response; `None` at its end.
+    pub(super) async fn next_chunk(&mut self) -> io::Result<Option<&[u8]>> {
+        let Some(size) = self.chunk_size().await? else { return Ok(None) };
         self.body.clear();
         self.body.extend_from_slice(self.connection.bytes(size).await?);
         self.connection.line().await?;
@@ -58,14 +58,14 @@ impl Http {
         self.connection.put(body);
     }
 
-    /// Sends what was put, and reads the answer's body; an error unless the status is one of success.
+    /// Sends the buffered request and reads the body of the response; fails unless the status is 2xx.
     async fn answer(&mut self, path: &str) -> io::Result<&[u8]> {
         let (status, length) = self.head().await?;
         self.body.clear();
         let body = match length {
             Length::Known(length) => self.connection.bytes(length).await?,
             Length::Chunked => {
-                while let Some(size) = self.chunk().await? {
+                while let Some(size) = self.chunk_size().await? {
                     self.body.extend_from_slice(self.connection.bytes(size).await?);
                     self.connection.line().await?;
                 }
@@ -78,7 +78,7 @@ impl Http {
         Ok(body)
     }
 
-    /// Sends what was put, and reads the answer's status and headers.
+    /// Sends the buffered request and reads the status and headers of the response.
     async fn head(&mut self) -> io::Result<(usize, Length)> {
         self.connection.flush().await?;
         let status = self.connection.line().await?;
@@ -86,7 +86,7 @@ impl Http {
         Ok((status, self.length().await?))
     }
 
-    /// Reads the headers.
+    /// Reads the headers up to the body.
     async fn length(&mut self) -> io::Result<Length> {
         let mut length = Length::Known(0);
         loop {
@@ -94,16 +94,16 @@ impl Http {
             if line.is_empty() {
                 return Ok(length);
             }
-            if let Some(value) = after(line, b"content-length:") {
+            if let Some(value) = header_value(line, b"content-length:") {
                 length = Length::Known(number(value, 10)?);
-            } else if after(line, b"transfer-encoding:").is_some() {
+            } else if header_value(line, b"transfer-encoding:").is_some() {
                 length = Length::Chunked;
             }
         }
     }
 
-    /// The size of the next chunk; none if it was the last.
-    async fn chunk(&mut self) -> io::Result<Option<usize>> {
+    /// The size of the next chunk; `None` after the last one.
+    async fn chunk_size(&mut self) -> io::Result<Option<usize>> {
         let size = number(self.connection.line().await?, 16)?;
         if size == 0 {
             self.connection.line().await?;
@@ -112,8 +112,8 @@ impl Http {
     }
 }
 
-/// What follows a header's name, whose letters may be great or small.
-fn after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+/// The value of a header, if the line has this name, ignoring case.
+fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = line.split_at_checked(name.len())?;
     start.eq_ignore_ascii_case(name).then_some(rest)
 }

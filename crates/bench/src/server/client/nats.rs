@@ -1,4 +1,4 @@
-//! NATS `JetStream`: publishing with a message id and its confirmation, pulling, acknowledging with a confirmation.
+//! NATS `JetStream`: publish with a message id and confirmation, pull, acknowledge with confirmation.
 
 use std::io;
 
@@ -9,21 +9,21 @@ use crate::server::job::{Job, PAYLOAD_BYTES};
 const STREAM: &str = include_str!("nats/stream.json");
 const CONSUMER: &str = include_str!("nats/consumer.json");
 const CONNECT: &str = r#"CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"lang":"rust","version":"0"}"#;
-/// Far longer than any pull takes: 2.9 forgets to answer one that expires while messages are on their way to it. Without, one
-/// whose messages went to others would never be answered.
+/// Far longer than any pull takes, because version 2.9 does not answer a pull that expires while messages are being
+/// delivered to it. Without an expiry, a pull whose messages went to other consumers would never be answered.
 const EXPIRES_NS: u64 = 30_000_000_000;
 
 pub(crate) struct Nats {
     connection: Connection,
     batch: usize,
-    /// Where answers come to.
+    /// The subject for responses.
     inbox: String,
     payload: String,
 }
 
-/// What comes to the inbox.
-struct Arrival {
-    /// Where to acknowledge it, if it is a message of the stream.
+/// A message that arrives in the inbox.
+struct Incoming {
+    /// The subject for its acknowledgement, if it is a message of the stream.
     reply: Option<String>,
     /// Headers and body.
     content: Vec<u8>,
@@ -43,8 +43,8 @@ impl Client for Nats {
         let payload = "x".repeat(PAYLOAD_BYTES);
         let mut nats = Self { connection, batch: job.load.batch, inbox, payload };
         if number == 0 {
-            nats.ask("$JS.API.STREAM.CREATE.BENCH", STREAM).await?;
-            nats.ask("$JS.API.CONSUMER.DURABLE.CREATE.BENCH.workers", CONSUMER).await?;
+            nats.request("$JS.API.STREAM.CREATE.BENCH", STREAM).await?;
+            nats.request("$JS.API.CONSUMER.DURABLE.CREATE.BENCH.workers", CONSUMER).await?;
         }
         Ok(nats)
     }
@@ -53,12 +53,12 @@ impl Client for Nats {
         let Self { inbox, payload, .. } = self;
         for key in keys {
             let header = format!("NATS/1.0\r\nNats-Msg-Id: {key}\r\n\r\n");
-            let (length, all) = (header.len(), header.len() + payload.len());
-            self.connection.put(format!("HPUB bench {inbox} {length} {all}\r\n{header}{payload}\r\n"));
+            let (length, total) = (header.len(), header.len() + payload.len());
+            self.connection.put(format!("HPUB bench {inbox} {length} {total}\r\n{header}{payload}\r\n"));
         }
         self.connection.flush().await?;
         for _ in keys {
-            let Arrival { content, .. } = self.arrival().await?;
+            let Incoming { content, .. } = self.incoming().await?;
             if !contains(&content, b"\"seq\"") || contains(&content, b"\"duplicate\"") {
                 return Err(unexpected("HPUB", &content));
             }
@@ -73,10 +73,10 @@ impl Client for Nats {
         let mut received = 0;
         let mut acks = Vec::new();
         while received < self.batch {
-            let Arrival { reply, content } = self.arrival().await?;
+            let Incoming { reply, content } = self.incoming().await?;
             match reply {
                 Some(reply) => acks.push(reply),
-                // There are no more.
+                // No more messages.
                 None if content.starts_with(b"NATS/1.0 404") || content.starts_with(b"NATS/1.0 408") => break,
                 None => return Err(unexpected("a pull", &content)),
             }
@@ -89,7 +89,7 @@ impl Client for Nats {
             self.connection.flush().await?;
         }
         for _ in &acks {
-            let Arrival { content, .. } = self.arrival().await?;
+            let Incoming { content, .. } = self.incoming().await?;
             if !content.is_empty() {
                 return Err(unexpected("+ACK", &content));
             }
@@ -97,7 +97,7 @@ impl Client for Nats {
         Ok(received)
     }
 
-    fn holds(&self) -> bool {
+    fn has_unacked(&self) -> bool {
         false
     }
 
@@ -107,21 +107,22 @@ impl Client for Nats {
 }
 
 impl Nats {
-    /// A message that wants an answer.
+    /// Publishes a message that requests a response.
     fn publish(&mut self, subject: &str, body: &str) {
         let (inbox, length) = (&self.inbox, body.len());
         self.connection.put(format!("PUB {subject} {inbox} {length}\r\n{body}\r\n"));
     }
 
-    async fn ask(&mut self, subject: &str, body: &str) -> io::Result<()> {
+    async fn request(&mut self, subject: &str, body: &str) -> io::Result<()> {
         self.publish(subject, body);
         self.connection.flush().await?;
-        let Arrival { content, .. } = self.arrival().await?;
+        let Incoming { content, .. } = self.incoming().await?;
         if contains(&content, b"\"error\"") { Err(unexpected(subject, &content)) } else { Ok(()) }
     }
 
-    /// The next that comes to the inbox: `MSG subject sid [reply] bytes`, or `HMSG subject sid [reply] bytes bytes` with headers.
-    async fn arrival(&mut self) -> io::Result<Arrival> {
+    /// The next message in the inbox: `MSG subject sid [reply] bytes`, or `HMSG subject sid [reply] bytes bytes` with
+    /// headers.
+    async fn incoming(&mut self) -> io::Result<Incoming> {
         loop {
             let line = self.connection.line().await?;
             if line == b"PING" {
@@ -129,7 +130,7 @@ impl Nats {
                 self.connection.flush().await?;
                 continue;
             }
-            // Where there is no reply the server leaves two spaces.
+            // Without a reply subject, the server writes two spaces.
             let words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
             let words: Vec<&[u8]> = words.collect();
             let plain = match *words.first().unwrap_or(&line) {
@@ -141,7 +142,7 @@ impl Nats {
             let reply = reply.map(|reply| String::from_utf8_lossy(reply).into_owned());
             let length = number(words[words.len() - 1], 10)?;
             let content = self.connection.bytes(length + 2).await?;
-            return Ok(Arrival { reply, content: content[..length].to_vec() });
+            return Ok(Incoming { reply, content: content[..length].to_vec() });
         }
     }
 }

@@ -1,60 +1,60 @@
-//! Our server's mailbox over HTTP. What is sent is written by hand, and of what comes only the needed fields are read.
+//! Our server's mailbox over HTTP. Requests are formatted by hand, and only the needed fields of responses are parsed.
 
-mod shapes;
+mod codec;
 
 use std::io;
 
 use oncebox_wire::path;
 use serde::Deserialize;
 
-use self::shapes::{Envelope, Sent, Shapes, Worked};
+use self::codec::{Codec, Envelope, Sent, Worked};
 use super::http::Http;
 use super::{Client, Key, unexpected};
 use crate::server::job::{Job, Style};
 
 pub(crate) struct Oncebox {
     http: Http,
-    /// Where messages come as lines, while the other connection acknowledges.
+    /// The streaming connection, while the other one acknowledges.
     lines: Option<Lines>,
-    shapes: Shapes,
+    codec: Codec,
     style: Style,
     batch: usize,
-    /// The receipts of what was received and not yet acknowledged.
+    /// Receipts of messages that are received and not yet acknowledged.
     held: Vec<String>,
-    /// The numbers of what the last call received.
-    pub(crate) arrived: Vec<u64>,
+    /// Numbers of the messages that the last call received.
+    pub(crate) received: Vec<u64>,
 }
 
 struct Lines {
     http: Http,
-    /// More may come.
+    /// The stream has not ended.
     open: bool,
 }
 
-/// Whether the server can work.
+/// Succeeds if the server is ready.
 pub(crate) async fn ready(port: u16) -> io::Result<()> {
     Http::open(port).await?.get(path::READYZ).await.map(drop)
 }
 
 impl Client for Oncebox {
     async fn open(job: &Job, _number: usize) -> io::Result<Self> {
-        let (http, shapes) = (Http::open(job.port).await?, Shapes::new(job.load.batch));
+        let (http, codec) = (Http::open(job.port).await?, Codec::new(job.load.batch));
         let lines = match job.load.style {
             Style::Lines => Some(Lines { http: Http::open(job.port).await?, open: false }),
             Style::Work | Style::TwoCalls => None,
         };
-        let (held, arrived) = (Vec::new(), Vec::new());
-        Ok(Self { http, lines, shapes, style: job.load.style, batch: job.load.batch, held, arrived })
+        let (held, received) = (Vec::new(), Vec::new());
+        Ok(Self { http, lines, codec, style: job.load.style, batch: job.load.batch, held, received })
     }
 
     async fn send(&mut self, keys: &[Key]) -> io::Result<()> {
         if let [key] = keys {
-            let answer = self.http.post(path::SEND, self.shapes.send(*key)).await?;
+            let answer = self.http.post(path::SEND, self.codec.send(*key)).await?;
             let sent: Sent = read(answer)?;
             return if sent.duplicate { Err(unexpected(path::SEND, answer)) } else { Ok(()) };
         }
-        let answer = self.http.post(path::SEND_BATCH, self.shapes.send_batch(keys)).await?;
-        let batch: shapes::SentBatch = read(answer)?;
+        let answer = self.http.post(path::SEND_BATCH, self.codec.send_batch(keys)).await?;
+        let batch: codec::SentBatch = read(answer)?;
         let good = batch.results.iter().filter(|item| item.ok && !item.duplicate).count();
         if good == keys.len() { Ok(()) } else { Err(unexpected(path::SEND_BATCH, answer)) }
     }
@@ -67,10 +67,10 @@ impl Client for Oncebox {
                 self.finish().await?;
             }
         }
-        Ok(self.arrived.len())
+        Ok(self.received.len())
     }
 
-    fn holds(&self) -> bool {
+    fn has_unacked(&self) -> bool {
         !self.held.is_empty()
     }
 
@@ -83,7 +83,7 @@ impl Client for Oncebox {
                 settled(&[read(answer)?], answer)?;
             }
             _ => {
-                let answer = self.http.post(path::SETTLE, self.shapes.settle(&self.held)).await?;
+                let answer = self.http.post(path::SETTLE, self.codec.settle(&self.held)).await?;
                 settled(&read::<Worked>(answer)?.results, answer)?;
             }
         }
@@ -93,45 +93,45 @@ impl Client for Oncebox {
 }
 
 impl Oncebox {
-    /// Acknowledges what is held and receives the next, waiting so long if there is none.
+    /// Acknowledges the held messages and receives the next ones, waiting up to `wait_ms` if there are none.
     pub(crate) async fn work_waiting(&mut self, wait_ms: Option<u64>) -> io::Result<()> {
-        let answer = self.http.post(path::WORK, self.shapes.work(&self.held, wait_ms)).await?;
+        let answer = self.http.post(path::WORK, self.codec.work(&self.held, wait_ms)).await?;
         let worked: Worked<'_> = read(answer)?;
         settled(&worked.results, answer)?;
-        take(&worked.messages, &mut self.held, &mut self.arrived)
+        take(&worked.messages, &mut self.held, &mut self.received)
     }
 
     async fn receive(&mut self) -> io::Result<()> {
         if let Some(lines) = &mut self.lines {
             if !lines.open {
-                lines.http.post_for_pieces(path::RECV_STREAM, self.shapes.recv()).await?;
+                lines.http.post_streaming(path::RECV_STREAM, self.codec.recv()).await?;
             }
-            // What the server gives out at once comes as one piece.
-            let piece = lines.http.piece().await?;
-            lines.open = piece.is_some();
-            let lines = piece.unwrap_or_default().split(|byte| *byte == b'\n');
+            // The server sends the messages of one batch as one chunk.
+            let chunk = lines.http.next_chunk().await?;
+            lines.open = chunk.is_some();
+            let lines = chunk.unwrap_or_default().split(|byte| *byte == b'\n');
             let messages = lines.filter(|line| !line.is_empty()).map(read);
             let messages: Vec<Envelope<'_>> = messages.collect::<io::Result<_>>()?;
-            return take(&messages, &mut self.held, &mut self.arrived);
+            return take(&messages, &mut self.held, &mut self.received);
         }
-        let answer = self.http.post(path::RECV, self.shapes.recv()).await?;
+        let answer = self.http.post(path::RECV, self.codec.recv()).await?;
         let worked: Worked<'_> = read(answer)?;
-        take(&worked.messages, &mut self.held, &mut self.arrived)
+        take(&worked.messages, &mut self.held, &mut self.received)
     }
 }
 
-fn take(messages: &[Envelope<'_>], held: &mut Vec<String>, arrived: &mut Vec<u64>) -> io::Result<()> {
+fn take(messages: &[Envelope<'_>], held: &mut Vec<String>, received: &mut Vec<u64>) -> io::Result<()> {
     held.clear();
-    arrived.clear();
+    received.clear();
     for Envelope { receipt, idem_key } in messages {
         held.push((*receipt).to_owned());
         let key = Key::parse(idem_key);
-        arrived.push(key.ok_or_else(|| unexpected("a wish for a key", idem_key.as_bytes()))?.number);
+        received.push(key.ok_or_else(|| unexpected("a request for a key", idem_key.as_bytes()))?.number);
     }
     Ok(())
 }
 
-fn settled(results: &[shapes::Settled], answer: &[u8]) -> io::Result<()> {
+fn settled(results: &[codec::Settled], answer: &[u8]) -> io::Result<()> {
     let refused = results.iter().any(|settled| !settled.ok);
     if refused { Err(unexpected("an acknowledgement", answer)) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Redis Streams: a script that sets the key and adds to the stream, a group that reads, `XACK` and `XDEL`.
+//! Redis Streams: a script that sets the key and appends to the stream, a consumer group, `XACK` and `XDEL`.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub(crate) struct Redis {
     connection: Connection,
     batch: usize,
     consumer: String,
-    /// The script's name with the server.
+    /// The hash of the loaded script.
     accept: String,
     payload: String,
 }
@@ -72,7 +72,7 @@ impl Client for Redis {
         Ok(ids.len())
     }
 
-    fn holds(&self) -> bool {
+    fn has_unacked(&self) -> bool {
         false
     }
 
@@ -82,7 +82,7 @@ impl Client for Redis {
 }
 
 impl Redis {
-    /// The ids in the answer of `XREADGROUP`: none, or one stream with its entries, each an id and its fields.
+    /// The ids in the response to `XREADGROUP`: none, or one stream with its entries, each an id and its fields.
     async fn entries(&mut self) -> io::Result<Vec<String>> {
         let connection = &mut self.connection;
         let streams = connection.line().await?;
@@ -118,7 +118,7 @@ fn command(connection: &mut Connection, words: &[&str]) {
 async fn array(connection: &mut Connection) -> io::Result<usize> {
     let line = connection.line().await?;
     let Some(count) = line.strip_prefix(b"*") else {
-        return Err(unexpected("a wish for an array", line));
+        return Err(unexpected("a command that returns an array", line));
     };
     number(count, 10)
 }
@@ -126,7 +126,7 @@ async fn array(connection: &mut Connection) -> io::Result<usize> {
 async fn bulk(connection: &mut Connection) -> io::Result<Vec<u8>> {
     let line = connection.line().await?;
     let length = line.strip_prefix(b"$").filter(|length| *length != b"-1");
-    let length = number(length.ok_or_else(|| unexpected("a wish for a text", line))?, 10)?;
+    let length = number(length.ok_or_else(|| unexpected("a command that returns a string", line))?, 10)?;
     let bytes = connection.bytes(length + 2).await?;
     Ok(bytes[..length].to_vec())
 }

@@ -1,5 +1,5 @@
-//! An open loop: messages are sent when their time has come, however slow the answers are, while others receive. A latency
-//! counts from the planned moment, so that a sender that lags behind is not forgiven.
+//! An open loop: messages are sent at their planned times, regardless of response times, while other connections
+//! receive. Latency is measured from the planned time, so that a sender that falls behind is not excluded.
 
 use std::io;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::server::client::oncebox::Oncebox;
 use crate::server::client::{Client, Key};
 use crate::server::job::{Job, Outcome, Peer};
 
-/// The pacer looks so often; the runtime's own timer is too coarse.
+/// How often the pacer checks for due messages; the runtime's timer is too coarse.
 const TICK: Duration = Duration::from_micros(250);
 const WAIT_MS: u64 = 500;
 
-/// When which message is due.
+/// The schedule of the messages.
 struct Plan {
     start: Duration,
     interval: Duration,
     count: u64,
-    /// One permit per message whose time has come.
+    /// One permit per message that is due.
     due: Semaphore,
-    /// The next message to be sent.
+    /// The next message to send.
     next: AtomicU64,
     received: AtomicU64,
 }
 
 impl Plan {
-    fn moment(&self, number: u64) -> Duration {
+    fn due_at(&self, number: u64) -> Duration {
         self.start + self.interval.mul_f64(f64::from(u32::try_from(number).unwrap_or(u32::MAX)))
     }
 }
@@ -39,7 +39,7 @@ impl Plan {
 /// Half of the connections send, the other half receive.
 pub(super) async fn run(job: &Job, per_second: f64) -> io::Result<Outcome> {
     if job.peer != Peer::Oncebox || job.load.batch != 1 {
-        return Err(io::Error::other("only unbatched calls to our own server are paced"));
+        return Err(io::Error::other("only unbatched calls to our own server can be paced"));
     }
     let mut clients = Vec::new();
     for number in 0..job.load.connections {
@@ -73,13 +73,13 @@ pub(super) async fn run(job: &Job, per_second: f64) -> io::Result<Outcome> {
     })
 }
 
-/// Lets messages go when they are due.
+/// Releases messages when they are due.
 fn pace(plan: &Plan) {
     let mut released = 0;
     while released < plan.count {
         let now = uptime();
         let mut due = 0;
-        while released + due < plan.count && plan.moment(released + due) <= now {
+        while released + due < plan.count && plan.due_at(released + due) <= now {
             due += 1;
         }
         plan.due.add_permits(usize::try_from(due).unwrap_or(usize::MAX));
@@ -90,35 +90,35 @@ fn pace(plan: &Plan) {
 }
 
 async fn sender(mut client: Oncebox, plan: Arc<Plan>, run: u64) -> io::Result<()> {
-    while let Some(number) = take(&plan).await {
+    while let Some(number) = next_due(&plan).await {
         client.send(&[Key { run, number }]).await?;
     }
     Ok(())
 }
 
-/// The next message that is due; none when all were sent.
-async fn take(plan: &Plan) -> Option<u64> {
+/// The next due message; `None` when all are sent.
+async fn next_due(plan: &Plan) -> Option<u64> {
     match plan.due.acquire().await {
         Ok(permit) => permit.forget(),
-        // The pacer is gone; what it let go before is still to be sent.
+        // The pacer has finished; messages that it released must still be sent.
         Err(_) => tokio::task::yield_now().await,
     }
     let number = plan.next.fetch_add(1, Ordering::Relaxed);
     (number < plan.count).then_some(number)
 }
 
-/// Answers the latencies of what it received, and when the last came.
+/// Returns the latencies of the received messages and the time of the last one.
 async fn receiver(mut client: Oncebox, plan: Arc<Plan>) -> io::Result<(Vec<Duration>, Duration)> {
     let (mut latencies, mut end) = (Vec::new(), Duration::ZERO);
     while plan.received.load(Ordering::Relaxed) < plan.count {
         client.work_waiting(Some(WAIT_MS)).await?;
-        if client.arrived.is_empty() {
+        if client.received.is_empty() {
             continue;
         }
         let now = uptime();
         end = now;
-        latencies.extend(client.arrived.iter().map(|number| now.saturating_sub(plan.moment(*number))));
-        plan.received.fetch_add(client.arrived.len() as u64, Ordering::Relaxed);
+        latencies.extend(client.received.iter().map(|number| now.saturating_sub(plan.due_at(*number))));
+        plan.received.fetch_add(client.received.len() as u64, Ordering::Relaxed);
     }
     client.finish().await?;
     Ok((latencies, end))

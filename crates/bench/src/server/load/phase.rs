@@ -1,4 +1,4 @@
-//! What all connections do at the same time: send, drain, or both in turn.
+//! Phases that all connections run concurrently: send, drain, or both alternately.
 
 use std::io;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tokio::task::JoinHandle;
 use crate::server::client::{Client, Key};
 use crate::server::job::{Job, Latency};
 
-/// How long a connection that found nothing waits while others still hold messages.
+/// How long a connection without messages waits while others still hold some.
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) struct Phase {
-    /// Messages.
+    /// Number of messages.
     pub(super) count: u64,
     seconds: f64,
-    /// How long each call took, where that is of interest.
+    /// How long each call took; empty for phases that do not measure it.
     pub(super) latencies: Vec<Duration>,
 }
 
@@ -37,7 +37,7 @@ impl Phase {
     }
 }
 
-/// Hands out the keys of a run.
+/// Generates the keys of a run.
 #[derive(Clone)]
 struct Keys {
     run: u64,
@@ -50,25 +50,25 @@ impl Keys {
         Self { run: job.run, batch: job.load.batch as u64, next: Arc::default() }
     }
 
-    /// As many as go into one call.
+    /// The keys for one call.
     fn take(&self) -> Vec<Key> {
         let first = self.next.fetch_add(self.batch, Ordering::Relaxed);
         (first..first + self.batch).map(|number| Key { run: self.run, number }).collect()
     }
 
-    fn taken(&self) -> u64 {
+    fn count(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 }
 
-/// Sends for as long as the job says.
+/// Sends for the duration of the job.
 pub(super) async fn send<C: Client>(clients: Vec<C>, job: &Job) -> io::Result<(Vec<C>, Phase)> {
     let (keys, start) = (Keys::new(job), uptime());
     let end = start + Duration::from_secs_f64(job.seconds);
     let spawn = |client| tokio::spawn(sender(client, keys.clone(), end));
     let ended = join(clients.into_iter().map(spawn).collect()).await?;
     let (clients, latencies): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
-    Ok((clients, Phase::since(start, keys.taken(), latencies.concat())))
+    Ok((clients, Phase::since(start, keys.count(), latencies.concat())))
 }
 
 async fn sender<C: Client>(mut client: C, keys: Keys, end: Duration) -> io::Result<(C, Vec<Duration>)> {
@@ -83,15 +83,15 @@ async fn sender<C: Client>(mut client: C, keys: Keys, end: Duration) -> io::Resu
     }
 }
 
-/// What those who drain together know.
+/// State shared by the draining connections.
 struct Drain {
     count: u64,
     received: AtomicU64,
-    /// Closed when all were received.
+    /// Closed when all messages are received.
     all: Semaphore,
 }
 
-/// Receives and acknowledges so many messages, which are all there.
+/// Receives and acknowledges `count` messages, which are all ready.
 pub(super) async fn drain<C: Client>(clients: Vec<C>, count: u64) -> io::Result<Phase> {
     let shared = Arc::new(Drain { count, received: AtomicU64::new(0), all: Semaphore::new(0) });
     let start = uptime();
@@ -99,46 +99,47 @@ pub(super) async fn drain<C: Client>(clients: Vec<C>, count: u64) -> io::Result<
     let ended = join(clients.into_iter().map(spawn).collect()).await?;
     let received = shared.received.load(Ordering::Relaxed);
     if received > count {
-        return Err(io::Error::other(format!("{count} messages were sent, but {received} came")));
+        return Err(io::Error::other(format!("{count} messages were sent, but {received} were received")));
     }
     Ok(Phase::between(start, ended.into_iter().max().unwrap_or(start), count, Vec::new()))
 }
 
-/// Answers when its last message was acknowledged; how long it then takes to see that there are no more does not count.
+/// Returns when its last message was acknowledged; the time to find that there are no more is not included.
 async fn drainer<C: Client>(mut client: C, shared: Arc<Drain>) -> io::Result<Duration> {
     let mut end = Duration::ZERO;
     while shared.received.load(Ordering::Relaxed) < shared.count {
-        let held = client.holds();
-        let came = tokio::select! {
+        let held = client.has_unacked();
+        let received = tokio::select! {
             biased;
-            came = client.work() => came?,
-            // A peer may let those wait for whom there is nothing. What is held must be acknowledged, though.
+            received = client.work() => received?,
+            // A peer may block a receive without messages, so it is cancelled; messages that are held must be
+            // acknowledged.
             _ = shared.all.acquire(), if !held => break,
         };
-        if came > 0 || held {
+        if received > 0 || held {
             end = uptime();
         }
-        let before = shared.received.fetch_add(came as u64, Ordering::Relaxed);
-        if before + came as u64 >= shared.count {
+        let before = shared.received.fetch_add(received as u64, Ordering::Relaxed);
+        if before + received as u64 >= shared.count {
             shared.all.close();
-        } else if came == 0 {
+        } else if received == 0 {
             tokio::time::sleep(PAUSE).await;
         }
     }
-    if client.holds() {
+    if client.has_unacked() {
         client.finish().await?;
         end = uptime();
     }
     Ok(end)
 }
 
-/// Every connection sends a call's worth, then receives and acknowledges as much.
+/// Every connection sends one batch, then receives and acknowledges one.
 pub(super) async fn cycle<C: Client>(clients: Vec<C>, job: &Job) -> io::Result<Phase> {
     let (keys, start) = (Keys::new(job), uptime());
     let end = start + Duration::from_secs_f64(job.seconds);
     let spawn = |client| tokio::spawn(cycler(client, keys.clone(), end));
     join(clients.into_iter().map(spawn).collect()).await?;
-    Ok(Phase::since(start, keys.taken(), Vec::new()))
+    Ok(Phase::since(start, keys.count(), Vec::new()))
 }
 
 async fn cycler<C: Client>(mut client: C, keys: Keys, end: Duration) -> io::Result<()> {
@@ -157,7 +158,7 @@ pub(super) async fn join<T>(tasks: Vec<JoinHandle<io::Result<T>>>) -> io::Result
     Ok(ended)
 }
 
-/// The latencies that so many percent stay within; zeros if there are none.
+/// Percentiles of the latencies; zeros if there are none.
 pub(super) fn latency(mut latencies: Vec<Duration>) -> Latency {
     latencies.sort();
     let micros = |percent: usize| {
@@ -174,7 +175,7 @@ mod tests {
     use super::latency;
 
     #[test]
-    fn a_percentile_is_the_value_that_so_many_stay_within() {
+    fn percentiles_are_taken_from_the_sorted_values() {
         let latency = latency((0..1_000).rev().map(Duration::from_micros).collect());
         assert_eq!(latency.to_string(), "500/950/990/999");
     }

@@ -1,4 +1,4 @@
-//! Amnesia: nothing on disk, and everybody is told. Without it, dead letters stay.
+//! Amnesia: nothing is written to disk, and the server reports it. Without amnesia, dead letters survive a restart.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::http::{Connection, Request};
+use super::mailbox_client::{NOTHING, base64, text};
 use super::memory::Marker;
-use super::rig::{Server, Store, home, on_durable_stores};
-use super::talk::{NOTHING, base64, text};
+use super::rig::{Server, Store, new_storage, on_durable_stores};
 
 const QUICK: [&str; 3] =
     ["mailbox.topic.attempts_max=2", "mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"];
@@ -29,13 +29,13 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The regular files that a server has open for writing, except the one that the test gave it for its log.
+/// The regular files that a server has open for writing, except its log.
 fn written_files(server: &Server) -> Vec<PathBuf> {
     let pid = server.pid();
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives");
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process runs");
     let mut found = Vec::new();
     for entry in descriptors.map(|entry| entry.expect("an entry")) {
-        // It may have been closed in the meantime.
+        // The descriptor may have been closed in the meantime.
         let Ok(metadata) = std::fs::metadata(entry.path()) else { continue };
         let number = entry.file_name().into_string().expect("a number");
         let Ok(about) = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")) else { continue };
@@ -49,7 +49,7 @@ fn written_files(server: &Server) -> Vec<PathBuf> {
     found
 }
 
-/// Sends, receives, gives back, acknowledges and lets die.
+/// Sends, receives, nacks and acknowledges messages, and makes a dead letter.
 fn soak(server: &Server) {
     for number in 0..20 {
         server.sent("t", &number.to_string());
@@ -72,18 +72,18 @@ fn soak(server: &Server) {
 #[test]
 fn with_amnesia_nothing_is_written() {
     for arguments in [&["--amnesia"][..], &["--profile", "micronode"]] {
-        let home = home();
-        let server = Server::start_with(home.clone(), arguments, &QUICK);
+        let storage = new_storage();
+        let server = Server::start_with(storage.clone(), arguments, &QUICK);
         soak(&server);
-        assert_eq!(files_below(home.path()), NO_FILES);
+        assert_eq!(files_below(storage.path()), NO_FILES);
         assert_eq!(written_files(&server), NO_FILES);
         let stats = server.get("/v1/stats").ok();
         assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(true), "ephemeral"));
-        let told = server.metric(r#"oncebox_mailbox_profile_info{dlq_profile="ephemeral"}"#);
-        assert_eq!(told.as_deref(), Some("1"));
+        let reply = server.metric(r#"oncebox_mailbox_profile_info{dlq_profile="ephemeral"}"#);
+        assert_eq!(reply.as_deref(), Some("1"));
         server.stop();
-        assert_eq!(files_below(home.path()), NO_FILES, "nor at the end");
-        let server = Server::start_with(home, arguments, &QUICK);
+        assert_eq!(files_below(storage.path()), NO_FILES, "nor after the shutdown");
+        let server = Server::start_with(storage, arguments, &QUICK);
         assert_eq!(server.get("/v1/dlq").ok()["messages"], json!(NOTHING));
     }
 }
@@ -95,52 +95,52 @@ fn without_amnesia_dead_letters_survive_a_restart() {
     on_durable_stores(|store| {
         let server = Server::start(store, &QUICK);
         if store == Store::Embedded {
-            assert_ne!(written_files(&server), NO_FILES, "the test above would see a journal");
+            assert_ne!(written_files(&server), NO_FILES, "the test above would detect a journal");
         }
         soak(&server);
-        let letters = server.get("/v1/dlq").ok();
+        let dead_letters = server.get("/v1/dlq").ok();
         let stats = server.get("/v1/stats").ok();
         assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(false), "durable"));
         let server = Server::start_in(server.kill(), store, &QUICK);
-        assert_eq!(server.get("/v1/dlq").ok(), letters, "after a crash");
+        assert_eq!(server.get("/v1/dlq").ok(), dead_letters, "after a crash");
         let server = Server::start_in(server.stop(), store, &QUICK);
-        assert_eq!(server.get("/v1/dlq").ok(), letters, "after a stop");
-        let told = server.metric(r#"oncebox_mailbox_profile_info{dlq_profile="durable"}"#);
-        assert_eq!(told.as_deref(), Some("1"));
+        assert_eq!(server.get("/v1/dlq").ok(), dead_letters, "after a stop");
+        let reply = server.metric(r#"oncebox_mailbox_profile_info{dlq_profile="durable"}"#);
+        assert_eq!(reply.as_deref(), Some("1"));
         let swept = server.post("/v1/dlq/reprocess", &json!({"topic": "poison"})).ok();
         assert_eq!(swept["changed"], 1);
         assert_eq!(text(&server.recv_one("poison"), "idem_key"), "p");
     });
 }
 
-/// Without the program that wipes there is no server, rather than one that does not wipe.
+/// Without the binary that overwrites freed memory, the server does not start.
 /// Holds: MBX-I-9.
 #[test]
-fn amnesia_without_its_program_is_refused() {
+fn amnesia_without_its_binary_is_refused() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let alone = directory.path().join("oncebox");
-    std::fs::hard_link(env!("CARGO_BIN_EXE_oncebox"), &alone).expect("a second name for the program");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_oncebox"), &alone).expect("a hard link to the binary");
     let ran = Command::new(&alone).args(["serve", "--amnesia", "--listen", "127.0.0.1:0"]).output();
-    let ran = ran.expect("the program runs");
-    let told = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(1), "{told}");
-    assert!(told.contains("oncebox-amnesia") && told.contains("install it beside"), "{told}");
+    let ran = ran.expect("the binary runs");
+    let reply = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{reply}");
+    assert!(reply.contains("oncebox-amnesia") && reply.contains("install it next to"), "{reply}");
 }
 
-/// Payloads from a line to several times the buffer of a connection.
+/// Payload sizes from a line to several times the buffer of a connection.
 const REPEATS: [usize; 3] = [1, 100, 10_000];
 
-/// Searches before a copy is taken for one that stays.
+/// Maximum number of searches before a copy counts as permanent.
 const SEARCHES_MAX: usize = 50;
 
-/// Takes payloads with a marker through every call that carries them, up to the last acknowledgement. Gives back the connections
-/// that it used, which nobody has closed on this side.
-fn carry(server: &Server, marker: &Marker) -> Vec<Connection> {
-    let mut kept = Vec::new();
+/// Sends payloads with a marker through every call that carries payloads, up to the last acknowledgement. Returns the
+/// connections that it used, which are still open on the client side.
+fn use_every_call(server: &Server, marker: &Marker) -> Vec<Connection> {
+    let mut connections = Vec::new();
     let mut call = |request: Request| {
         let mut connection = server.connect();
         let answer = connection.call(&request);
-        kept.push(connection);
+        connections.push(connection);
         answer
     };
     for (number, repeats) in REPEATS.into_iter().enumerate() {
@@ -156,10 +156,11 @@ fn carry(server: &Server, marker: &Marker) -> Vec<Connection> {
         let bytes = bytes.header("x-topic", "t").header("x-idem-key", &number.to_string());
         call(bytes.body(payload(0))).ok();
         call(Request::post("/v1/send", &message("poison", 1))).ok();
-        assert_ne!(marker.found_in(server.pid()), [""; 0], "the search finds what is held");
+        assert_ne!(marker.found_in(server.pid()), [""; 0], "the search finds payloads in use");
 
-        let wish = json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 1, "max_bytes": 1_000_000});
-        let received = call(Request::post("/v1/recv", &wish)).ok();
+        let request =
+            json!({"topic": "t", "visibility_ms": 60_000, "max_messages": 1, "max_bytes": 1_000_000});
+        let received = call(Request::post("/v1/recv", &request)).ok();
         let receipt = |received: &Value| text(&received["messages"][0], "receipt").to_owned();
         let reason = json!({"reason": base64(marker.payload(0, 1))});
         call(Request::post(&format!("/v1/nack/{}", receipt(&received)), &reason)).ok();
@@ -176,40 +177,40 @@ fn carry(server: &Server, marker: &Marker) -> Vec<Connection> {
         call(Request::post("/v1/settle", &json!({"settle": settle}))).ok();
 
         server.fail("poison", 2);
-        let letters = call(Request::get("/v1/dlq")).ok();
-        let id = text(&letters["messages"][0], "msg_id").to_owned();
+        let dead_letters = call(Request::get("/v1/dlq")).ok();
+        let id = text(&dead_letters["messages"][0], "msg_id").to_owned();
         call(Request::get(&format!("/v1/dlq/{id}?payload=true"))).ok();
         call(Request::post("/v1/dlq/reprocess", &json!({"topic": "poison"}))).ok();
         let received = server.recv_one("poison");
         call(Request::post(&format!("/v1/ack/{}", text(&received, "receipt")), &json!({}))).ok();
     }
-    kept
+    connections
 }
 
-/// After the last acknowledgement the process has no copy of a payload in its memory, nor of an attribute or of what a receiver gave as
-/// the reason of a failure: not where it was, and not in any buffer that carried it, also while clients keep their connections open. Without amnesia the same search finds copies.
+/// After the last acknowledgement, the memory of the process has no copy of a payload, an attribute or the reason of a
+/// failure, not even in buffers of connections that clients keep open. Without amnesia, the same search finds copies.
 /// Holds: MBX-I-9.
 #[test]
 fn with_amnesia_no_copy_of_a_payload_stays_in_memory() {
     let set = [&QUICK[..], &["mailbox.shards=1"]].concat();
-    let marker = Marker::draw();
-    let server = Server::start_with(home(), &["--amnesia"], &set);
-    let kept = carry(&server, &marker);
+    let marker = Marker::random();
+    let server = Server::start_with(new_storage(), &["--amnesia"], &set);
+    let connections = use_every_call(&server, &marker);
     for number in 0..20 {
         server.sent("others", &number.to_string());
         server.ack(text(&server.recv_one("others"), "receipt")).ok();
     }
-    // The last buffers are freed a moment after the last answer.
-    let looked = std::cell::RefCell::new(Vec::new());
+    // The last buffers are freed shortly after the last response.
+    let found = std::cell::RefCell::new(Vec::new());
     let gone = server.try_eventually(SEARCHES_MAX, || {
-        looked.replace(marker.found_in(server.pid()));
-        looked.borrow().is_empty().then_some(())
+        found.replace(marker.found_in(server.pid()));
+        found.borrow().is_empty().then_some(())
     });
-    assert!(gone.is_some(), "copies stay: {:?}", looked.borrow());
-    drop(kept);
+    assert!(gone.is_some(), "copies remain: {:?}", found.borrow());
+    drop(connections);
 
-    let marker = Marker::draw();
+    let marker = Marker::random();
     let server = Server::start(Store::Memory, &set);
-    let _kept = carry(&server, &marker);
-    assert_ne!(marker.found_in(server.pid()), [""; 0], "without amnesia nobody wipes");
+    let _connections = use_every_call(&server, &marker);
+    assert_ne!(marker.found_in(server.pid()), [""; 0], "without amnesia, freed memory is not overwritten");
 }

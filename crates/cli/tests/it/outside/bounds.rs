@@ -1,14 +1,14 @@
-//! Bounds: what is too much is refused, says how to go on, and leaves the rest alone.
+//! Bounds: requests that exceed a bound are refused with a remedy, and others are not affected.
 
 use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
-use super::rig::{Server, Store, home, on_every_store, on_own_stores};
-use super::talk::{NOTHING, base64, text, texts};
+use super::mailbox_client::{NOTHING, base64, text, texts};
+use super::rig::{Server, Store, new_storage, on_every_store, on_own_stores};
 
 const MIB: usize = 1024 * 1024;
 
-/// It is refused for now; gives the seconds after which to come again.
+/// Asserts that the request was refused with a retry delay.
 #[track_caller]
 fn saturated(answer: &Answer) {
     answer.refused(429, "E_SATURATED");
@@ -36,8 +36,8 @@ fn unknown_fields_are_refused_by_every_call() {
             ("/v1/messages/purge", json!({"confirm": true, "secret": 1})),
         ];
         for (path, body) in &calls {
-            let told = server.post(path, body).refused(400, "E_SCHEMA");
-            assert!(told.contains("unknown name") && !told.contains("secret"), "{path}: {told}");
+            let reply = server.post(path, body).refused(400, "E_SCHEMA");
+            assert!(reply.contains("unknown field") && !reply.contains("secret"), "{path}: {reply}");
         }
         // In a batch, the item with the field is refused.
         let send = json!({"topic": "t", "idem_key": "k", "payload_b64": "", "secret": 1});
@@ -50,7 +50,7 @@ fn unknown_fields_are_refused_by_every_call() {
             let item = &server.post(path, &body).ok()["results"][0];
             assert_eq!((&item["ok"], text(item, "code")), (&json!(false), "E_SCHEMA"), "{path}: {item}");
             let said = text(item, "message");
-            assert!(said.contains("unknown name") && !said.contains("secret"), "{path}: {said}");
+            assert!(said.contains("unknown field") && !said.contains("secret"), "{path}: {said}");
         }
         server.get("/v1/messages?secret=1").refused(400, "E_SCHEMA");
         assert_eq!(server.recv("t"), NOTHING);
@@ -60,7 +60,7 @@ fn unknown_fields_are_refused_by_every_call() {
 /// Replays R-T10.
 /// Holds: MBX-G-4, MBX-I-6, RULE-19.
 #[test]
-fn a_mebibyte_is_taken_and_a_byte_more_is_not() {
+fn a_payload_of_one_mebibyte_is_accepted_and_one_byte_more_is_refused() {
     on_every_store(&[], |server| {
         let send = |idem_key: &str, bytes: usize| {
             let payload = base64(vec![b'x'; bytes]);
@@ -74,17 +74,17 @@ fn a_mebibyte_is_taken_and_a_byte_more_is_not() {
     });
 }
 
-/// What is too large is refused by its head alone: nobody waits for 50 MiB.
+/// A request that is too large is refused by its headers alone: the server does not wait for 50 MiB.
 /// Holds: MBX-G-4, MBX-P-2.
 #[test]
-fn a_body_that_is_announced_too_large_is_refused_before_it_comes() {
+fn a_body_with_a_content_length_above_the_limit_is_refused_before_it_arrives() {
     on_own_stores(&[], |server| {
         for path in ["/v1/send", "/v1/send/batch", "/v1/recv", "/v1/settle", "/v1/inbox/try-begin"] {
             let request = Request::new("POST", path).header("content-type", "application/json");
             let mut connection = server.connect();
             connection.write(&request.header("expect", "100-continue").head(50 * MIB));
             connection.answer().refused(413, "E_FRAME_TOO_LARGE");
-            assert_eq!(connection.rest(), b"", "it does not wait for the rest");
+            assert_eq!(connection.rest(), b"", "the server does not wait for the body");
         }
     });
 }
@@ -92,7 +92,7 @@ fn a_body_that_is_announced_too_large_is_refused_before_it_comes() {
 /// Replays R-T11.
 /// Holds: MBX-I-5, MBX-C-5, MBX-G-4.
 #[test]
-fn a_full_shard_pushes_back_and_never_grows_beyond() {
+fn a_full_shard_refuses_messages_and_never_exceeds_its_capacity() {
     let set = ["mailbox.shards=1", "mailbox.shard_capacity=3", "mailbox.global_in_flight=3"];
     on_every_store(&set, |server| {
         for idem_key in ["1", "2", "3"] {
@@ -104,7 +104,11 @@ fn a_full_shard_pushes_back_and_never_grows_beyond() {
         assert_eq!(server.metric(r#"queue_depth{topic="t",shard="0"}"#).as_deref(), Some("3"));
         assert_eq!(server.metric(r#"saturation{topic="t",shard="0"}"#).as_deref(), Some("1"));
         assert_eq!(server.metric(r#"rejected_total{reason="saturated"}"#).as_deref(), Some("4"));
-        assert_eq!(server.send("t", "1", "1").ok()["duplicate"], true, "what is in is known");
+        assert_eq!(
+            server.send("t", "1", "1").ok()["duplicate"],
+            true,
+            "accepted messages are still deduplicated"
+        );
         let held = server.recv("t");
         assert_eq!(texts(&held, "idem_key"), ["1", "2", "3"]);
         saturated(&server.send("t", "4", ""));
@@ -117,7 +121,7 @@ fn a_full_shard_pushes_back_and_never_grows_beyond() {
 /// Replays R-T11.
 /// Holds: MBX-I-5, RULE-17.
 #[test]
-fn too_much_in_flight_pushes_receivers_back() {
+fn receivers_are_refused_at_the_in_flight_limit() {
     let set = ["mailbox.shards=1", "mailbox.shard_capacity=2", "mailbox.global_in_flight=2"];
     on_every_store(&set, |server| {
         for (topic, idem_key) in [("a", "1"), ("a", "2"), ("b", "3")] {
@@ -128,7 +132,7 @@ fn too_much_in_flight_pushes_receivers_back() {
         saturated(&server.post("/v1/recv", &json!({"topic": "b"})));
         saturated(&server.post("/v1/recv", &json!({"topic": "b", "wait_ms": 1_000})));
         saturated(&server.post("/v1/recv/stream", &json!({"topic": "b"})));
-        // A round of work that settled something tells what became of it all the same.
+        // A work call still returns the results of its settlements.
         let receipt = text(&held[0], "receipt");
         let foreign = format!("{}f", &receipt[..receipt.len() - 1]);
         for (item, ok) in [
@@ -155,7 +159,7 @@ fn too_much_in_flight_pushes_receivers_back() {
 fn a_full_store_refuses_writes_and_still_serves_reads() {
     let on = |store: &str| {
         let server = Server::start_with(
-            home(),
+            new_storage(),
             &["--store", store],
             &["mailbox.visibility_default=250ms", "mailbox.topic.replay_window=500ms"],
         );
@@ -166,9 +170,9 @@ fn a_full_store_refuses_writes_and_still_serves_reads() {
         saturated(&server.send("t", "6", ""));
         let ready = server.get("/readyz");
         assert_eq!((ready.status, ready.header("retry-after").is_some()), (503, true), "{ready:?}");
-        let told = ready.json();
-        assert_eq!((&told["missing"], &told["degraded"]), (&json!(["capacity"]), &json!(true)), "{told}");
-        assert_eq!((&told["reads"], &told["writes"]), (&json!(true), &json!(false)), "{told}");
+        let reply = ready.json();
+        assert_eq!((&reply["missing"], &reply["degraded"]), (&json!(["capacity"]), &json!(true)), "{reply}");
+        assert_eq!((&reply["reads"], &reply["writes"]), (&json!(true), &json!(false)), "{reply}");
         assert_eq!(server.get("/readyz?for=writes").status, 503);
         assert_eq!(server.get("/readyz?for=reads").ok()["status"], "degraded");
         assert_eq!(server.get("/health/ready").status, 503);
@@ -177,19 +181,19 @@ fn a_full_store_refuses_writes_and_still_serves_reads() {
         for message in server.recv("t") {
             assert_eq!(server.ack(text(&message, "receipt")).ok(), json!({"ok": true}));
         }
-        // Their keys are held until the replay window ends.
+        // Their keys are held until the deduplication window ends.
         let ready = server.eventually(|| Some(server.get("/readyz")).filter(|ready| ready.status == 200));
         assert_eq!(ready.json()["missing"], json!([]));
         server.sent("t", "6");
     };
     on("memory:?messages_max=5");
-    let home = home();
-    on(&format!("embedded:{}?messages_max=5", home.path().display()));
+    let storage = new_storage();
+    on(&format!("embedded:{}?messages_max=5", storage.path().display()));
 }
 
-/// Reaches a bound: what is refused names it, and so do health, stats and one line of the log, until it is not reached any more.
+/// Reaches a bound: refusals, readiness, stats and one log line name the bound.
 #[track_caller]
-fn names_its_bound(server: &Server, refused: &Request, bound: &str, setting: &str) {
+fn assert_bound_is_named(server: &Server, refused: &Request, bound: &str, setting: &str) {
     let answers = [server.call(refused), server.call(refused)];
     for answer in &answers {
         saturated(answer);
@@ -199,7 +203,7 @@ fn names_its_bound(server: &Server, refused: &Request, bound: &str, setting: &st
         assert!(used >= limit || bound == "live_bytes", "{json}");
         let (message, remedy) = (text(&json, "message"), text(&json["bound"], "remedy"));
         assert!(message.contains(remedy) && remedy.contains(setting), "{message}");
-        assert!(!message.contains("taken in"), "{message}");
+        assert!(!message.contains("nothing was accepted"), "{message}");
     }
     let finding = |answer: &Value| {
         let findings = answer["findings"].as_array().expect("a list");
@@ -214,13 +218,13 @@ fn names_its_bound(server: &Server, refused: &Request, bound: &str, setting: &st
     );
     let ready = server.get("/readyz");
     assert!(finding(&ready.json()), "{}", ready.text());
-    // One shard that is full, receivers that hold too much, or a message that is too large do not stop others.
+    // A full shard, the in-flight limit or a message that does not fit do not stop other writes.
     let stops_writes = ["messages", "keys"].contains(&bound);
     assert_eq!(ready.status, if stops_writes { 503 } else { 200 }, "{}", ready.text());
     assert_eq!(ready.json()["writes"], !stops_writes);
     server.get("/readyz?for=reads").ok();
     let lines = server.log();
-    let lines: Vec<_> = lines.lines().filter(|line| line.contains("requests are refused")).collect();
+    let lines: Vec<_> = lines.lines().filter(|line| line.contains("requests are rejected")).collect();
     assert!(lines.len() == 1 && lines[0].contains(bound) && lines[0].contains(setting), "{lines:?}");
 }
 
@@ -231,18 +235,18 @@ fn send(topic: &str, idem_key: &str, bytes: usize) -> Request {
 
 /// Holds: RULE-27.
 #[test]
-fn a_refusal_for_a_full_shard_names_it() {
+fn a_refusal_for_a_full_shard_names_the_bound() {
     let set = ["mailbox.shards=1", "mailbox.shard_capacity=1"];
     on_every_store(&set, |server| {
         server.sent("t", "1");
-        names_its_bound(&server, &send("t", "2", 1), "lane_messages", "`mailbox.shard_capacity`");
+        assert_bound_is_named(&server, &send("t", "2", 1), "lane_messages", "`mailbox.shard_capacity`");
         server.sent("another", "1");
     });
 }
 
 /// Holds: RULE-27.
 #[test]
-fn a_refusal_for_too_much_in_flight_names_it() {
+fn a_refusal_at_the_in_flight_limit_names_the_bound() {
     let set = ["mailbox.shards=1", "mailbox.shard_capacity=2", "mailbox.global_in_flight=2"];
     on_every_store(&set, |server| {
         for (topic, idem_key) in [("a", "1"), ("a", "2"), ("b", "3")] {
@@ -250,34 +254,34 @@ fn a_refusal_for_too_much_in_flight_names_it() {
         }
         assert_eq!(server.recv("a").len(), 2);
         let recv = Request::post("/v1/recv", &json!({"topic": "b"}));
-        names_its_bound(&server, &recv, "in_flight", "`mailbox.global_in_flight`");
+        assert_bound_is_named(&server, &recv, "in_flight", "`mailbox.global_in_flight`");
     });
 }
 
 /// Holds: RULE-27, RULE-19.
 #[test]
-fn a_refusal_for_a_full_store_names_its_bound() {
+fn a_refusal_for_a_full_store_names_the_bound() {
     for store in [Store::Memory, Store::Embedded] {
         for (setting, bound) in
             [("messages_max=1", "messages"), ("keys_max=1", "keys"), ("live_bytes_max=5000", "live_bytes")]
         {
-            let home = home();
-            let url = format!("{}?{setting}", home.url(store));
-            let server = Server::start_with(home, &["--store", &url], &[]);
+            let storage = new_storage();
+            let url = format!("{}?{setting}", storage.url(store));
+            let server = Server::start_with(storage, &["--store", &url], &[]);
             server.call(&send("t", "1", 3_000)).ok();
             let name = setting.split('=').next().unwrap();
-            names_its_bound(&server, &send("t", "2", 3_000), bound, &format!("`{name}`"));
+            assert_bound_is_named(&server, &send("t", "2", 3_000), bound, &format!("`{name}`"));
         }
     }
-    let home = home();
-    let url = format!("{}&keys_max=1", home.url(Store::Postgres));
-    let server = Server::start_with(home, &["--store", &url], &[]);
+    let storage = new_storage();
+    let url = format!("{}&keys_max=1", storage.url(Store::Postgres));
+    let server = Server::start_with(storage, &["--store", &url], &[]);
     server.call(&send("t", "1", 1)).ok();
-    // The number of keys follows the server's statistics.
+    // The number of keys comes from the statistics of the database.
     let numbers = std::cell::Cell::new(2);
     server.eventually(|| {
         numbers.set(numbers.get() + 1);
         (server.call(&send("t", &numbers.get().to_string(), 1)).status == 429).then_some(())
     });
-    names_its_bound(&server, &send("t", "late", 1), "keys", "`keys_max`");
+    assert_bound_is_named(&server, &send("t", "late", 1), "keys", "`keys_max`");
 }

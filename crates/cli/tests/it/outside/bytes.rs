@@ -1,12 +1,12 @@
-//! Payloads that are bodies by themselves, with the rest in headers.
+//! Binary requests: the payload is the body, and the other fields are headers.
 
 use serde_json::json;
 
 use super::http::Request;
+use super::mailbox_client::{base64, text};
 use super::rig::{on_every_store, on_own_stores};
-use super::talk::{base64, text};
 
-/// Every byte there is.
+/// Every byte value.
 fn payload() -> Vec<u8> {
     (0..=255).collect()
 }
@@ -23,7 +23,7 @@ fn recv(topic: &str) -> Request {
 
 /// Holds: MBX-C-1, RULE-18.
 #[test]
-fn bytes_and_headers_are_a_message_both_ways() {
+fn binary_messages_are_sent_and_received() {
     on_every_store(&[], |server| {
         let attrs = "kind=%D1%82%D0%B8%D0%BF&a%26b=c%3Dd";
         let sent =
@@ -51,13 +51,13 @@ fn bytes_and_headers_are_a_message_both_ways() {
 
 /// Holds: MBX-G-4.
 #[test]
-fn headers_that_are_missing_or_wrong_are_told() {
+fn missing_and_invalid_headers_are_refused() {
     on_own_stores(&[], |server| {
         let bare = || Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
-        let told = server.call(&bare().header("x-idem-key", "k")).refused(400, "E_SCHEMA");
-        assert!(told.contains("x-topic"), "{told}");
-        let told = server.call(&bare().header("x-topic", "t")).refused(400, "E_SCHEMA");
-        assert!(told.contains("x-idem-key"), "{told}");
+        let reply = server.call(&bare().header("x-idem-key", "k")).refused(400, "E_SCHEMA");
+        assert!(reply.contains("x-topic"), "{reply}");
+        let reply = server.call(&bare().header("x-topic", "t")).refused(400, "E_SCHEMA");
+        assert!(reply.contains("x-idem-key"), "{reply}");
         server.call(&bare().header("x-topic", "%ff").header("x-idem-key", "k")).refused(400, "E_SCHEMA");
         server.call(&send().header("x-attrs", "novalue")).refused(400, "E_SCHEMA");
         let wrong = format!("b3:{}", "0".repeat(64));

@@ -1,9 +1,9 @@
-//! Correlation ids: what is logged about a message names the id that it was sent with.
+//! Correlation ids: log lines about a message have the id that it was sent with.
 
 use serde_json::{Value, json};
 
+use super::mailbox_client::{base64, text};
 use super::rig::{Server, on_every_store};
-use super::talk::{base64, text};
 
 const FIRST: &str = "01890a5d-ac96-774b-bcce-b302099a8051";
 const AGAIN: &str = "01890a5d-ac96-774b-bcce-b302099a8052";
@@ -14,7 +14,7 @@ fn send(server: &Server, corr_id: &str, payload: &str) {
     server.post("/v1/send", &message);
 }
 
-/// The one line about messages that says this, as JSON.
+/// The log line with this message, as JSON.
 #[track_caller]
 fn line(server: &Server, says: &str) -> Value {
     let line = server.wait_for_line(&format!("\"message\":\"{says}\""));
@@ -45,15 +45,15 @@ fn every_line_about_a_message_has_its_correlation_id() {
         for says in [
             "accepted",
             "delivered",
-            "not acknowledged: the message comes again",
-            "a dead letter",
+            "not acknowledged: will be redelivered",
+            "dead-lettered",
             "extended",
             "acknowledged",
         ] {
             assert_eq!(line(&server, says)["corr_id"], FIRST, "{says}");
         }
         for (says, corr_id) in
-            [("a duplicate", AGAIN), ("the idempotency key came again with another payload", OTHER)]
+            [("duplicate", AGAIN), ("idempotency key reused with a different payload", OTHER)]
         {
             let line = line(&server, says);
             assert_eq!(
@@ -65,7 +65,7 @@ fn every_line_about_a_message_has_its_correlation_id() {
         let audit: Value =
             serde_json::from_str(&server.wait_for_line("mailbox.message.revived")).expect("JSON");
         assert_eq!(audit["corr_id"], FIRST);
-        // Whatever speaks of the topic of a message speaks of a message.
+        // Every line with the topic of a message is about a message.
         let log = server.log();
         for line in log.lines().filter(|line| line.contains("\"topic\":\"t\"")) {
             assert!(line.contains("\"corr_id\":\""), "{line}");

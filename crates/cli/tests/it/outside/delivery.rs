@@ -1,4 +1,4 @@
-//! Send, receive, settle: what a mailbox promises to whoever speaks HTTP.
+//! Sending, receiving and settling over HTTP.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use blake3::Hasher;
 use serde_json::{Value, json};
 
 use super::http::Request;
+use super::mailbox_client::{NOTHING, base64, bytes, text, texts, timestamp_ms};
 use super::rig::on_every_store;
-use super::talk::{NOTHING, base64, bytes, moment, text, texts};
 
-/// The hash chain of an envelope as `docs/reference/hash-chain.md` tells it to consumers in any language, from the answer alone.
+/// The hash chain of an envelope, computed from the response as `docs/reference/hash-chain.md` describes.
 fn chain(envelope: &Value) -> String {
     fn put(hasher: &mut Hasher, text: &str) {
         hasher.update(&u32::try_from(text.len()).expect("short").to_le_bytes());
@@ -33,11 +33,11 @@ fn chain(envelope: &Value) -> String {
     format!("b3:{}", hasher.finalize())
 }
 
-/// A consumer verifies what it received with nothing but the envelope: the payload by its hash, everything else by the chain; and a
-/// single bit is enough to fail.
+/// A consumer can verify a message with the envelope alone: the payload by its hash, everything else by the chain. A
+/// single changed bit fails the verification.
 /// Holds: MBX-I-12, MBX-G-7, RULE-18.
 #[test]
-fn a_consumer_verifies_an_envelope_by_itself() {
+fn a_consumer_can_verify_an_envelope() {
     on_every_store(&[], |server| {
         let all_bytes: Vec<u8> = (0..=255).collect();
         let attrs = [json!({}), json!({"b": "2", "a": "1", "ключ": "значение", "empty": ""})];
@@ -72,7 +72,7 @@ fn a_consumer_verifies_an_envelope_by_itself() {
 /// Replays R-T1.
 /// Holds: MBX-C-1, MBX-C-9, MBX-I-7, RULE-18.
 #[test]
-fn what_is_sent_is_received_whole_and_acknowledged() {
+fn a_message_is_received_unchanged_and_acknowledged() {
     on_every_store(&[], |server| {
         let corr_id = "0198a1b2-0000-7000-8000-000000000001";
         let attrs = json!({"kind": "greeting", "ключ": "значение"});
@@ -91,7 +91,10 @@ fn what_is_sent_is_received_whole_and_acknowledged() {
         assert_eq!(text(message, "payload_hash"), hash);
         let chain = text(message, "hash_chain");
         assert!(chain.starts_with("b3:") && chain.len() == 67, "{chain}");
-        assert!(moment(text(message, "visible_until")) - moment(text(message, "ts")) >= 60_000, "{message}");
+        assert!(
+            timestamp_ms(text(message, "visible_until")) - timestamp_ms(text(message, "ts")) >= 60_000,
+            "{message}"
+        );
         assert_eq!(server.ack(text(message, "receipt")).ok(), json!({"ok": true}));
         assert_eq!(server.recv("t"), NOTHING);
     });
@@ -100,7 +103,7 @@ fn what_is_sent_is_received_whole_and_acknowledged() {
 /// Replays R-T2.
 /// Holds: MBX-I-2, MBX-G-2.
 #[test]
-fn a_message_that_is_sent_again_is_one_delivery() {
+fn a_message_that_is_sent_again_is_delivered_once() {
     on_every_store(&[], |server| {
         let id = server.sent("t", "k");
         for _ in 0..4 {
@@ -116,22 +119,22 @@ fn a_message_that_is_sent_again_is_one_delivery() {
 /// Replays R-T22.
 /// Holds: RULE-08, MBX-C-10.
 #[test]
-fn a_repeat_is_a_conflict_if_the_sender_wants_it_so_and_another_payload_always_is() {
+fn a_duplicate_is_a_conflict_on_request_and_a_different_payload_always_is() {
     on_every_store(&[], |server| {
         let id = server.sent("t", "k");
         let body = json!({"topic": "t", "idem_key": "k", "payload_b64": base64("k")});
         let again = Request::post("/v1/send", &body);
         let conflict = server.call(&again.clone().header("x-idempotency-mode", "409-conflict"));
         conflict.refused(409, "E_DUPLICATE");
-        let told = conflict.json();
-        assert_eq!((text(&told, "msg_id"), &told["duplicate"]), (&*id, &json!(true)));
+        let reply = conflict.json();
+        assert_eq!((text(&reply, "msg_id"), &reply["duplicate"]), (&*id, &json!(true)));
         let flag = server.call(&again.clone().header("x-idempotency-mode", "200-flag")).ok();
         assert_eq!(flag["duplicate"], true);
         server.call(&again.header("x-idempotency-mode", "neither")).refused(400, "E_SCHEMA");
         let other = server.send("t", "k", "another payload");
         other.refused(409, "E_DUPLICATE");
-        let told = other.json();
-        assert_eq!((text(&told, "msg_id"), &told["duplicate"]), (&*id, &json!(false)));
+        let reply = other.json();
+        assert_eq!((text(&reply, "msg_id"), &reply["duplicate"]), (&*id, &json!(false)));
         assert_eq!(texts(&server.recv("t"), "payload_b64"), [base64("k")]);
     });
 }
@@ -139,16 +142,16 @@ fn a_repeat_is_a_conflict_if_the_sender_wants_it_so_and_another_payload_always_i
 /// Replays R-T3.
 /// Holds: MBX-I-3, MBX-G-3.
 #[test]
-fn what_is_not_acknowledged_comes_again() {
+fn an_unacknowledged_message_is_redelivered() {
     on_every_store(&[], |server| {
         let id = server.sent("t", "k");
-        let wish = json!({"topic": "t", "visibility_ms": 1_000, "wait_ms": 60_000});
-        let first = server.recv_as(&wish).remove(0);
-        let second = server.recv_as(&wish).remove(0);
+        let request = json!({"topic": "t", "visibility_ms": 1_000, "wait_ms": 60_000});
+        let first = server.recv_as(&request).remove(0);
+        let second = server.recv_as(&request).remove(0);
         assert_eq!((text(&second, "msg_id"), &second["attempt"]), (&*id, &json!(2)));
         assert_eq!((&second["ts"], &second["hash_chain"]), (&first["ts"], &first["hash_chain"]));
-        let until = |message| moment(text(message, "visible_until"));
-        assert!(until(&second) - until(&first) >= 1_000, "hidden for a second: {first} {second}");
+        let until = |message| timestamp_ms(text(message, "visible_until"));
+        assert!(until(&second) - until(&first) >= 1_000, "hidden for one second: {first} {second}");
         let redelivered = server.metric(r#"oncebox_mailbox_redelivered_total{topic="t"}"#);
         assert_eq!(redelivered.as_deref(), Some("1"));
         server.ack(text(&first, "receipt")).refused(404, "E_LEASE_LOST");
@@ -165,7 +168,7 @@ fn an_acknowledgement_is_final_and_may_be_repeated() {
         for _ in 0..3 {
             assert_eq!(server.ack(text(&message, "receipt")).ok(), json!({"ok": true}));
         }
-        assert_eq!(server.ack(&id).ok(), json!({"ok": true}), "by its id it is the same delivery");
+        assert_eq!(server.ack(&id).ok(), json!({"ok": true}), "the message id names the same delivery");
         server.nack(text(&message, "receipt"), "too late").refused(404, "E_LEASE_LOST");
         let counts = server.counts("t");
         assert_eq!(
@@ -178,7 +181,7 @@ fn an_acknowledgement_is_final_and_may_be_repeated() {
 /// Replays R-T5.
 /// Holds: MBX-P-7.
 #[test]
-fn what_is_given_back_comes_again_after_a_while() {
+fn a_nacked_message_is_redelivered_after_a_backoff() {
     on_every_store(&[], |server| {
         let id = server.sent("t", "k");
         let first = server.recv_one("t");
@@ -193,18 +196,18 @@ fn what_is_given_back_comes_again_after_a_while() {
 /// Replays R-T6.
 /// Holds: MBX-I-4, MBX-C-4, MBX-P-5.
 #[test]
-fn sixteen_failures_make_a_dead_letter_until_it_is_reprocessed() {
+fn a_message_is_a_dead_letter_after_16_failures_until_it_is_reprocessed() {
     on_every_store(&["mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"], |server| {
         let id = server.sent("t", "k");
         server.fail("t", 16);
         assert_eq!(server.recv("t"), NOTHING);
         let page = server.get("/v1/dlq?topic=t").ok();
-        let letter = &page["messages"][0];
+        let dead_letter = &page["messages"][0];
         assert_eq!(
-            (text(letter, "msg_id"), text(letter, "state"), text(letter, "reason")),
+            (text(dead_letter, "msg_id"), text(dead_letter, "state"), text(dead_letter, "reason")),
             (&*id, "dead", "exhausted")
         );
-        assert_eq!((text(letter, "last_error"), &letter["attempts"]), ("it is poison", &json!(16)));
+        assert_eq!((text(dead_letter, "last_error"), &dead_letter["attempts"]), ("it is poison", &json!(16)));
         let series = r#"dlq_total{topic="t",reason="exhausted"}"#;
         let counted = server.eventually(|| server.metric(series));
         assert_eq!(counted, "1");
@@ -220,7 +223,7 @@ fn sixteen_failures_make_a_dead_letter_until_it_is_reprocessed() {
 /// Replays R-T7.
 /// Holds: MBX-C-10.
 #[test]
-fn a_payload_that_was_damaged_on_its_way_is_not_taken_in() {
+fn a_payload_that_does_not_match_its_hash_is_refused() {
     on_every_store(&[], |server| {
         let hash = "b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f";
         let send = |payload: &str| {
@@ -231,14 +234,14 @@ fn a_payload_that_was_damaged_on_its_way_is_not_taken_in() {
         send("hellp").refused(422, "E_INTEGRITY");
         assert_eq!(server.metric(r#"rejected_total{reason="integrity"}"#).as_deref(), Some("1"));
         assert_eq!(server.recv("t"), NOTHING);
-        assert_eq!(send("hello").ok()["duplicate"], false, "the damaged one did not take the key");
+        assert_eq!(send("hello").ok()["duplicate"], false, "the refused message did not use up the key");
     });
 }
 
 /// Replays R-T8.
 /// Holds: MBX-I-13, MBX-G-8, RULE-03.
 #[test]
-fn a_key_is_free_again_after_the_replay_window_and_not_before() {
+fn a_key_can_be_reused_after_the_deduplication_window_and_not_before() {
     let set = ["mailbox.visibility_default=250ms", "mailbox.topics.short.replay_window=500ms"];
     on_every_store(&set, |server| {
         let long = server.sent("long", "k");
@@ -252,18 +255,22 @@ fn a_key_is_free_again_after_the_replay_window_and_not_before() {
             Some(answer)
         });
         assert_ne!(again["msg_id"], first["msg_id"]);
-        let until = |sent| moment(text(sent, "dedup_until"));
-        assert!(until(&again) - 500 >= until(&first), "taken in before the window ended: {first} {again}");
-        assert_eq!(text(&server.send("long", "k", "k").ok(), "msg_id"), long, "five minutes are not over");
+        let until = |sent| timestamp_ms(text(sent, "dedup_until"));
+        assert!(until(&again) - 500 >= until(&first), "accepted before the window ended: {first} {again}");
+        assert_eq!(
+            text(&server.send("long", "k", "k").ok(), "msg_id"),
+            long,
+            "the window of five minutes has not ended"
+        );
         assert_eq!(server.recv("short").len(), 2);
     });
 }
 
-/// A key is free while its message waits, unless the topic says otherwise; a look-up by key finds the message in either case, and says
-/// whether a repeat would be known.
+/// A key can be reused after the window although its message is unfinished, unless the topic is configured otherwise. A
+/// lookup by key finds the message in both cases and says whether the key is held.
 /// Holds: RULE-03, RULE-26.
 #[test]
-fn a_message_is_found_by_its_key_after_the_window_and_can_hold_it_until_finished() {
+fn a_message_is_found_by_its_key_after_the_window_and_can_hold_the_key_until_finished() {
     let set = [
         "mailbox.visibility_default=250ms",
         "mailbox.topic.replay_window=500ms",
@@ -282,17 +289,17 @@ fn a_message_is_found_by_its_key_after_the_window_and_can_hold_it_until_finished
             if found["keyed"] == true {
                 return None;
             }
-            assert!(moment(text(&found, "dedup_until")) > 0, "{found}");
+            assert!(timestamp_ms(text(&found, "dedup_until")) > 0, "{found}");
             Some(server.sent("loose", "k"))
         });
-        assert_ne!(second, first, "the key was free");
+        assert_ne!(second, first, "the key was not held");
         let found = find("loose");
         assert_eq!((text(&found, "msg_id"), &found["older"]), (&*second, &json!([first])));
         let again = server.send("held", "k", "k").ok();
         assert_eq!(
             (text(&again, "msg_id"), &again["duplicate"]),
             (&*held, &json!(true)),
-            "it waits, and holds its key"
+            "an unfinished message holds its key"
         );
         let found = find("held");
         assert_eq!((text(&found, "msg_id"), &found["keyed"]), (&*held, &json!(true)));
@@ -302,7 +309,7 @@ fn a_message_is_found_by_its_key_after_the_window_and_can_hold_it_until_finished
             (text(&found, "msg_id"), text(&found, "state"), &found["keyed"]),
             (&*held, "dead", &json!(false))
         );
-        assert_ne!(server.sent("held", "k"), held, "a dead letter holds its key for the window alone");
+        assert_ne!(server.sent("held", "k"), held, "a dead letter holds its key only for the window");
         server.get("/v1/messages/by-key?source=held&id=never").refused(404, "E_NOT_FOUND");
     });
 }

@@ -1,10 +1,10 @@
-//! When a message is due, and when it is too late for it.
+//! Due times and expiry.
 
 use serde_json::{Value, json};
 
 use super::http::Request;
+use super::mailbox_client::{NOTHING, base64, text, timestamp_ms};
 use super::rig::{Server, on_every_store, on_own_stores};
-use super::talk::{NOTHING, base64, moment, text};
 
 const HOUR: i64 = 3_600_000;
 const YEAR: u64 = 31_536_000_000;
@@ -19,12 +19,12 @@ fn shown(server: &Server, sent: &Value) -> Value {
     server.get(&format!("/v1/messages/{}", text(sent, "msg_id"))).ok()
 }
 
-/// How long after acceptance a moment is.
+/// Milliseconds from the acceptance to a timestamp.
 fn after(shown: &Value, name: &str) -> i64 {
-    moment(text(shown, name)) - moment(text(shown, "accepted_at"))
+    timestamp_ms(text(shown, name)) - timestamp_ms(text(shown, "accepted_at"))
 }
 
-/// By its clock, the server decides; two clocks on one machine are not far apart.
+/// The server decides by its own clock, so the comparison allows a difference of one minute.
 #[track_caller]
 fn about(millis: i64, expected: i64) {
     assert!((millis - expected).abs() < 60_000, "{millis} is not about {expected}");
@@ -40,15 +40,15 @@ fn a_message_is_not_delivered_before_it_is_due() {
         about(after(&shown(&server, &later), "due_at"), HOUR);
         let message = server.recv_one("t");
         assert_eq!(message["msg_id"], soon["msg_id"]);
-        let received = moment(text(&message, "visible_until")) - 60_000;
-        assert!(received >= moment(text(&due, "due_at")), "{message} {due}");
-        assert_eq!(server.recv("t"), NOTHING, "the other one is not due");
+        let received = timestamp_ms(text(&message, "visible_until")) - 60_000;
+        assert!(received >= timestamp_ms(text(&due, "due_at")), "{message} {due}");
+        assert_eq!(server.recv("t"), NOTHING, "the other message is not due");
     });
 }
 
 /// Holds: RULE-08, RULE-12.
 #[test]
-fn a_repeat_moves_neither_and_a_retry_keeps_both() {
+fn duplicates_and_retries_do_not_change_due_time_and_expiry() {
     on_every_store(&["mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=1ms"], |server| {
         let first = send(&server, "t", "k", &json!({"due_in_ms": 1, "expires_in_ms": HOUR}));
         let before = shown(&server, &first);
@@ -65,7 +65,7 @@ fn a_repeat_moves_neither_and_a_retry_keeps_both() {
 
 /// Holds: RULE-12, MBX-P-9.
 #[test]
-fn the_earlier_of_the_senders_expiry_and_the_topics_retention_holds() {
+fn the_earlier_of_the_senders_expiry_and_the_topics_retention_applies() {
     on_every_store(&["mailbox.topic.ready_keep=1h"], |server| {
         let minute = HOUR / 60;
         for (key, more, expected) in [
@@ -78,17 +78,17 @@ fn the_earlier_of_the_senders_expiry_and_the_topics_retention_holds() {
             about(after(&shown(&server, &send(&server, "t", key, &more)), "expires_at"), expected);
         }
         let gone = send(&server, "u", "too late", &json!({"expires_in_ms": 1}));
-        let letter = server.eventually(|| {
-            let letter = server.get(&format!("/v1/dlq/{}", text(&gone, "msg_id")));
-            (letter.status == 200).then(|| letter.ok())
+        let dead_letter = server.eventually(|| {
+            let dead_letter = server.get(&format!("/v1/dlq/{}", text(&gone, "msg_id")));
+            (dead_letter.status == 200).then(|| dead_letter.ok())
         });
-        assert_eq!((text(&letter, "reason"), &letter["attempts"]), ("expired", &json!(0)));
+        assert_eq!((text(&dead_letter, "reason"), &dead_letter["attempts"]), ("expired", &json!(0)));
         assert_eq!(server.recv("u"), NOTHING);
     });
 }
 
 #[test]
-fn batches_and_headers_say_it_too() {
+fn batches_and_binary_requests_set_due_time_and_expiry() {
     on_every_store(&[], |server| {
         let item =
             |key: &str, due: u64| json!({"topic": "t", "idem_key": key, "payload_b64": "", "due_in_ms": due});
@@ -116,18 +116,21 @@ fn batches_and_headers_say_it_too() {
 }
 
 #[test]
-fn times_out_of_bounds_are_refused_by_their_names() {
+fn out_of_range_times_are_refused_with_the_field_name() {
     on_own_stores(&[], |server| {
         for (more, reply) in [
-            (json!({"due_in_ms": 0}), "due_in_ms is 0: it must be from 1 to 31536000000"),
-            (json!({"expires_in_ms": 0}), "expires_in_ms is 0: it must be from 1 to 31536000000"),
-            (json!({"due_in_ms": YEAR + 1}), "due_in_ms is 31536000001: it must be from 1 to 31536000000"),
-            (json!({"expires_in_ms": i64::MAX}), "expires_in_ms is 9223372036854775807: it must be"),
+            (json!({"due_in_ms": 0}), "due_in_ms is 0, but must be from 1 to 31536000000"),
+            (json!({"expires_in_ms": 0}), "expires_in_ms is 0, but must be from 1 to 31536000000"),
+            (json!({"due_in_ms": YEAR + 1}), "due_in_ms is 31536000001, but must be from 1 to 31536000000"),
+            (json!({"expires_in_ms": i64::MAX}), "expires_in_ms is 9223372036854775807, but must be"),
             (
                 json!({"expires_in_ms": u64::MAX}),
-                "expires_in_ms has a wrong value: expected a whole number up to",
+                "expires_in_ms has an invalid value: expected a whole number up to",
             ),
-            (json!({"due_in_ms": 5, "expires_in_ms": 5}), "expires_in_ms is 5, not more than due_in_ms (5)"),
+            (
+                json!({"due_in_ms": 5, "expires_in_ms": 5}),
+                "expires_in_ms is 5, but must be greater than due_in_ms (5)",
+            ),
             (json!({"due_in_ms": -5}), "due_in_ms"),
             (json!({"due_in_ms": 1.5}), "due_in_ms"),
         ] {

@@ -1,24 +1,24 @@
-//! A file system without space under the server: intake is refused and says why, work goes on, also after a crash, and intake does
-//! when there is space again.
+//! A full disk: sends are refused with the reason, everything else keeps working, also after a crash, and sends are
+//! accepted again when there is space.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::rig::{Home, Server, home};
-use super::talk::text;
+use super::mailbox_client::text;
+use super::rig::{Server, SharedStorage, new_storage};
 
-/// Of a payload: so few messages fill the disk.
+/// Large, so that few messages fill the disk.
 const PAYLOAD_BYTES: usize = 1 << 20;
 const MIB: u64 = 1 << 20;
-/// Of the file system.
+/// Size of the file system.
 const DISK_MIB: u64 = 84;
-/// Of a file beside the store, which is deleted in the end. What is left has space for three segments of 16 MiB.
+/// Size of a file next to the store, which is deleted at the end. The rest has space for three segments of 16 MiB.
 const BALLAST_MIB: u64 = 20;
 
-/// A small file system that only its own processes see, and that is gone with the test.
+/// A small file system in its own mount namespace, removed with the test.
 struct SmallDisk {
-    /// Keeps the mount namespace, and with it the files, while no server runs.
+    /// Keeps the mount namespace and its files while no server runs.
     holder: Child,
     path: PathBuf,
 }
@@ -37,25 +37,25 @@ impl SmallDisk {
             let mut error = String::new();
             let _ = holder.stderr.take().expect("a pipe").read_to_string(&mut error);
             panic!(
-                "this test needs a tmpfs in a mount namespace of its own (`unshare --mount`, `mount`): run it as root, where \
+                "this test needs a tmpfs in its own mount namespace (`unshare --mount`, `mount`): run it as root, where \
                  mounts are allowed; {said:?} {error}"
             );
         }
         Self { holder, path: path.to_owned() }
     }
 
-    /// How this process reaches a file on it.
-    fn reach(&self, name: &str) -> PathBuf {
+    /// The path by which this process can access a file on it.
+    fn path_of(&self, name: &str) -> PathBuf {
         let path = self.path.strip_prefix("/").expect("an absolute path");
         PathBuf::from(format!("/proc/{}/root", self.holder.id())).join(path).join(name)
     }
 
-    /// A server with its store on it.
-    fn serve(&self, home: Home) -> Server {
+    /// Starts a server with its store on this disk.
+    fn serve(&self, storage: SharedStorage) -> Server {
         let target = self.holder.id().to_string();
         let url = format!("embedded:{}", self.path.join("data").display());
         let wrapper = ["nsenter", "--mount", "--target", &target, "--"];
-        Server::start_under(&wrapper, home, &["--store", &url], &["mailbox.shards=1"])
+        Server::start_under(&wrapper, storage, &["--store", &url], &["mailbox.shards=1"])
     }
 }
 
@@ -75,22 +75,25 @@ fn is_sent(server: &Server, number: usize) -> bool {
     if answer.status == 200 {
         return true;
     }
-    let told = answer.refused(429, "E_SATURATED");
+    let reply = answer.refused(429, "E_SATURATED");
     let bytes = 3 * 16 * MIB;
-    assert!(told.contains(&format!("disk_bytes: {bytes} of {bytes}")), "{told}");
+    assert!(reply.contains(&format!("disk_bytes: {bytes} of {bytes}")), "{reply}");
     assert!(answer.header("retry-after").is_some());
     false
 }
 
-/// Receives and acknowledges one message, which must be this one.
+/// Receives and acknowledges the message with this number.
 fn handle(server: &Server, number: usize) {
     let received = server.recv_one("t");
     assert_eq!(text(&received, "idem_key"), number.to_string());
-    assert!(text(&received, "payload_b64") == super::talk::base64(payload(number)), "message {number}");
+    assert!(
+        text(&received, "payload_b64") == super::mailbox_client::base64(payload(number)),
+        "message {number}"
+    );
     server.ack(text(&received, "receipt")).ok();
 }
 
-/// Lines of the log that contain a text.
+/// Number of log lines that contain a text.
 fn lines(server: &Server, text: &str) -> usize {
     server.log().lines().filter(|line| line.contains(text)).count()
 }
@@ -98,21 +101,21 @@ fn lines(server: &Server, text: &str) -> usize {
 /// Holds: MBX-P-2, RULE-13, RULE-27.
 #[test]
 fn a_full_disk_refuses_sends_and_nothing_else() {
-    let home = home();
-    let disk = SmallDisk::mount(&home.path().join("disk"), DISK_MIB);
-    let ballast = disk.reach("ballast");
+    let storage = new_storage();
+    let disk = SmallDisk::mount(&storage.path().join("disk"), DISK_MIB);
+    let ballast = disk.path_of("ballast");
     std::fs::write(&ballast, vec![1; usize::try_from(BALLAST_MIB * MIB).expect("a size")]).expect("a file");
 
-    let server = disk.serve(home);
+    let server = disk.serve(storage);
     let sent = (0..100).find(|number| !is_sent(&server, *number)).expect("the disk is full");
     assert!(sent > 20, "{sent} messages fill the disk");
     for _ in 0..10 {
-        assert!(!is_sent(&server, sent), "and stay away");
+        assert!(!is_sent(&server, sent), "sends stay refused");
     }
     assert_eq!(server.get("/readyz?for=writes").status, 503);
     assert_eq!(server.get("/readyz?for=reads").ok()["status"], "degraded");
     assert_eq!(
-        (lines(&server, "cannot grow"), lines(&server, "requests are refused: the disk is full")),
+        (lines(&server, "cannot grow"), lines(&server, "requests are rejected: the disk is full")),
         (1, 1)
     );
     let store = format!("embedded:{}", disk.path.join("data").display());
@@ -120,12 +123,12 @@ fn a_full_disk_refuses_sends_and_nothing_else() {
     (0..3).for_each(|number| handle(&server, number));
     let held = server.recv_one("t");
 
-    // The first opening takes the last file for a segment, the second one continues the newest.
+    // The first restart uses the last free file for a segment, the second one continues the newest segment.
     let server = disk.serve(server.kill());
     assert_eq!(
         server.ack(text(&held, "receipt")).ok()["ok"],
         true,
-        "a delivery outlives a crash on a full disk"
+        "a delivery survives a crash on a full disk"
     );
     assert!(!is_sent(&server, sent));
     (4..7).for_each(|number| handle(&server, number));
@@ -134,7 +137,7 @@ fn a_full_disk_refuses_sends_and_nothing_else() {
     (7..10).for_each(|number| handle(&server, number));
     assert_eq!(lines(&server, "cannot grow"), 1);
 
-    std::fs::remove_file(ballast).expect("the file is there");
+    std::fs::remove_file(ballast).expect("the file exists");
     server.eventually(|| (server.send("t", &sent.to_string(), &payload(sent)).status == 200).then_some(()));
     server.wait_for_line("has space again");
     (10..=sent).for_each(|number| handle(&server, number));

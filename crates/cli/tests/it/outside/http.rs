@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: what a client in any language puts on the wire, and nothing of ours in between.
+//! A minimal HTTP/1.1 client, independent of the project's own client.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longer than anything takes that ends by itself.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Longer than any call takes that completes by itself.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Somewhere to write to and to read from.
+/// A bidirectional stream.
 trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// A request that is being put together.
+/// A request builder.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     method: &'static str,
@@ -56,7 +56,7 @@ impl Request {
         self
     }
 
-    /// All that comes before the body, which is announced to be so long.
+    /// The request line and headers, with this content length.
     pub(crate) fn head(&self, length: usize) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         if let Some(host) = &self.host {
@@ -74,7 +74,7 @@ impl Request {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -97,14 +97,14 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The body of an answer that must be 200.
+    /// The body of a response that must have status 200.
     #[track_caller]
     pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{} {}", self.head, String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// It is refused with this status and code; gives the explanation.
+    /// Asserts that the request was refused with this status and code; returns the message.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, code: &str) -> String {
         let json = self.json();
@@ -119,24 +119,24 @@ pub(crate) struct Connection(BufReader<Box<dyn Stream>>);
 
 impl Connection {
     pub(crate) fn tcp(address: &str) -> Self {
-        Self::over(TcpStream::connect(address).expect("somebody listens"))
+        Self::over(TcpStream::connect(address).expect("the server listens"))
     }
 
     pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("an option");
-        stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-        stream.set_write_timeout(Some(PATIENCE)).expect("an option");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("an option");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("an option");
         Self(BufReader::new(Box::new(stream)))
     }
 
     pub(crate) fn unix(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).expect("somebody listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let stream = UnixStream::connect(path).expect("the server listens");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("an option");
         Self(BufReader::new(Box::new(stream)))
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.try_write(bytes).expect("it is taken");
+        self.try_write(bytes).expect("the server reads");
     }
 
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -149,10 +149,10 @@ impl Connection {
     }
 
     pub(crate) fn answer(&mut self) -> Answer {
-        self.try_answer().expect("an answer")
+        self.try_answer().expect("a response")
     }
 
-    /// The next answer, unless the server leaves before.
+    /// The next response, unless the server closes the connection first.
     pub(crate) fn try_answer(&mut self) -> io::Result<Answer> {
         let head = self.head()?;
         let mut answer = Answer { status: status(&head), head, body: Vec::new() };
@@ -168,7 +168,7 @@ impl Connection {
         Ok(answer)
     }
 
-    /// The head of an answer.
+    /// The head of a response.
     pub(crate) fn head(&mut self) -> io::Result<String> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -179,7 +179,7 @@ impl Connection {
         Ok(head)
     }
 
-    /// The next chunk of a body in chunks; none at its end.
+    /// The next chunk of a chunked body; `None` at its end.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut length = String::new();
         self.0.read_line(&mut length)?;
@@ -190,17 +190,17 @@ impl Connection {
         Ok((length > 0).then_some(chunk))
     }
 
-    /// All that comes until the server closes. That it was cut rather than closed does not matter.
+    /// Everything until the server closes or resets the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.0.read_to_end(&mut rest) {
-            Err(error) if !is_cut(&error) => panic!("the server does not close: {error}"),
+            Err(error) if !is_reset(&error) => panic!("the server does not close the connection: {error}"),
             _ => rest,
         }
     }
 }
 
-fn is_cut(error: &io::Error) -> bool {
+fn is_reset(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
 }
 

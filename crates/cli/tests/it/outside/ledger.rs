@@ -1,10 +1,10 @@
-//! The ledger's door: "was this key processed?", as clients of the design ask it.
+//! The ledger API: was this key processed?
 
 use serde_json::{Value, json};
 
 use super::http::Request;
+use super::mailbox_client::{text, timestamp_ms};
 use super::rig::{Server, on_durable_stores, on_every_store, on_own_stores};
-use super::talk::{moment, text};
 
 fn begin(server: &Server, key: &str) -> Value {
     server.post("/v1/inbox/try-begin", &json!({"key": key})).ok()
@@ -24,7 +24,7 @@ fn names(json: &Value) -> Vec<&str> {
 
 /// Holds: LDG-05, LDG-06, LDG-08, LDG-09, RULE-16.
 #[test]
-fn a_key_is_begun_processed_and_known_as_such() {
+fn a_key_is_begun_marked_processed_and_reported_as_processed() {
     on_every_store(&[], |server| {
         assert_eq!(server.get("/v1/inbox/k").ok(), json!({"status": "Unknown", "attempts": 0}));
         let begun = begin(&server, "k");
@@ -46,21 +46,25 @@ fn a_key_is_begun_processed_and_known_as_such() {
 
 /// Holds: LDG-05, RULE-16.
 #[test]
-fn who_begins_again_finds_it_busy_even_under_the_same_name() {
+fn a_leased_key_is_busy_even_for_the_same_owner() {
     on_every_store(&[], |server| {
-        let wish = json!({"key": "k", "owner": "ann"});
-        let begun = server.post("/v1/inbox/try-begin", &wish).ok();
+        let request = json!({"key": "k", "owner": "ann"});
+        let begun = server.post("/v1/inbox/try-begin", &request).ok();
         for owner in ["ann", "bob", ""] {
             let busy = server.post("/v1/inbox/try-begin", &json!({"key": "k", "owner": owner})).ok();
             assert_eq!(busy, json!({"status": "Busy", "expiresAt": begun["expiresAt"]}), "{owner}");
         }
-        assert_eq!(server.get("/v1/inbox/k").ok()["attempts"], 1, "Busy does not count");
+        assert_eq!(
+            server.get("/v1/inbox/k").ok()["attempts"],
+            1,
+            "a busy answer does not count as an attempt"
+        );
     });
 }
 
 /// Holds: LDG-07, LDG-08, LDG-09.
 #[test]
-fn what_is_released_can_be_begun_again() {
+fn a_released_key_can_be_begun_again() {
     on_every_store(&[], |server| {
         let first = begin(&server, "k");
         assert_eq!(release(&server, "k", text(&first, "leaseId")), json!({"status": "Released"}));
@@ -71,13 +75,13 @@ fn what_is_released_can_be_begun_again() {
         let late = text(&first, "leaseId");
         assert_eq!(mark(&server, "k", late), json!({"status": "LeaseLost"}));
         assert_eq!(release(&server, "k", late), json!({"status": "LeaseLost"}));
-        assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Busy", "the second lease still holds");
+        assert_eq!(text(&server.get("/v1/inbox/k").ok(), "status"), "Busy", "the second lease is still held");
     });
 }
 
 /// Holds: LDG-06, LDG-07, LDG-09.
 #[test]
-fn foreign_and_nonsense_leases_are_lost_and_change_nothing() {
+fn foreign_and_invalid_lease_ids_are_lost_leases_and_change_nothing() {
     on_every_store(&[], |server| {
         let (mine, foreign) = (begin(&server, "mine"), begin(&server, "foreign"));
         let foreign = text(&foreign, "leaseId");
@@ -93,10 +97,10 @@ fn foreign_and_nonsense_leases_are_lost_and_change_nothing() {
     });
 }
 
-/// Clients that exist send the key alone.
+/// Existing clients send only the key.
 /// Holds: LDG-06.
 #[test]
-fn without_a_lease_a_mark_counts_whoever_holds_the_key() {
+fn a_mark_without_a_lease_id_ignores_the_lease() {
     on_every_store(&[], |server| {
         let begun = begin(&server, "held");
         for key in ["held", "never begun"] {
@@ -113,10 +117,10 @@ fn without_a_lease_a_mark_counts_whoever_holds_the_key() {
 
 /// Holds: LDG-09, RULE-16.
 #[test]
-fn names_in_any_case_are_understood_and_unknown_ones_ignored() {
+fn field_names_are_case_insensitive_and_unknown_fields_are_ignored() {
     on_every_store(&[], |server| {
-        let wish = json!({"KEY": "k", "Owner": "ann", "LEASESECONDS": 60, "extra": {"deep": [1]}});
-        let begun = server.post("/v1/inbox/try-begin", &wish).ok();
+        let request = json!({"KEY": "k", "Owner": "ann", "LEASESECONDS": 60, "extra": {"deep": [1]}});
+        let begun = server.post("/v1/inbox/try-begin", &request).ok();
         assert_eq!(text(&begun, "status"), "Acquired");
         let mark = json!({"Key": "k", "leaseid": begun["leaseId"], "Unknown": null});
         let foreign = json!({"Key": "k", "LeaseID": "nonsense"});
@@ -127,25 +131,26 @@ fn names_in_any_case_are_understood_and_unknown_ones_ignored() {
 
 /// Holds: LDG-11, LDG-05.
 #[test]
-fn leases_are_brought_inside_30_to_120_seconds_and_the_answer_tells() {
+fn lease_durations_are_clamped_to_30_to_120_seconds() {
     on_every_store(&[], |server| {
         let leases =
             [(json!(1), 30), (json!(0), 30), (json!(75), 75), (json!(9_999), 120), (json!(null), 30)];
-        for (asked, given) in leases {
-            let key = format!("asked for {asked}");
-            let begun = server.post("/v1/inbox/try-begin", &json!({"key": key, "leaseSeconds": asked})).ok();
+        for (requested, granted) in leases {
+            let key = format!("requested {requested}");
+            let begun =
+                server.post("/v1/inbox/try-begin", &json!({"key": key, "leaseSeconds": requested})).ok();
             let entry = server.get(&format!("/v1/inbox/{}", key.replace(' ', "%20"))).ok();
-            let lasts = moment(text(&begun, "expiresAt")) - moment(text(&entry, "firstSeen"));
-            assert_eq!(lasts, given * 1_000, "{asked}: {begun} {entry}");
+            let lasts = timestamp_ms(text(&begun, "expiresAt")) - timestamp_ms(text(&entry, "firstSeen"));
+            assert_eq!(lasts, granted * 1_000, "{requested}: {begun} {entry}");
         }
-        let wish = json!({"key": "k", "leaseSeconds": -1});
-        server.post("/v1/inbox/try-begin", &wish).refused(400, "E_SCHEMA");
+        let request = json!({"key": "k", "leaseSeconds": -1});
+        server.post("/v1/inbox/try-begin", &request).refused(400, "E_SCHEMA");
     });
 }
 
 /// Holds: LDG-08.
 #[test]
-fn a_key_is_one_part_of_the_path_however_it_is_spelt() {
+fn a_key_is_one_percent_encoded_path_segment() {
     on_every_store(&[], |server| {
         let keys = [
             ("bus:group:alias:id", "bus:group:alias:id"),
@@ -169,7 +174,7 @@ fn a_key_is_one_part_of_the_path_however_it_is_spelt() {
 
 /// Holds: LDG-09.
 #[test]
-fn an_unknown_key_is_not_found_if_it_is_set_so() {
+fn an_unknown_key_is_not_found_if_so_configured() {
     on_every_store(&["ledger.unknown_key=not-found"], |server| {
         server.get("/v1/inbox/k").refused(404, "E_NOT_FOUND");
         server.get("/v1/inbox/try-begin").refused(404, "E_NOT_FOUND");
@@ -180,12 +185,12 @@ fn an_unknown_key_is_not_found_if_it_is_set_so() {
 
 /// Holds: LDG-09, LDG-10.
 #[test]
-fn blank_keys_are_refused_and_no_proof_is_asked_for() {
+fn blank_keys_are_refused_and_no_authentication_is_required() {
     on_own_stores(&[], |server| {
         for key in ["", " ", "\t \n"] {
             for call in ["try-begin", "mark-processed", "release"] {
-                let wish = json!({"key": key, "leaseId": "x"});
-                server.post(&format!("/v1/inbox/{call}"), &wish).refused(400, "E_SCHEMA");
+                let request = json!({"key": key, "leaseId": "x"});
+                server.post(&format!("/v1/inbox/{call}"), &request).refused(400, "E_SCHEMA");
             }
         }
         server.get("/v1/inbox/%20").refused(400, "E_SCHEMA");

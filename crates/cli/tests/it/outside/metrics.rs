@@ -1,14 +1,14 @@
-//! Metrics and logs: the names that dashboards are built on, and nothing that is nobody's business.
+//! Metrics and logs: stable metric names, and no secrets.
 
 use std::collections::BTreeSet;
 
 use serde_json::json;
 
 use super::http::Request;
+use super::mailbox_client::{base64, text};
 use super::rig::{Server, on_every_store};
-use super::talk::{base64, text};
 
-/// Every name, as it stands in dashboards.
+/// The metric names that dashboards rely on.
 const GOLDEN: [(&str, &str); 21] = [
     ("oncebox_ack_latency_seconds", "histogram"),
     ("oncebox_dequeue_latency_seconds", "histogram"),
@@ -43,14 +43,14 @@ fn named_in_the_guide() -> BTreeSet<&'static str> {
     rows.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2)).collect()
 }
 
-/// The second word of each line that begins with this.
+/// The first word after this prefix, of each line that has it.
 fn words<'a>(metrics: &'a str, start: &str) -> Vec<&'a str> {
     let lines = metrics.lines().filter_map(|line| line.strip_prefix(start));
     lines.filter_map(|line| line.split(' ').next()).collect()
 }
 
-/// Something of everything.
-fn live(server: &Server) {
+/// Produces a value for every metric.
+fn exercise(server: &Server) {
     server.sent("t", "1");
     server.send("t", "1", "1").ok();
     server.sent("t", "2");
@@ -64,15 +64,15 @@ fn live(server: &Server) {
 /// Replays R-T21.
 /// Holds: MBX-I-10.
 #[test]
-fn the_golden_names_are_there_each_once() {
+fn the_golden_metrics_are_exposed_once_each() {
     let set =
         ["mailbox.topic.attempts_max=2", "mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"];
     on_every_store(&set, |server| {
-        live(&server);
+        exercise(&server);
         let metrics = server.get("/metrics");
         assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
         let types: Vec<_> = metrics.text().lines().filter(|line| line.starts_with("# TYPE ")).collect();
-        // A database has no bounds of ours.
+        // PostgreSQL stores have no bounds by default.
         let bounded = server.get("/v1/stats").ok()["bounds"] != json!([]);
         for (name, kind) in GOLDEN.into_iter().filter(|(name, _)| bounded || *name != BOUND) {
             let line = format!("# TYPE {name} {kind}");
@@ -93,14 +93,14 @@ fn the_golden_names_are_there_each_once() {
     });
 }
 
-/// A dashboard can be built from the guide alone, and nothing is exposed that the guide does not explain.
+/// A dashboard can be built from the guide alone, and every exposed metric is documented.
 /// Holds: MBX-I-10.
 #[test]
-fn the_guide_and_the_server_name_the_same_metrics_and_each_has_its_help() {
+fn the_guide_lists_exactly_the_exposed_metrics_and_each_has_a_help_text() {
     let set =
         ["mailbox.topic.attempts_max=2", "mailbox.topic.backoff_base=1ms", "mailbox.topic.backoff_max=5ms"];
     on_every_store(&set, |server| {
-        live(&server);
+        exercise(&server);
         let metrics = server.get("/metrics");
         let (types, helps) = (words(metrics.text(), "# TYPE "), words(metrics.text(), "# HELP "));
         let exposed: BTreeSet<_> = types.iter().copied().collect();
@@ -121,9 +121,9 @@ fn the_guide_and_the_server_name_the_same_metrics_and_each_has_its_help() {
     });
 }
 
-/// What an alert is set on: how far receivers are behind.
+/// The basis of an alert on slow receivers.
 #[test]
-fn the_age_of_the_oldest_message_is_shown_by_topic() {
+fn the_age_of_the_oldest_message_is_exposed_by_topic() {
     on_every_store(&["mailbox.shards=2"], |server| {
         let age = || server.metric(r#"oncebox_oldest_ready_seconds{topic="t"}"#);
         let seconds = || age().and_then(|age| age.parse::<f64>().ok());
@@ -131,7 +131,7 @@ fn the_age_of_the_oldest_message_is_shown_by_topic() {
         let first = server.eventually(|| seconds().filter(|seconds| *seconds > 0.05));
         server.eventually(|| seconds().filter(|seconds| *seconds > first));
         let held = server.recv_one("t");
-        assert_eq!(age().as_deref(), Some("0"), "nothing can be delivered");
+        assert_eq!(age().as_deref(), Some("0"), "no message is ready");
         server.sent("t", "2");
         server.eventually(|| seconds().filter(|seconds| *seconds > 0.0));
         server.recv_one("t");
@@ -140,10 +140,10 @@ fn the_age_of_the_oldest_message_is_shown_by_topic() {
     });
 }
 
-/// Labels are bounded: topics beyond the number share one.
+/// Labels are bounded: topics beyond the limit share one.
 /// Holds: RULE-22.
 #[test]
-fn topics_beyond_the_number_share_a_label() {
+fn topics_beyond_the_limit_share_a_label() {
     on_every_store(&["metrics.topics_max=2"], |server| {
         for topic in ["a", "b", "c", "d"] {
             server.sent(topic, "k");
@@ -155,8 +155,8 @@ fn topics_beyond_the_number_share_a_label() {
     });
 }
 
-/// Does everything that can go well or wrong with what nobody may read in a log; gives what that is.
-fn whisper(server: &Server) -> Vec<String> {
+/// Makes calls that succeed and fail with secrets in every field; returns the secrets.
+fn send_secrets(server: &Server) -> Vec<String> {
     let (payload, idem_key) = ("payload-hush-51", "key-hush-52");
     let body = json!({
         "topic": "t", "idem_key": idem_key, "payload_b64": base64(payload),
@@ -197,7 +197,7 @@ fn whisper(server: &Server) -> Vec<String> {
 /// Replays R-T21.
 /// Holds: RULE-22, LDG-10.
 #[test]
-fn neither_metrics_nor_logs_tell_payloads_keys_or_ids() {
+fn metrics_and_logs_contain_no_payloads_keys_or_ids() {
     let set = [
         "mailbox.topic.attempts_max=2",
         "mailbox.topic.backoff_base=1ms",
@@ -205,16 +205,16 @@ fn neither_metrics_nor_logs_tell_payloads_keys_or_ids() {
         "log.level=debug",
     ];
     on_every_store(&set, |server| {
-        let secrets = whisper(&server);
+        let secrets = send_secrets(&server);
         let metrics = server.get("/metrics");
         server.terminate();
         server.wait_for_line("\"stopped\"");
         let log = server.log();
-        assert!(log.contains("refused") && log.contains("DEBUG"), "the log is on: {log}");
+        assert!(log.contains("rejected") && log.contains("DEBUG"), "debug logging is on: {log}");
         for secret in secrets {
-            for (place, told) in [("metrics", metrics.text()), ("log", &*log)] {
-                let line = told.lines().find(|line| line.contains(&secret));
-                assert_eq!(line, None, "{secret} is in the {place}");
+            for (source, text) in [("metrics", metrics.text()), ("log", &*log)] {
+                let line = text.lines().find(|line| line.contains(&secret));
+                assert_eq!(line, None, "{secret} is in the {source}");
             }
         }
     });

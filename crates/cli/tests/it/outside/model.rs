@@ -1,17 +1,17 @@
-//! Random calls against the server and against a model of a mailbox: the first difference fails, and tells the seed.
+//! Random calls to the server and to a model of a mailbox: the first difference fails the test and prints the seed.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::mailbox_client::text;
 use super::rig::{Server, on_every_store};
-use super::talk::text;
 
 const STEPS: usize = 400;
 const KEYS: u64 = 40;
 const ATTEMPTS_MAX: u64 = 3;
 
-/// Numbers that look random and are the same each time.
+/// A seeded pseudo-random generator.
 struct Random(u64);
 
 impl Random {
@@ -28,10 +28,10 @@ impl Random {
     }
 }
 
-/// Where a message stands.
+/// The state of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Stand {
-    /// Ready, or waiting to be so soon.
+enum State {
+    /// Ready, or waiting for a short backoff.
     Queued,
     Held(String),
     Done,
@@ -41,25 +41,25 @@ enum Stand {
 #[derive(Debug)]
 struct Message {
     id: String,
-    stand: Stand,
+    state: State,
     deliveries: u64,
     attempts: u64,
-    /// Receipts that count no more.
-    stale: Vec<String>,
+    /// Receipts that are no longer valid.
+    stale_receipts: Vec<String>,
     /// The receipt that finished it.
     last: Option<String>,
 }
 
-/// The server and what it should do.
-struct Pair<'a> {
+/// The server and the model that it is compared with.
+struct Checker<'a> {
     server: &'a Server,
     messages: BTreeMap<String, Message>,
     random: Random,
 }
 
-impl Pair<'_> {
-    fn keys(&self, stands: impl Fn(&Message) -> bool) -> Vec<String> {
-        self.messages.iter().filter(|(_, message)| stands(message)).map(|(key, _)| key.clone()).collect()
+impl Checker<'_> {
+    fn keys(&self, matches: impl Fn(&Message) -> bool) -> Vec<String> {
+        self.messages.iter().filter(|(_, message)| matches(message)).map(|(key, _)| key.clone()).collect()
     }
 
     fn step(&mut self) {
@@ -67,7 +67,7 @@ impl Pair<'_> {
             0..=2 => self.send(),
             3..=5 => self.receive(),
             6 => self.acknowledge(),
-            7 => self.give_back(),
+            7 => self.nack(),
             8 => self.settle_late(),
             _ => self.redrive(),
         }
@@ -87,27 +87,27 @@ impl Pair<'_> {
                 let sent = answer.ok();
                 assert_eq!((&sent["duplicate"], text(&sent, "msg_id")), (&json!(true), &*message.id));
             }
-            // The model knows one payload per key.
-            None if conflict => self.forget(text(&answer.ok(), "msg_id")),
+            // The model tracks one payload per key.
+            None if conflict => self.purge(text(&answer.ok(), "msg_id")),
             None => {
                 let sent = answer.ok();
                 assert_eq!(sent["duplicate"], false);
                 let id = text(&sent, "msg_id").to_owned();
-                let (stand, stale) = (Stand::Queued, Vec::new());
-                let message = Message { id, stand, deliveries: 0, attempts: 0, stale, last: None };
+                let (state, stale_receipts) = (State::Queued, Vec::new());
+                let message = Message { id, state, deliveries: 0, attempts: 0, stale_receipts, last: None };
                 self.messages.insert(key, message);
             }
         }
     }
 
-    /// Erases what only the server should not have kept.
-    fn forget(&self, id: &str) {
+    /// Erases a message that the model does not track.
+    fn purge(&self, id: &str) {
         let swept = self.server.post("/v1/messages/purge", &json!({"ids": [id], "confirm": true})).ok();
         assert_eq!(swept["changed"], 1);
     }
 
     fn receive(&mut self) {
-        let queued = self.keys(|message| message.stand == Stand::Queued);
+        let queued = self.keys(|message| message.state == State::Queued);
         if queued.is_empty() {
             assert_eq!(self.server.recv("t").len(), 0, "nothing is queued");
             return;
@@ -121,14 +121,14 @@ impl Pair<'_> {
             (text(&received, "msg_id"), &received["attempt"]),
             (&*message.id, &json!(message.deliveries))
         );
-        message.stand = Stand::Held(text(&received, "receipt").to_owned());
+        message.state = State::Held(text(&received, "receipt").to_owned());
     }
 
-    /// One that is held, and its receipt.
+    /// A random held message and its receipt.
     fn held(&mut self) -> Option<(String, String)> {
-        let held = self.keys(|message| matches!(message.stand, Stand::Held(_)));
+        let held = self.keys(|message| matches!(message.state, State::Held(_)));
         let key = self.random.pick(&held)?;
-        let Stand::Held(receipt) = &self.messages[key].stand else { return None };
+        let State::Held(receipt) = &self.messages[key].state else { return None };
         Some((key.clone(), receipt.clone()))
     }
 
@@ -136,25 +136,25 @@ impl Pair<'_> {
         let Some((key, receipt)) = self.held() else { return };
         assert_eq!(self.server.ack(&receipt).ok(), json!({"ok": true}));
         let message = self.messages.get_mut(&key).expect("the model knows it");
-        (message.stand, message.last) = (Stand::Done, Some(receipt));
+        (message.state, message.last) = (State::Done, Some(receipt));
     }
 
-    fn give_back(&mut self) {
+    fn nack(&mut self) {
         let Some((key, receipt)) = self.held() else { return };
         assert_eq!(self.server.nack(&receipt, "no").ok(), json!({"ok": true}));
         let message = self.messages.get_mut(&key).expect("the model knows it");
         message.attempts += 1;
-        message.stand = if message.attempts >= ATTEMPTS_MAX { Stand::Dead } else { Stand::Queued };
-        message.stale.push(receipt);
+        message.state = if message.attempts >= ATTEMPTS_MAX { State::Dead } else { State::Queued };
+        message.stale_receipts.push(receipt);
     }
 
-    /// A receipt that counts no more changes nothing; the last acknowledgement again is answered the same.
+    /// A stale receipt changes nothing; a repeated acknowledgement gets the same response.
     fn settle_late(&mut self) {
-        let keys = self.keys(|message| !message.stale.is_empty() || message.last.is_some());
+        let keys = self.keys(|message| !message.stale_receipts.is_empty() || message.last.is_some());
         let Some(key) = self.random.pick(&keys) else { return };
         let message = &self.messages[key];
-        for stale in &message.stale {
-            self.server.ack(stale).refused(404, "E_LEASE_LOST");
+        for stale_receipts in &message.stale_receipts {
+            self.server.ack(stale_receipts).refused(404, "E_LEASE_LOST");
         }
         if let Some(last) = &message.last {
             assert_eq!(self.server.ack(last).ok(), json!({"ok": true}));
@@ -162,27 +162,27 @@ impl Pair<'_> {
     }
 
     fn redrive(&mut self) {
-        let dead = self.keys(|message| message.stand == Stand::Dead);
+        let dead = self.keys(|message| message.state == State::Dead);
         let swept = self.server.post("/v1/dlq/reprocess", &json!({"topic": "t"})).ok();
         assert_eq!(swept["changed"], dead.len());
         for key in dead {
             let message = self.messages.get_mut(&key).expect("the model knows it");
-            (message.stand, message.attempts) = (Stand::Queued, 0);
+            (message.state, message.attempts) = (State::Queued, 0);
         }
     }
 
     fn compare(&self) {
-        // What is done has no topic any more.
+        // Done messages have no topic.
         let counts = self.server.get("/v1/counts").ok();
         let count = |name: &str| counts[name].as_u64().expect("a number");
-        let expected = |stands: fn(&Stand) -> bool| {
-            self.messages.values().filter(|message| stands(&message.stand)).count() as u64
+        let expected = |matches: fn(&State) -> bool| {
+            self.messages.values().filter(|message| matches(&message.state)).count() as u64
         };
-        assert_eq!(count("ready") + count("waiting"), expected(|stand| *stand == Stand::Queued));
-        assert_eq!(count("in_flight"), expected(|stand| matches!(stand, Stand::Held(_))));
+        assert_eq!(count("ready") + count("waiting"), expected(|state| *state == State::Queued));
+        assert_eq!(count("in_flight"), expected(|state| matches!(state, State::Held(_))));
         assert_eq!(
             (count("done"), count("dead")),
-            (expected(|stand| *stand == Stand::Done), expected(|stand| *stand == Stand::Dead))
+            (expected(|state| *state == State::Done), expected(|state| *state == State::Dead))
         );
         for (key, message) in &self.messages {
             let shown: Value = self.server.get(&format!("/v1/messages/{}", message.id)).ok();
@@ -195,7 +195,7 @@ impl Pair<'_> {
 /// Replays R-T19.
 /// Holds: MBX-I-1, MBX-I-2, MBX-I-4, RULE-06, RULE-07.
 #[test]
-fn the_server_does_what_a_mailbox_does() {
+fn the_server_matches_the_model_of_a_mailbox() {
     let set = [
         "mailbox.topic.attempts_max=3",
         "mailbox.topic.backoff_base=1ms",
@@ -205,13 +205,13 @@ fn the_server_does_what_a_mailbox_does() {
     on_every_store(&set, |server| {
         for seed in [1, 0x5eed, 0xdead_beef] {
             println!("seed {seed}");
-            let mut pair = Pair { server: &server, messages: BTreeMap::new(), random: Random(seed) };
+            let mut checker = Checker { server: &server, messages: BTreeMap::new(), random: Random(seed) };
             for step in 0..STEPS {
                 println!("step {step}");
-                pair.step();
+                checker.step();
             }
-            pair.compare();
-            let all: Vec<_> = pair.messages.values().map(|message| message.id.clone()).collect();
+            checker.compare();
+            let all: Vec<_> = checker.messages.values().map(|message| message.id.clone()).collect();
             let swept = server.post("/v1/messages/purge", &json!({"ids": all, "confirm": true})).ok();
             assert_eq!(swept["changed"], all.len());
         }

@@ -1,22 +1,22 @@
-//! Answers end with a newline, so that the prompt of a terminal begins on a line of its own.
+//! Responses end with a newline, so that a shell prompt starts on its own line.
 
 use serde_json::json;
 
 use super::http::Request;
+use super::mailbox_client::{base64, text};
 use super::rig::on_own_stores;
-use super::talk::{base64, text};
 
 #[test]
-fn every_answer_ends_with_a_newline() {
+fn every_response_ends_with_a_newline() {
     on_own_stores(&["mailbox.shards=1"], |server| {
         let message =
             |idem_key: &str| json!({"topic": "t", "idem_key": idem_key, "payload_b64": base64("x")});
         let check = |request: &Request, status: u16| {
             let answer = server.call(request);
-            let told = answer.text();
-            assert_eq!(answer.status, status, "{request:?}: {told}");
-            assert!(told.ends_with('\n'), "{request:?}: {told:?}");
-            told.to_owned()
+            let reply = answer.text();
+            assert_eq!(answer.status, status, "{request:?}: {reply}");
+            assert!(reply.ends_with('\n'), "{request:?}: {reply:?}");
+            reply.to_owned()
         };
         for path in [
             "/healthz",

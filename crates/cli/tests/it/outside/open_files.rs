@@ -1,16 +1,17 @@
-//! A server that may open no more files: intake is refused with the reason, readiness says the same, and work goes on.
+//! A server at its open-file limit: sends are refused with the reason, readiness reports it, and receivers keep
+//! working.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::http::Request;
+use super::mailbox_client::{base64, text};
 use super::rig::{Server, Store};
-use super::talk::{base64, text};
 
 const PAYLOAD_BYTES: usize = 1 << 20;
 
-/// Lets a process have so many open files; those that it has stay open.
+/// Limits the open files of a process; files that are already open stay open.
 fn limit(server: &Server, files: u32) {
     let mut command = Command::new("prlimit");
     command.args(["--pid", &server.pid().to_string(), &format!("--nofile={files}:")]);
@@ -30,9 +31,9 @@ fn finding<'a>(answer: &'a Value, subject: &str) -> Option<&'a str> {
 
 /// Holds: RULE-27.
 #[test]
-fn a_server_without_a_file_for_its_journal_says_so_to_senders_and_in_its_readiness() {
+fn an_open_file_limit_is_reported_to_senders_and_in_readiness() {
     let server = Server::start(Store::Embedded, &[]);
-    // A connection is a file, too.
+    // A connection needs a file descriptor, too.
     let mut connection = server.connect();
     connection.call(&Request::get("/healthz")).ok();
     limit(&server, 1);
@@ -40,9 +41,9 @@ fn a_server_without_a_file_for_its_journal_says_so_to_senders_and_in_its_readine
         let answer = connection.call(&send(number));
         (answer.status != 200).then_some((number, answer))
     });
-    let (number, answer) = refused.expect("no segment can be made, and two hundred messages came in");
-    let told = answer.refused(503, "E_UNAVAILABLE");
-    assert!(told.contains("raise the limit of open files"), "{told}");
+    let (number, answer) = refused.expect("no segment can be created, but 200 messages were accepted");
+    let reply = answer.refused(503, "E_UNAVAILABLE");
+    assert!(reply.contains("raise the limit of open files"), "{reply}");
     for (path, status) in [("/readyz", 503), ("/readyz?for=writes", 503), ("/readyz?for=reads", 200)] {
         let ready = connection.call(&Request::get(path));
         let json = ready.json();

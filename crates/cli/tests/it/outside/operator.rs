@@ -1,10 +1,10 @@
-//! The operator's door: look, count, redrive, purge.
+//! The operator API: list, show, count, redrive and purge.
 
 use serde_json::{Value, json};
 
 use super::http::Request;
+use super::mailbox_client::{NOTHING, base64, text, texts};
 use super::rig::{Server, on_durable_stores, on_every_store};
-use super::talk::{NOTHING, base64, text, texts};
 
 const QUICK: [&str; 4] = [
     "mailbox.shards=1",
@@ -13,7 +13,7 @@ const QUICK: [&str; 4] = [
     "mailbox.topic.backoff_max=5ms",
 ];
 
-/// Makes dead letters; gives their ids.
+/// Creates dead letters; returns their ids.
 fn dead(server: &Server, topic: &str, keys: &[&str]) -> Vec<String> {
     let ids: Vec<_> = keys.iter().map(|idem_key| server.sent(topic, idem_key)).collect();
     server.fail(topic, keys.len());
@@ -32,20 +32,20 @@ fn dead_letters_are_listed_shown_and_reprocessed_by_topic() {
         assert_eq!(texts(&list(&server, "/v1/dlq?topic=a"), "msg_id"), a);
         assert_eq!(texts(&list(&server, "/v1/dlq?reason=exhausted&topic=b"), "msg_id"), b);
         assert_eq!(list(&server, "/v1/dlq?reason=expired"), NOTHING);
-        let letter = server.get(&format!("/v1/dlq/{}", a[0])).ok();
-        assert_eq!((text(&letter, "id"), &letter["payload_b64"]), ("1", &json!(null)));
+        let dead_letter = server.get(&format!("/v1/dlq/{}", a[0])).ok();
+        assert_eq!((text(&dead_letter, "id"), &dead_letter["payload_b64"]), ("1", &json!(null)));
         let whole = server.get(&format!("/v1/dlq/{}?payload=true", a[0])).ok();
         assert_eq!(text(&whole, "payload_b64"), base64("1"));
-        let by_uuid = server.get(&format!("/v1/dlq/{}", text(&letter, "uid"))).ok();
-        assert_eq!(by_uuid, letter);
-        let reprocess = |wish: Value| server.post("/v1/dlq/reprocess", &wish).ok();
+        let by_uuid = server.get(&format!("/v1/dlq/{}", text(&dead_letter, "uid"))).ok();
+        assert_eq!(by_uuid, dead_letter);
+        let reprocess = |request: Value| server.post("/v1/dlq/reprocess", &request).ok();
         let dry = reprocess(json!({"topic": "a", "dry_run": true}));
         assert_eq!(dry, json!({"matched": 3, "changed": 0, "dry_run": true, "more": false}));
-        assert_eq!(server.recv("a"), NOTHING, "it only looked");
+        assert_eq!(server.recv("a"), NOTHING, "a dry run changes nothing");
         let some = reprocess(json!({"topic": "a", "limit": 2}));
         assert_eq!((&some["changed"], &some["more"]), (&json!(2), &json!(true)));
         assert_eq!(reprocess(json!({"topic": "b", "reason": "failed"}))["changed"], 0);
-        assert_eq!(texts(&server.recv("a"), "msg_id"), a[..2], "the oldest first");
+        assert_eq!(texts(&server.recv("a"), "msg_id"), a[..2], "oldest first");
         assert_eq!(server.metric("oncebox_mailbox_dlq_reprocess_total").as_deref(), Some("2"));
         server.get(&format!("/v1/dlq/{}", a[0])).refused(404, "E_NOT_FOUND");
         assert_eq!(list(&server, "/v1/dlq").len(), 2);
@@ -58,17 +58,21 @@ fn dead_letters_are_reprocessed_by_their_ids() {
     on_every_store(&QUICK, |server| {
         let ids = dead(&server, "t", &["1", "2", "3"]);
         let alive = server.sent("u", "4");
-        let wish = json!({"ids": [ids[0], ids[2], alive, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"]});
-        let mut dry = wish.clone();
+        let request = json!({"ids": [ids[0], ids[2], alive, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"]});
+        let mut dry = request.clone();
         dry["dry_run"] = json!(true);
         let swept = server.post("/v1/dlq/reprocess", &dry).ok();
         assert_eq!((&swept["matched"], &swept["changed"]), (&json!(2), &json!(0)));
-        let swept = server.post("/v1/dlq/reprocess", &wish).ok();
+        let swept = server.post("/v1/dlq/reprocess", &request).ok();
         assert_eq!((&swept["matched"], &swept["changed"]), (&json!(2), &json!(2)));
         let received = server.recv("t");
         assert_eq!(texts(&received, "msg_id"), [&ids[0], &ids[2]]);
         let shown = server.get(&format!("/v1/messages/{}", ids[0])).ok();
-        assert_eq!((&shown["attempts"], &shown["deliveries"]), (&json!(0), &json!(2)), "attempts count anew");
+        assert_eq!(
+            (&shown["attempts"], &shown["deliveries"]),
+            (&json!(0), &json!(2)),
+            "a redrive resets the attempts"
+        );
         assert_eq!(shown["redrives"], 1);
         let both = json!({"ids": [ids[1]], "topic": "t"});
         server.post("/v1/dlq/reprocess", &both).refused(400, "E_SCHEMA");
@@ -81,13 +85,16 @@ fn dead_letters_are_reprocessed_by_their_ids() {
         let actor = Request::post("/v1/messages/redrive", &json!({"ids": [ids[1]], "because": "fixed"}));
         assert_eq!(server.call(&actor.header("x-actor", "ann")).ok()["changed"], 1);
         let line = server.wait_for_line("\"actor\":\"ann\"");
-        assert!(line.contains(r#""reason":"fixed""#), "it stands in the audit log: {line}");
-        assert!(line.contains(&format!(r#""msg_id":"{}""#, ids[1])), "by the id that answers have: {line}");
-        assert!(!line.contains("\"uid\""), "and by no other: {line}");
+        assert!(line.contains(r#""reason":"fixed""#), "the reason is in the audit log: {line}");
+        assert!(
+            line.contains(&format!(r#""msg_id":"{}""#, ids[1])),
+            "with the id that responses use: {line}"
+        );
+        assert!(!line.contains("\"uid\""), "and no other id: {line}");
     });
 }
 
-/// Walks through a list page by page.
+/// Lists all messages page by page.
 fn walk(server: &Server, path: &str) -> Vec<Value> {
     let (mut messages, mut after) = (Vec::new(), String::new());
     loop {
@@ -148,22 +155,22 @@ fn a_message_is_found_by_its_key_and_counted() {
         assert_eq!(server.get("/v1/counts?namespace=mailbox").ok()["ready"], 2);
         let stats = server.get("/v1/stats").ok();
         let mailbox =
-            stats["namespaces"].as_array().unwrap().iter().find(|face| face["namespace"] == "mailbox");
+            stats["namespaces"].as_array().unwrap().iter().find(|counts| counts["namespace"] == "mailbox");
         assert_eq!(mailbox.unwrap()["counts"]["dead"], 1, "{stats}");
     });
 }
 
 #[test]
-fn a_redrive_takes_the_dead_and_a_purge_must_be_confirmed() {
+fn a_redrive_selects_dead_messages_and_a_purge_must_be_confirmed() {
     on_every_store(&QUICK, |server| {
         let ids = dead(&server, "t", &["1", "2", "3"]);
         let alive = server.sent("u", "4");
         let redrive = server.post("/v1/messages/redrive", &json!({"ids": [ids[0]]})).ok();
         assert_eq!(redrive["changed"], 1);
         server.post("/v1/messages/redrive", &json!({"state": "processing"})).refused(400, "E_SCHEMA");
-        let purge = |wish: Value| server.post("/v1/messages/purge", &wish);
-        let told = purge(json!({"topic": "t"})).refused(400, "E_SCHEMA");
-        assert!(told.contains("confirm"), "{told}");
+        let purge = |request: Value| server.post("/v1/messages/purge", &request);
+        let reply = purge(json!({"topic": "t"})).refused(400, "E_SCHEMA");
+        assert!(reply.contains("confirm"), "{reply}");
         purge(json!({"ids": [ids[1]]})).refused(400, "E_SCHEMA");
         assert_eq!(purge(json!({"topic": "t", "dry_run": true})).ok()["matched"], 2);
         assert_eq!(list(&server, "/v1/dlq").len(), 2, "nothing is gone yet");
@@ -179,21 +186,21 @@ fn a_redrive_takes_the_dead_and_a_purge_must_be_confirmed() {
     });
 }
 
-/// Operators see who holds a message, who held it last, and until when; also after a restart.
+/// Operators see the current and the last holder of a message and the end of the lease, also after a restart.
 #[test]
-fn who_holds_a_message_and_who_held_it_last_is_shown() {
+fn the_current_and_the_last_holder_of_a_message_are_shown() {
     let shown = |server: &Server, id: &str| server.get(&format!("/v1/messages/{id}")).ok();
     on_every_store(&QUICK, |server| {
         let longest = "n".repeat(128);
-        let wishes = [
+        let requests = [
             ("a", "/v1/recv", json!({"topic": "a", "worker": "billing-3:4711"}), "billing-3:4711"),
             ("b", "/v1/work", json!({"recv": {"topic": "b", "worker": longest}}), &*longest),
             ("c", "/v1/recv/stream", json!({"topic": "c", "worker": "a stream"}), "a stream"),
         ];
-        for (topic, path, wish, worker) in wishes {
+        for (topic, path, request, worker) in requests {
             let id = server.sent(topic, "1");
-            assert_eq!(shown(&server, &id).get("last_lease"), None, "nobody had it");
-            let answer = server.post(path, &wish);
+            assert_eq!(shown(&server, &id).get("last_lease"), None, "it was not delivered yet");
+            let answer = server.post(path, &request);
             let envelope: Value = match path {
                 "/v1/recv/stream" => {
                     serde_json::from_str(answer.text().lines().next().expect("a line")).unwrap()
@@ -207,37 +214,37 @@ fn who_holds_a_message_and_who_held_it_last_is_shown() {
             let listed = list(&server, &format!("/v1/messages?topic={topic}"));
             assert_eq!(listed[0]["lease"]["worker"], worker, "{listed:?}");
             server.post(&format!("/v1/nack/{}", text(&envelope, "receipt")), &json!({})).ok();
-            let letter = server.get(&format!("/v1/dlq/{id}")).ok();
+            let dead_letter = server.get(&format!("/v1/dlq/{id}")).ok();
             assert_eq!(
-                (&letter["last_lease"]["worker"], letter.get("lease")),
+                (&dead_letter["last_lease"]["worker"], dead_letter.get("lease")),
                 (&json!(worker), None),
-                "{letter}"
+                "{dead_letter}"
             );
-            assert_eq!(letter["last_lease"]["until"], envelope["visible_until"]);
+            assert_eq!(dead_letter["last_lease"]["until"], envelope["visible_until"]);
         }
-        for (worker, fault) in [
+        for (worker, error) in [
             (json!(""), "worker is empty"),
             (json!("n".repeat(129)), "worker is 129 bytes long, the limit is 128"),
             (json!("a\nb"), "worker has a character that is not printable ASCII"),
             (json!("ö"), "worker has a character that is not printable ASCII"),
-            (json!(7), "worker has a wrong type"),
+            (json!(7), "worker has the wrong type"),
         ] {
             let refused =
                 server.post("/v1/recv", &json!({"topic": "a", "worker": worker})).refused(400, "E_SCHEMA");
-            assert!(refused.contains(fault), "{refused}");
+            assert!(refused.contains(error), "{refused}");
         }
         let metrics = server.get("/metrics");
-        assert!(!metrics.text().contains("billing-3"), "no label carries it");
-        assert!(!server.log().contains("billing-3"), "nor does the log");
+        assert!(!metrics.text().contains("billing-3"), "no metric label contains it");
+        assert!(!server.log().contains("billing-3"), "the log does not contain it");
     });
     on_durable_stores(|store| {
         let server = Server::start(store, &[]);
         let id = server.sent("t", "1");
-        let wish = json!({"topic": "t", "worker": "before", "visibility_ms": 3_600_000});
-        server.post("/v1/recv", &wish).ok();
+        let request = json!({"topic": "t", "worker": "before", "visibility_ms": 3_600_000});
+        server.post("/v1/recv", &request).ok();
         let held = shown(&server, &id)["lease"].clone();
-        let home = server.kill();
-        let server = Server::start_in(home, store, &[]);
+        let storage = server.kill();
+        let server = Server::start_in(storage, store, &[]);
         let after = shown(&server, &id)["lease"].clone();
         assert_eq!((&after["owner"], &after["worker"]), (&held["owner"], &json!("before")));
     });

@@ -1,5 +1,4 @@
-//! A database that goes and comes back under the server: it is noticed at once, nothing hangs meanwhile, and nothing has to be started
-//! again.
+//! A database outage: the server notices it immediately, no call hangs meanwhile, and no restart is needed afterwards.
 
 use std::net::TcpStream;
 use std::thread::park_timeout;
@@ -9,38 +8,38 @@ use oncebox_testkit::servers::Postgres;
 use serde_json::{Value, json};
 
 use super::http::{Answer, Connection, Request};
-use super::rig::{Server, home};
-use super::talk::{base64, text};
+use super::mailbox_client::{base64, text};
+use super::rig::{Server, new_storage};
 
-/// Half of the time that a call waits for a connection. What is refused at once takes a thousandth of it.
-const SOON: Duration = Duration::from_secs(5);
+/// Half of the time that a call waits for a connection. An immediate refusal takes a thousandth of it.
+const PROMPT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Looks of at least [`PAUSE`] each.
-const LOOKS_MAX: usize = 2_000;
+/// Maximum number of polls, with [`PAUSE`] between them.
+const POLLS_MAX: usize = 2_000;
 
-/// How a database goes.
+/// The kind of outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Going {
-    /// Its processes end, and its port is closed.
-    Stops,
-    /// Its processes stand still: connections stay open and can be opened, and nothing is answered.
-    Freezes,
+enum Outage {
+    /// Its processes are stopped, and its port is closed.
+    Stopped,
+    /// Its processes are suspended: connections can be opened and stay open, but nothing is answered.
+    Frozen,
 }
 
 struct Database(Postgres);
 
 impl Database {
-    fn go(&mut self, going: Going) {
-        match going {
-            Going::Stops => self.0.stop_immediately().expect("it stops"),
-            Going::Freezes => self.0.freeze(),
+    fn begin(&mut self, outage: Outage) {
+        match outage {
+            Outage::Stopped => self.0.stop_immediately().expect("the database stops"),
+            Outage::Frozen => self.0.freeze(),
         }
     }
 
-    fn come_back(&mut self, going: Going) {
-        match going {
-            Going::Stops => self.0.start_again().expect("it starts again"),
-            Going::Freezes => self.0.thaw(),
+    fn end(&mut self, outage: Outage) {
+        match outage {
+            Outage::Stopped => self.0.restart().expect("the database restarts"),
+            Outage::Frozen => self.0.thaw(),
         }
     }
 }
@@ -48,11 +47,11 @@ impl Database {
 fn start() -> (Database, Server) {
     let database = Postgres::start().expect("a private PostgreSQL");
     let url = format!("{}?ensure=yes", database.url());
-    (Database(database), Server::start_with(home(), &["--store", &url], &[]))
+    (Database(database), Server::start_with(new_storage(), &["--store", &url], &[]))
 }
 
 fn call_within(server: &Server, request: &Request, limit: Duration) -> Answer {
-    let stream = TcpStream::connect(&server.address).expect("somebody listens");
+    let stream = TcpStream::connect(&server.address).expect("the server listens");
     let options = stream.try_clone().expect("a handle");
     let mut connection = Connection::over(stream);
     options.set_read_timeout(Some(limit)).expect("an option");
@@ -60,33 +59,36 @@ fn call_within(server: &Server, request: &Request, limit: Duration) -> Answer {
     connection.try_answer().unwrap_or_else(|error| panic!("no answer within {limit:?}: {error}: {request:?}"))
 }
 
-/// An answer that comes soon.
-fn soon(server: &Server, request: &Request) -> Answer {
-    call_within(server, request, SOON)
+/// Makes a call that must be answered within [`PROMPT`].
+fn call_promptly(server: &Server, request: &Request) -> Answer {
+    call_within(server, request, PROMPT)
 }
 
-/// Looks until there is something; every look must be answered soon.
+/// Polls until there is a value.
 #[track_caller]
-fn eventually<T>(look: impl Fn() -> Option<T>) -> T {
-    let found = (0..LOOKS_MAX).find_map(|_| {
-        let found = look();
+fn eventually<T>(poll: impl Fn() -> Option<T>) -> T {
+    let found = (0..POLLS_MAX).find_map(|_| {
+        let found = poll();
         if found.is_none() {
             park_timeout(PAUSE);
         }
         found
     });
-    found.expect("it happens before all looks are used up")
+    found.expect("the condition becomes true before the last poll")
 }
 
 fn ready(server: &Server, status: u16) -> Value {
-    eventually(|| Some(soon(server, &Request::get("/readyz"))).filter(|ready| ready.status == status)).json()
+    eventually(|| {
+        Some(call_promptly(server, &Request::get("/readyz"))).filter(|ready| ready.status == status)
+    })
+    .json()
 }
 
-/// Sends a request that waits for long.
+/// Sends a long-polling request.
 fn waiting(server: &Server, path: &str) -> Connection {
     let mut connection = server.connect();
-    let wish = json!({"topic": "nobody-sends-here", "wait_ms": 30_000});
-    connection.write(&Request::post(path, &wish).to_bytes());
+    let request = json!({"topic": "nobody-sends-here", "wait_ms": 30_000});
+    connection.write(&Request::post(path, &request).to_bytes());
     connection
 }
 
@@ -105,17 +107,17 @@ fn calls(receipt: &str) -> [Request; 8] {
 }
 
 #[track_caller]
-fn is_unavailable(answer: &Answer, request: &Request) {
+fn assert_unavailable(answer: &Answer, request: &Request) {
     let message = answer.refused(503, "E_UNAVAILABLE");
     assert!(message.contains("database"), "{message}: {request:?}");
     let seconds = answer.header("retry-after").and_then(|seconds| seconds.parse::<u64>().ok());
     assert!(seconds.is_some_and(|seconds| (1..=5).contains(&seconds)), "{}", answer.head);
 }
 
-/// What answers while the database is away, and what it says is not known.
-fn says_what_is_not_known(server: &Server) {
-    assert_eq!(soon(server, &Request::get("/healthz")).ok(), json!({"status": "live"}));
-    let metrics = soon(server, &Request::get("/metrics"));
+/// Checks the endpoints that answer during the outage and report values as unknown.
+fn check_what_is_unknown(server: &Server) {
+    assert_eq!(call_promptly(server, &Request::get("/healthz")).ok(), json!({"status": "live"}));
+    let metrics = call_promptly(server, &Request::get("/metrics"));
     assert_eq!(metrics.status, 200, "{metrics:?}");
     for line in [
         "oncebox_store_up 0",
@@ -126,7 +128,7 @@ fn says_what_is_not_known(server: &Server) {
     ] {
         assert!(metrics.text().lines().any(|known| known == line), "{line}: {}", metrics.text());
     }
-    let stats = soon(server, &Request::get("/v1/stats")).ok();
+    let stats = call_promptly(server, &Request::get("/v1/stats")).ok();
     assert_eq!(stats["unknown"], json!(["namespaces", "bounds"]), "{stats}");
     assert_eq!((&stats["namespaces"], &stats["bounds"]), (&json!([]), &json!([])), "{stats}");
     assert!(names_the_store(&stats), "{stats}");
@@ -139,76 +141,78 @@ fn names_the_store(answer: &Value) -> bool {
 
 /// Holds: RULE-25, MBX-P-2.
 #[test]
-fn a_database_that_goes_is_noticed_at_once_and_so_is_its_return() {
-    for going in [Going::Stops, Going::Freezes] {
-        println!("{going:?}");
+fn an_outage_and_its_end_are_noticed_immediately() {
+    for outage in [Outage::Stopped, Outage::Frozen] {
+        println!("{outage:?}");
         let (mut database, server) = start();
         server.sent("t", "1");
         let held = server.recv_one("t");
         assert_eq!(server.metric(r#"queue_depth{topic="t",shard="0"}"#).as_deref(), Some("0"));
         let [mut poll, mut stream] = ["/v1/recv", "/v1/recv/stream"].map(|path| waiting(&server, path));
-        assert!(stream.head().expect("a head").contains(" 200 "), "a stream begins before its first message");
-        database.go(going);
+        assert!(stream.head().expect("a head").contains(" 200 "), "a stream starts before its first message");
+        database.begin(outage);
 
-        let told = ready(&server, 503);
-        assert!(told["missing"].as_array().expect("a list").contains(&json!("store")), "{told}");
-        assert_eq!((&told["reads"], &told["writes"]), (&json!(false), &json!(false)), "{told}");
-        assert!(names_the_store(&told), "{told}");
-        assert_eq!(soon(&server, &Request::get("/readyz?for=reads")).status, 503);
+        let reply = ready(&server, 503);
+        assert!(reply["missing"].as_array().expect("a list").contains(&json!("store")), "{reply}");
+        assert_eq!((&reply["reads"], &reply["writes"]), (&json!(false), &json!(false)), "{reply}");
+        assert!(names_the_store(&reply), "{reply}");
+        assert_eq!(call_promptly(&server, &Request::get("/readyz?for=reads")).status, 503);
         for request in calls(text(&held, "receipt")) {
-            is_unavailable(&soon(&server, &request), &request);
+            assert_unavailable(&call_promptly(&server, &request), &request);
         }
-        says_what_is_not_known(&server);
-        is_unavailable(&poll.answer(), &Request::get("a receiver that waits"));
-        assert_eq!(stream.rest(), b"", "it is cut, without the end that a whole one has");
-        database.come_back(going);
+        check_what_is_unknown(&server);
+        assert_unavailable(&poll.answer(), &Request::get("a waiting receiver"));
+        assert_eq!(stream.rest(), b"", "the stream is cut off without its final chunk");
+        database.end(outage);
         assert_eq!(ready(&server, 200)["missing"], json!([]));
         server.sent("t", "3");
-        assert_eq!(server.ack(text(&held, "receipt")).ok(), json!({"ok": true}), "it was held all the time");
+        assert_eq!(
+            server.ack(text(&held, "receipt")).ok(),
+            json!({"ok": true}),
+            "the lease was held during the outage"
+        );
         assert_eq!(server.get("/v1/stats").ok()["unknown"], json!([]));
         assert_eq!(server.metric("oncebox_store_up").as_deref(), Some("1"));
         let queue_depth = server.metric(r#"queue_depth{topic="t",shard="0"}"#);
         assert!(queue_depth.is_some_and(|depth| depth != "NaN"));
-        server.wait_for_line("the database answers again");
-        for line in
-            ["the database does not answer: calls fail", "the database answers again", "upkeep failed"]
-        {
+        server.wait_for_line("database is up again");
+        for line in ["database is down: calls fail", "database is up again", "maintenance failed"] {
             let lines = server.log().matches(line).count();
-            assert!(lines == 1 || line.starts_with("upkeep") && lines == 0, "{lines} of {line}");
+            assert!(lines == 1 || line.starts_with("maintenance") && lines == 0, "{lines} of {line}");
         }
-        assert!(!server.log().contains("sqlx"), "the driver says the same: {}", server.log());
+        assert!(!server.log().contains("sqlx"), "no additional lines of the driver: {}", server.log());
     }
 }
 
-/// It goes again and again, and comes back again and again.
+/// Several outages in a row.
 /// Holds: RULE-25.
 #[test]
-fn every_outage_is_noticed_and_every_return() {
+fn every_outage_and_every_recovery_is_noticed() {
     let (mut database, server) = start();
-    for (number, going) in [Going::Freezes, Going::Stops, Going::Freezes].into_iter().enumerate() {
+    for (number, outage) in [Outage::Frozen, Outage::Stopped, Outage::Frozen].into_iter().enumerate() {
         server.sent("t", &number.to_string());
-        database.go(going);
+        database.begin(outage);
         ready(&server, 503);
         let lines = |text: &str| (server.log().matches(text).count() > number).then_some(());
-        eventually(|| lines("the database does not answer: calls fail"));
-        database.come_back(going);
-        eventually(|| lines("the database answers again"));
+        eventually(|| lines("database is down: calls fail"));
+        database.end(outage);
+        eventually(|| lines("database is up again"));
         ready(&server, 200);
     }
     assert_eq!(server.recv("t").len(), 3);
-    assert_eq!(server.log().matches("the database answers again").count(), 3);
+    assert_eq!(server.log().matches("database is up again").count(), 3);
 }
 
 /// Holds: RULE-25.
 #[test]
-fn a_server_stops_while_its_database_hangs() {
+fn a_server_can_stop_while_its_database_hangs() {
     let (mut database, server) = start();
     server.sent("t", "1");
     let _poll = waiting(&server, "/v1/recv");
-    database.go(Going::Freezes);
+    database.begin(Outage::Frozen);
     ready(&server, 503);
     server.terminate();
-    let (status, _) = server.ended();
+    let (status, _) = server.wait_for_exit();
     assert_eq!(status.code(), Some(0));
-    database.come_back(Going::Freezes);
+    database.end(Outage::Frozen);
 }

@@ -1,23 +1,23 @@
-//! A directory belongs to one process, whatever is deleted or moved under it; and what an opening cuts off is in the log.
+//! A store directory belongs to one process, even if files are deleted or moved; and truncation at startup is logged.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use super::http::PATIENCE;
-use super::rig::{Server, Store, home};
-use super::talk::{NOTHING, text};
+use super::http::TIMEOUT;
+use super::mailbox_client::{NOTHING, text};
+use super::rig::{Server, Store, new_storage};
 use crate::rig::oncebox;
 
-/// How often a process is asked whether it has ended.
+/// Pause between two polls of a process.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Waits until a process ends; one that goes on is killed, and fails the test.
-pub(super) fn ended(mut child: Child) -> (Option<i32>, String) {
-    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+/// Waits until a process exits; a process that keeps running is killed and fails the test.
+pub(super) fn wait_for_exit(mut child: Child) -> (Option<i32>, String) {
+    for _ in 0..TIMEOUT.as_millis() / PAUSE.as_millis() {
         if child.try_wait().expect("a child").is_some() {
-            let output = child.wait_with_output().expect("it ended");
+            let output = child.wait_with_output().expect("the process exited");
             return (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
         }
         std::thread::park_timeout(PAUSE);
@@ -26,53 +26,53 @@ pub(super) fn ended(mut child: Child) -> (Option<i32>, String) {
     panic!("a second process opened the store: {:?}", child.wait_with_output());
 }
 
-/// A second process on the same directory ends, and says who has it.
+/// Asserts that a second process on the same directory exits and names the holder.
 #[track_caller]
 fn refused(directory: &Path, holder: &str) {
     let store = format!("embedded:{}", directory.display());
     let mut command = oncebox(&["serve", "--listen", "127.0.0.1:0", "--store", &store]);
     command.args(["--set", "admin.listen=off"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let (code, stderr) = ended(command.spawn().expect("the binary runs"));
+    let (code, stderr) = wait_for_exit(command.spawn().expect("the binary runs"));
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.contains(&format!("is in use by process {holder}")), "{stderr}");
 }
 
 /// Holds: RULE-13.
 #[test]
-fn a_second_process_is_refused_also_when_the_file_lock_is_deleted() {
-    let home = home();
-    let data = home.path().join("data");
-    let server = Server::start_in(home, Store::Embedded, &[]);
+fn a_second_process_is_refused_even_if_the_lock_file_is_deleted() {
+    let storage = new_storage();
+    let data = storage.path().join("data");
+    let server = Server::start_in(storage, Store::Embedded, &[]);
     server.sent("t", "1");
     refused(&data, &server.pid().to_string());
     std::fs::remove_file(data.join("lock")).expect("the file is there");
     refused(&data, "(unknown)");
     refused(&data, "(unknown)");
     server.sent("t", "2");
-    // With the process its lock is gone, however it ended.
+    // The lock ends with the process, however it ended.
     let server = Server::start_in(server.kill(), Store::Embedded, &[]);
     assert_eq!(server.counts("t")["ready"], 2);
 }
 
-/// Where the directory was, another process may begin a store of its own. The first one answers nothing any more: neither of them
-/// takes in for the other.
+/// Another process may create a new store at the same path. The first process then refuses all calls, so that neither
+/// accepts messages for the other.
 /// Holds: RULE-13.
 #[test]
-fn a_process_whose_directory_was_deleted_answers_nothing_any_more() {
-    let home = home();
-    let data = home.path().join("data");
-    let first = Server::start_in(home.clone(), Store::Embedded, &[]);
+fn a_process_whose_directory_was_deleted_refuses_all_calls() {
+    let storage = new_storage();
+    let data = storage.path().join("data");
+    let first = Server::start_in(storage.clone(), Store::Embedded, &[]);
     first.sent("t", "1");
-    oncebox_testkit::directory::delete(&data).expect("the directory is there");
-    let second = Server::start_in(home, Store::Embedded, &[]);
-    assert_eq!(second.recv("t"), NOTHING, "it is a new store");
+    oncebox_testkit::directory::delete(&data).expect("the directory exists");
+    let second = Server::start_in(storage, Store::Embedded, &[]);
+    assert_eq!(second.recv("t"), NOTHING, "the second process has a new store");
     for idem_key in ["2", "3"] {
-        let told = first.send("t", idem_key, "").refused(503, "E_UNAVAILABLE");
-        assert!(told.contains("deleted or replaced"), "{told}");
+        let reply = first.send("t", idem_key, "").refused(503, "E_UNAVAILABLE");
+        assert!(reply.contains("deleted or replaced"), "{reply}");
     }
     first.send("t", "1", "1").refused(503, "E_UNAVAILABLE");
-    // Readiness says what senders are told.
+    // Readiness reports what senders get.
     let ready = first.get("/readyz?for=reads");
     let json = ready.json();
     assert_eq!((ready.status, &json["writes"]), (503, &Value::from(false)), "{json}");
@@ -89,21 +89,21 @@ fn a_process_whose_directory_was_deleted_answers_nothing_any_more() {
 
 /// Holds: RULE-13.
 #[test]
-fn a_directory_that_was_moved_still_belongs_to_its_process() {
-    let home = home();
-    let (data, moved) = (home.path().join("data"), home.path().join("moved"));
-    let server = Server::start_in(home.clone(), Store::Embedded, &[]);
+fn a_moved_directory_still_belongs_to_its_process() {
+    let storage = new_storage();
+    let (data, moved) = (storage.path().join("data"), storage.path().join("moved"));
+    let server = Server::start_in(storage.clone(), Store::Embedded, &[]);
     server.sent("t", "1");
-    std::fs::rename(&data, &moved).expect("the directory is there");
+    std::fs::rename(&data, &moved).expect("the directory exists");
     refused(&moved, &server.pid().to_string());
     server.send("t", "2", "").refused(503, "E_UNAVAILABLE");
     server.kill();
-    std::fs::rename(&moved, &data).expect("the directory is there");
-    let server = Server::start_in(home, Store::Embedded, &[]);
+    std::fs::rename(&moved, &data).expect("the directory exists");
+    let server = Server::start_in(storage, Store::Embedded, &[]);
     assert_eq!(text(&server.recv_one("t"), "idem_key"), "1");
 }
 
-/// The segment that was begun last, and where something other than zeros is last in it.
+/// The newest segment, and the offset of its last non-zero byte.
 fn end_of_journal(data: &Path) -> (std::path::PathBuf, usize) {
     let entries = std::fs::read_dir(data).expect("a directory").map(|entry| entry.expect("an entry").path());
     let segments = entries.filter(|path| path.extension().is_some_and(|extension| extension == "seg"));
@@ -113,22 +113,22 @@ fn end_of_journal(data: &Path) -> (std::path::PathBuf, usize) {
     };
     let newest = segments.max_by_key(generation).expect("a segment");
     let bytes = std::fs::read(&newest).expect("a file");
-    let end = bytes.iter().rposition(|byte| *byte != 0).expect("something is written");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("the segment is not empty");
     (newest, end)
 }
 
 /// Holds: RULE-13.
 #[test]
-fn an_opening_that_cuts_off_a_damaged_end_logs_how_much() {
+fn truncation_of_a_damaged_end_is_logged() {
     let server = Server::start(Store::Embedded, &[]);
     (0..5).for_each(|number| drop(server.sent("t", &number.to_string())));
-    let home = server.kill();
-    let (segment, end) = end_of_journal(&home.path().join("data"));
+    let storage = server.kill();
+    let (segment, end) = end_of_journal(&storage.path().join("data"));
     let mut bytes = std::fs::read(&segment).expect("a file");
     bytes[end] ^= 1;
     std::fs::write(&segment, bytes).expect("a file");
-    let server = Server::start_in(home, Store::Embedded, &[]);
-    let line = server.wait_for_line("are cut off");
+    let server = Server::start_in(storage, Store::Embedded, &[]);
+    let line = server.wait_for_line("are truncated");
     let line: Value = serde_json::from_str(&line).expect("a line is JSON");
     assert_eq!(
         (text(&line, "level"), text(&line, "segment")),
@@ -136,8 +136,11 @@ fn an_opening_that_cuts_off_a_damaged_end_logs_how_much() {
     );
     let number = |name: &str| line[name].as_u64().expect("a number");
     assert_eq!((number("offset") + number("bytes"), number("frames")), (end as u64 + 1, 0));
-    assert!(text(&line, "message").contains("whether what is cut was answered is not known"), "{line}");
-    assert_eq!(server.counts("t")["ready"], 4, "the last one was damaged");
+    assert!(
+        text(&line, "message").contains("whether the truncated writes had been confirmed is unknown"),
+        "{line}"
+    );
+    assert_eq!(server.counts("t")["ready"], 4, "the last message was damaged");
     server.sent("t", "4");
-    assert_eq!(server.log().matches("are cut off").count(), 1);
+    assert_eq!(server.log().matches("are truncated").count(), 1);
 }

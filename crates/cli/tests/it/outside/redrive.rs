@@ -1,4 +1,4 @@
-//! Redriving dead letters: by what they died of, in pieces, at a rate, after a canary, within the capacity of a shard.
+//! Redriving dead letters: by error, in batches, at a rate, after a canary, and within the capacity of a shard.
 
 use std::collections::BTreeSet;
 use std::process::Output;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::rig::{Server, Store, home, on_durable_stores, on_every_store};
-use super::talk::{NOTHING, base64, text, texts};
+use super::mailbox_client::{NOTHING, base64, text, texts};
+use super::rig::{Server, Store, new_storage, on_durable_stores, on_every_store};
 use crate::rig::oncebox;
 
-/// A redrive by the command line.
-struct Ran {
+/// The output of `oncebox dlq redrive`.
+struct RedriveOutput {
     code: Option<i32>,
-    /// What it wrote as JSON; null if nothing.
+    /// The JSON on stdout; null if there is none.
     json: Value,
     stderr: String,
 }
 
-impl From<Output> for Ran {
+impl From<Output> for RedriveOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
@@ -30,13 +30,13 @@ impl From<Output> for Ran {
     }
 }
 
-fn redrive(server: &Server, arguments: &[&str]) -> Ran {
+fn redrive(server: &Server, arguments: &[&str]) -> RedriveOutput {
     let address = format!("http://{}", server.address);
     let mut command = oncebox(&["dlq", "redrive", "--output", "json", "--server", &address]);
     command.args(arguments).output().expect("the binary runs").into()
 }
 
-/// Makes dead letters; keys are numbers, errors are what `error` says for them.
+/// Creates dead letters with numbers as keys and the errors that `error` returns for them.
 fn bury(server: &Server, topic: &str, keys: std::ops::Range<u32>, error: impl Fn(u32) -> String) {
     let keys: Vec<_> = keys.collect();
     for keys in keys.chunks(250) {
@@ -60,13 +60,13 @@ fn dead(message: &Value, error: impl Fn(u32) -> String) -> Value {
     json!({"op": "nack", "delivery": message["receipt"], "dead": true, "reason": error(key)})
 }
 
-fn standing(server: &Server, topic: &str) -> (u64, u64) {
+fn unfinished_and_dead(server: &Server, topic: &str) -> (u64, u64) {
     let counts = server.counts(topic);
     let count = |name: &str| counts[name].as_u64().expect("a number");
     (count("ready") + count("waiting") + count("in_flight"), count("dead"))
 }
 
-/// Receives and settles with `op` until it is stopped.
+/// Receives messages and settles them with `op` until `stop` is set.
 fn receive_until(server: &Server, topic: &str, op: &str, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let request = json!({"topic": topic, "visibility_ms": 60_000, "max_messages": 256, "wait_ms": 50});
@@ -76,8 +76,8 @@ fn receive_until(server: &Server, topic: &str, op: &str, stop: &AtomicBool) {
     }
 }
 
-/// Redrives while another thread receives.
-fn redrive_beside(server: &Server, topic: &str, op: &str, arguments: &[&str]) -> Ran {
+/// Redrives while another thread receives and settles with `op`.
+fn redrive_while_receiving(server: &Server, topic: &str, op: &str, arguments: &[&str]) -> RedriveOutput {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| receive_until(server, topic, op, &stop));
@@ -95,10 +95,10 @@ const LARGE: [&str; 5] = [
     "mailbox.topic.dlq_alert_per_minute=0",
 ];
 
-/// Half of ten thousand died of a bank that did not answer; now it does.
+/// Half of ten thousand dead letters failed because a bank did not answer.
 /// Holds: MBX-C-4, MBX-P-5.
 #[test]
-fn ten_thousand_dead_letters_are_redriven_by_their_error_at_a_rate() {
+fn ten_thousand_dead_letters_are_redriven_by_error_at_a_limited_rate() {
     on_durable_stores(|store| {
         let server = Server::start(store, &LARGE);
         let error = |key: u32| {
@@ -110,14 +110,14 @@ fn ten_thousand_dead_letters_are_redriven_by_their_error_at_a_rate() {
             (dry.code, &dry.json["matched"], &dry.json["changed"]),
             (Some(0), &json!(5_000), &json!(0))
         );
-        assert_eq!(standing(&server, "t"), (0, 10_000), "it only counted");
+        assert_eq!(unfinished_and_dead(&server, "t"), (0, 10_000), "a dry run changes nothing");
         let began = Instant::now();
         let arguments =
             ["--topic", "t", "--error", "timeout", "--reason", "failed", "--since", "2h", "--rate", "1000/s"];
         let ran = redrive(&server, &arguments);
         assert!(
             began.elapsed() > Duration::from_millis(4_500),
-            "not faster than the rate: {:?}",
+            "faster than the rate: {:?}",
             began.elapsed()
         );
         assert_eq!(
@@ -129,38 +129,42 @@ fn ten_thousand_dead_letters_are_redriven_by_their_error_at_a_rate() {
         assert!(ran.stderr.contains("of 5000 redriven"), "progress: {}", ran.stderr);
         let ids: BTreeSet<_> =
             ran.json["ids"].as_array().expect("a list").iter().map(ToString::to_string).collect();
-        assert_eq!(ids.len(), 5_000, "each once");
-        assert_eq!(standing(&server, "t"), (5_000, 5_000));
+        assert_eq!(ids.len(), 5_000, "each exactly once");
+        assert_eq!(unfinished_and_dead(&server, "t"), (5_000, 5_000));
         let left = redrive(&server, &["--topic", "t", "--error", "timeout", "--dry-run"]);
-        assert_eq!(left.json["matched"], 0, "none of them is left");
+        assert_eq!(left.json["matched"], 0, "none is left");
         assert_eq!(server.metric("oncebox_mailbox_dlq_redrive_total").as_deref(), Some("5000"));
         assert_eq!(server.metric("oncebox_mailbox_dlq_reprocess_total").as_deref(), Some("5000"));
     });
 }
 
-/// Two operators press the button at once, on two servers of one database.
+/// Two operators redrive concurrently on two servers of one database.
 /// Holds: RULE-11.
 #[test]
 fn two_servers_redrive_each_dead_letter_once() {
-    let home = home();
-    let [one, two] = [(); 2].map(|()| Server::start_in(home.clone(), Store::Postgres, &LARGE));
+    let storage = new_storage();
+    let [one, two] = [(); 2].map(|()| Server::start_in(storage.clone(), Store::Postgres, &LARGE));
     bury(&one, "t", 0..1_000, |_| "no".to_owned());
     let arguments = ["--topic", "t", "--rate", "2000/s"];
     let (first, second) = std::thread::scope(|scope| {
         let second = scope.spawn(|| redrive(&two, &arguments));
-        (redrive(&one, &arguments), second.join().expect("it ends"))
+        (redrive(&one, &arguments), second.join().expect("the thread ends"))
     });
     assert_eq!((first.code, second.code), (Some(0), Some(0)), "{} {}", first.stderr, second.stderr);
-    let ids = |ran: &Ran| ran.json["ids"].as_array().cloned().unwrap_or_default();
+    let ids = |ran: &RedriveOutput| ran.json["ids"].as_array().cloned().unwrap_or_default();
     let all: BTreeSet<_> = ids(&first).iter().chain(&ids(&second)).map(ToString::to_string).collect();
-    assert_eq!((all.len(), ids(&first).len() + ids(&second).len()), (1_000, 1_000), "each by one of them");
-    assert_eq!(standing(&two, "t"), (1_000, 0));
+    assert_eq!(
+        (all.len(), ids(&first).len() + ids(&second).len()),
+        (1_000, 1_000),
+        "each by exactly one server"
+    );
+    assert_eq!(unfinished_and_dead(&two, "t"), (1_000, 0));
 }
 
 const SMALL: [&str; 3] =
     ["mailbox.shards=1", "mailbox.shard_capacity=10", "mailbox.topic.dlq_alert_per_minute=0"];
 
-/// Dead letters of a shard with space for ten.
+/// Creates 25 dead letters in a shard with a capacity of ten.
 fn bury_25(server: &Server) {
     for start in [0, 10, 20] {
         bury(server, "t", start..(start + 10).min(25), |_| "no".to_owned());
@@ -169,7 +173,7 @@ fn bury_25(server: &Server) {
 
 /// Holds: MBX-I-5, MBX-C-5.
 #[test]
-fn a_redrive_stops_where_a_shard_is_full_and_loses_nothing() {
+fn a_redrive_stops_when_a_shard_is_full_and_loses_nothing() {
     on_every_store(&SMALL, |server| {
         bury_25(&server);
         let ran = redrive(&server, &["--topic", "t", "--full-wait", "0s"]);
@@ -180,7 +184,7 @@ fn a_redrive_stops_where_a_shard_is_full_and_loses_nothing() {
             "{}",
             ran.stderr
         );
-        assert_eq!(standing(&server, "t"), (10, 15));
+        assert_eq!(unfinished_and_dead(&server, "t"), (10, 15));
         let swept = server.post("/v1/dlq/redrive", &json!({"topic": "t"})).ok();
         assert_eq!((&swept["changed"], &swept["more"]), (&json!(0), &json!(true)), "{swept}");
         assert_eq!((&swept["stopped"]["used"], &swept["stopped"]["limit"]), (&json!(10), &json!(10)));
@@ -196,15 +200,15 @@ fn a_redrive_stops_where_a_shard_is_full_and_loses_nothing() {
         }
         let more = server.post("/v1/dlq/redrive", &json!({"topic": "t", "after": swept["next"]})).ok();
         assert_eq!(more["changed"], 4, "{more}");
-        assert_eq!(standing(&server, "t"), (10, 11));
+        assert_eq!(unfinished_and_dead(&server, "t"), (10, 11));
     });
 }
 
 #[test]
-fn a_redrive_waits_for_receivers_that_make_space() {
+fn a_redrive_waits_for_space_in_a_full_shard() {
     on_every_store(&SMALL, |server| {
         bury_25(&server);
-        let ran = redrive_beside(&server, "t", "ack", &["--topic", "t", "--full-wait", "90s"]);
+        let ran = redrive_while_receiving(&server, "t", "ack", &["--topic", "t", "--full-wait", "90s"]);
         assert_eq!(
             (ran.code, &ran.json["changed"], &ran.json["stopped"]),
             (Some(0), &json!(25), &json!(null)),
@@ -215,21 +219,21 @@ fn a_redrive_waits_for_receivers_that_make_space() {
     });
 }
 
-/// Dead letters of a full shard keep nothing back: neither those of other topics, nor those that are named beside them.
+/// Dead letters of a full shard do not block those of other topics or other given ids.
 /// Holds: MBX-I-5, MBX-C-5.
 #[test]
-fn a_full_shard_keeps_no_other_dead_letters_back() {
+fn a_full_shard_does_not_block_other_dead_letters() {
     on_every_store(&SMALL, |server| {
         bury(&server, "full", 0..3, |_| "no".to_owned());
         bury(&server, "free", 3..6, |_| "no".to_owned());
         for key in 100..110 {
             server.sent("full", &key.to_string());
         }
-        let letters = |topic: &str| {
+        let dead_letters = |topic: &str| {
             let listed = server.get(&format!("/v1/dlq?topic={topic}")).ok();
             listed["messages"].as_array().expect("a list").clone()
         };
-        let (full, free) = (letters("full"), letters("free"));
+        let (full, free) = (dead_letters("full"), dead_letters("free"));
         for pair in [[&full[0], &free[0]], [&free[1], &full[1]]] {
             let named = server.post("/v1/dlq/redrive", &json!({"ids": pair.map(|one| &one["msg_id"])})).ok();
             assert_eq!(named["changed"], 1, "in any order: {named}");
@@ -246,7 +250,7 @@ fn a_full_shard_keeps_no_other_dead_letters_back() {
     });
 }
 
-/// While a shard is full there is no canary, and without it nothing else is redriven.
+/// While the shard is full, the canary cannot be redriven, and nothing else is redriven before it.
 #[test]
 fn a_canary_waits_for_space_in_its_shard() {
     on_every_store(&SMALL, |server| {
@@ -263,77 +267,85 @@ fn a_canary_waits_for_space_in_its_shard() {
             for _ in 0..10 {
                 server.ack(text(&server.recv_one("t"), "receipt")).ok();
             }
-            // The first of the canary.
+            // The first canary message.
             server.nack(text(&server.recv_one("t"), "receipt"), "no").ok();
-            ran.join().expect("it ends")
+            ran.join().expect("the thread ends")
         });
         assert_eq!((ran.code, &ran.json["changed"]), (Some(1), &json!(3)), "{}", ran.stderr);
         assert!(ran.stderr.contains("failed again"), "{}", ran.stderr);
-        assert_eq!(server.counts("t")["dead"], 6, "the others stay");
+        assert_eq!(server.counts("t")["dead"], 6, "the others are still dead letters");
     });
 }
 
 #[test]
-fn a_canary_that_fails_again_ends_the_redrive() {
+fn a_canary_that_fails_again_stops_the_redrive() {
     on_every_store(&["mailbox.shards=1", "mailbox.topic.dlq_alert_per_minute=0"], |server| {
         bury(&server, "t", 0..25, |_| "no".to_owned());
-        let ran =
-            redrive_beside(&server, "t", "nack", &["--topic", "t", "--canary", "3", "--canary-wait", "90s"]);
+        let ran = redrive_while_receiving(
+            &server,
+            "t",
+            "nack",
+            &["--topic", "t", "--canary", "3", "--canary-wait", "90s"],
+        );
         assert_eq!((ran.code, &ran.json["changed"]), (Some(1), &json!(3)), "{}", ran.stderr);
         assert!(ran.stderr.contains("failed again"), "{}", ran.stderr);
-        assert_eq!(server.counts("t")["dead"], 22, "the others stay");
+        assert_eq!(server.counts("t")["dead"], 22, "the others are still dead letters");
         let alone = redrive(&server, &["--topic", "t", "--canary", "2", "--canary-wait", "1ms"]);
         assert_eq!((alone.code, &alone.json["changed"]), (Some(4), &json!(2)), "{}", alone.stderr);
-        assert!(alone.stderr.contains("--canary-wait"), "nobody receives: {}", alone.stderr);
-        let fine =
-            redrive_beside(&server, "t", "ack", &["--topic", "t", "--canary", "5", "--canary-wait", "90s"]);
+        assert!(alone.stderr.contains("--canary-wait"), "there is no receiver: {}", alone.stderr);
+        let fine = redrive_while_receiving(
+            &server,
+            "t",
+            "ack",
+            &["--topic", "t", "--canary", "5", "--canary-wait", "90s"],
+        );
         assert_eq!((fine.code, &fine.json["changed"]), (Some(0), &json!(20)), "{}", fine.stderr);
         assert_eq!(server.counts("t")["dead"], 0);
     });
 }
 
-/// What is redriven and dies again is not redriven again by the pieces that follow.
+/// A message that is redriven and becomes dead again is not redriven by the following batches.
 /// Holds: RULE-11.
 #[test]
-fn pieces_continue_behind_each_other() {
+fn batches_continue_after_the_cursor() {
     on_every_store(&["mailbox.shards=1"], |server| {
         bury(&server, "t", 0..5, |_| "no".to_owned());
-        let letters = server.get("/v1/dlq?topic=t").ok()["messages"].as_array().expect("a list").clone();
-        let ids = texts(&letters, "msg_id");
-        let (mut taken, mut after) = (Vec::new(), json!(null));
+        let dead_letters = server.get("/v1/dlq?topic=t").ok()["messages"].as_array().expect("a list").clone();
+        let ids = texts(&dead_letters, "msg_id");
+        let (mut redriven, mut after) = (Vec::new(), json!(null));
         for _ in 0..3 {
             let mut request = json!({"topic": "t", "limit": 2, "list": true});
             if after.is_string() {
                 request["after"] = after;
             }
             let swept = server.post("/v1/dlq/redrive", &request).ok();
-            taken.extend(swept["ids"].as_array().expect("a list").clone());
+            redriven.extend(swept["ids"].as_array().expect("a list").clone());
             after = swept["next"].clone();
             for message in server.recv("t") {
                 server.post("/v1/settle", &json!({"settle": [dead(&message, |_| "again".to_owned())]})).ok();
             }
         }
-        assert_eq!((taken, after), (ids.iter().map(|id| json!(id)).collect(), json!(null)));
+        assert_eq!((redriven, after), (ids.iter().map(|id| json!(id)).collect(), json!(null)));
         let again =
             server.post("/v1/dlq/redrive", &json!({"topic": "t", "error": "again", "dry_run": true})).ok();
         assert_eq!(again["matched"], 5);
         for after in ["", "7", "x-1", "1-2-3-4"] {
             let reply = server.post("/v1/dlq/redrive", &json!({"after": after})).refused(400, "E_SCHEMA");
-            assert!(reply.starts_with("after is not one of ours"), "{reply}");
+            assert!(reply.starts_with("after is not valid"), "{reply}");
         }
     });
 }
 
 #[test]
-fn dead_letters_are_chosen_by_reason_error_and_time() {
+fn dead_letters_are_selected_by_reason_error_and_time() {
     on_every_store(&["mailbox.shards=1"], |server| {
         for key in 0..3 {
             bury(&server, "t", key..key + 1, |key| format!("error {key}"));
-            // Moments differ.
+            // The timestamps must differ.
             server.pause();
         }
-        let letters = server.get("/v1/dlq?topic=t").ok()["messages"].as_array().expect("a list").clone();
-        let died = text(&letters[1], "finished_at").to_owned();
+        let dead_letters = server.get("/v1/dlq?topic=t").ok()["messages"].as_array().expect("a list").clone();
+        let died = text(&dead_letters[1], "finished_at").to_owned();
         for (filter, expected) in [
             (json!({"error": "error 1"}), 1),
             (json!({"error": "error"}), 3),
@@ -352,16 +364,16 @@ fn dead_letters_are_chosen_by_reason_error_and_time() {
             }
         }
         for (filter, reply) in [
-            (json!({"since": "yesterday"}), "since is not a moment"),
-            (json!({"until": "2026-13-01T00:00:00Z"}), "until is not a moment"),
+            (json!({"since": "yesterday"}), "since is not a timestamp"),
+            (json!({"until": "2026-13-01T00:00:00Z"}), "until is not a timestamp"),
             (json!({"error": ""}), "error must have 1 to 1024 bytes"),
         ] {
             let message = server.post("/v1/dlq/redrive", &filter).refused(400, "E_SCHEMA");
             assert!(message.starts_with(reply), "{filter}: {message}");
         }
         let swept = server.post("/v1/dlq/redrive", &json!({"error": "error 1", "list": true})).ok();
-        assert_eq!(swept["ids"], json!([letters[1]["msg_id"]]));
-        assert_eq!(texts(&server.recv("t"), "msg_id"), [text(&letters[1], "msg_id")]);
+        assert_eq!(swept["ids"], json!([dead_letters[1]["msg_id"]]));
+        assert_eq!(texts(&server.recv("t"), "msg_id"), [text(&dead_letters[1], "msg_id")]);
     });
 }
 
@@ -369,7 +381,7 @@ fn dead_letters_are_chosen_by_reason_error_and_time() {
 fn a_mistyped_topic_or_id_is_an_error() {
     on_every_store(&["mailbox.shards=1", "mailbox.topics.known.attempts_max=2"], |server| {
         bury(&server, "orders", 0..1, |_| "no".to_owned());
-        let letter = server.get("/v1/dlq").ok()["messages"][0].clone();
+        let dead_letter = server.get("/v1/dlq").ok()["messages"][0].clone();
         let alive = server.sent("orders", "alive");
         let unknown = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ";
         for path in ["/v1/dlq/redrive", "/v1/dlq/reprocess", "/v1/messages/redrive"] {
@@ -382,15 +394,15 @@ fn a_mistyped_topic_or_id_is_an_error() {
             assert_eq!(
                 server.post(path, &json!({"topic": "known"})).ok()["matched"],
                 0,
-                "the settings know it"
+                "the topic is configured"
             );
         }
         let ran = redrive(&server, &["--topic", "order"]);
         assert_eq!((ran.code, &ran.json), (Some(3), &json!(null)), "{}", ran.stderr);
         assert_eq!(redrive(&server, &[unknown]).code, Some(3));
-        let ran = redrive(&server, &[text(&letter, "msg_id"), &alive, unknown]);
+        let ran = redrive(&server, &[text(&dead_letter, "msg_id"), &alive, unknown]);
         assert_eq!((ran.code, &ran.json["changed"]), (Some(3), &json!(1)), "{}", ran.stderr);
-        assert_eq!(ran.json["ids"], json!([letter["msg_id"]]));
+        assert_eq!(ran.json["ids"], json!([dead_letter["msg_id"]]));
         let refused = ran.json["refused"].as_array().expect("a list").clone();
         assert_eq!(texts(&refused, "id"), [alive.as_str(), unknown]);
         assert!(text(&refused[0], "message").contains("not dead"), "{refused:?}");

@@ -1,4 +1,4 @@
-//! A server of its own for each test: the real binary on a free port, with throwaway data, gone with the test.
+//! A server per test: the real binary on a free port, with temporary data that is removed with the test.
 
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
@@ -11,17 +11,17 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 
-use super::http::{Answer, Connection, PATIENCE, Request};
+use super::http::{Answer, Connection, Request, TIMEOUT};
 use crate::rig::oncebox_under;
 
-/// Looks at a condition before it is given up; each takes as long as [`Server::pause`].
-const LOOKS_MAX: usize = 3_000;
+/// Maximum number of polls of a condition, with [`Server::pause`] between them.
+const POLLS_MAX: usize = 3_000;
 
-/// Between two looks at a process or its log.
+/// Pause between two polls of a process or its log.
 const PAUSE: Duration = Duration::from_millis(10);
-const PAUSES_MAX: u128 = PATIENCE.as_millis() / PAUSE.as_millis();
+const PAUSES_MAX: u128 = TIMEOUT.as_millis() / PAUSE.as_millis();
 
-/// Where messages are kept.
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
@@ -29,18 +29,18 @@ pub(crate) enum Store {
     Postgres,
 }
 
-/// What is gone with the test: a directory, and a database once one is asked for.
-pub(crate) struct Place {
+/// Storage that is removed with the test: a directory, and a database once it is needed.
+pub(crate) struct TestStorage {
     directory: TempDir,
     database: OnceLock<Database<'static>>,
 }
 
-impl Place {
+impl TestStorage {
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The URL of a store that is empty at first.
+    /// The URL of a store, which is empty at first.
     pub(crate) fn url(&self, store: Store) -> String {
         match store {
             Store::Memory => "memory:".to_owned(),
@@ -54,33 +54,33 @@ fn database() -> Database<'static> {
     Postgres::shared().and_then(Postgres::lend_database).expect("a private PostgreSQL")
 }
 
-pub(crate) type Home = Arc<Place>;
+pub(crate) type SharedStorage = Arc<TestStorage>;
 
-pub(crate) fn home() -> Home {
+pub(crate) fn new_storage() -> SharedStorage {
     let directory = TempDir::new().expect("a directory");
-    Arc::new(Place { directory, database: OnceLock::new() })
+    Arc::new(TestStorage { directory, database: OnceLock::new() })
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     child: Child,
-    home: Home,
+    storage: SharedStorage,
     pub(crate) address: String,
-    /// A file and no pipe: what the server wrote before an answer is there when the answer is.
+    /// A file, not a pipe: lines that the server wrote before a response can be read when the response arrives.
     log: NamedTempFile,
 }
 
-/// Runs a test on each kind of store; `set` is any settings, as in `mailbox.shards=1`.
+/// Runs a test on each kind of store; `set` has settings such as `mailbox.shards=1`.
 pub(crate) fn on_every_store(set: &[&str], test: impl Fn(Server)) {
     on_each(&[Store::Memory, Store::Embedded, Store::Postgres], |store| test(Server::start(store, set)));
 }
 
-/// Runs a test on the stores that need no other server: for what is decided before a store is asked.
+/// Runs a test on the stores that need no other server, for behaviour that does not depend on the store.
 pub(crate) fn on_own_stores(set: &[&str], test: impl Fn(Server)) {
     on_each(&[Store::Memory, Store::Embedded], |store| test(Server::start(store, set)));
 }
 
-/// Runs a test on each kind of store that outlives the server.
+/// Runs a test on each kind of durable store.
 pub(crate) fn on_durable_stores(test: impl Fn(Store)) {
     on_each(&[Store::Embedded, Store::Postgres], test);
 }
@@ -94,21 +94,26 @@ fn on_each(stores: &[Store], test: impl Fn(Store)) {
 
 impl Server {
     pub(crate) fn start(store: Store, set: &[&str]) -> Self {
-        Self::start_in(home(), store, set)
+        Self::start_in(new_storage(), store, set)
     }
 
-    /// On what is there from before.
-    pub(crate) fn start_in(home: Home, store: Store, set: &[&str]) -> Self {
-        let url = home.url(store);
-        Self::start_with(home, &["--store", &url], set)
+    /// Starts a server on existing storage.
+    pub(crate) fn start_in(storage: SharedStorage, store: Store, set: &[&str]) -> Self {
+        let url = storage.url(store);
+        Self::start_with(storage, &["--store", &url], set)
     }
 
-    pub(crate) fn start_with(home: Home, arguments: &[&str], set: &[&str]) -> Self {
-        Self::start_under(&[], home, arguments, set)
+    pub(crate) fn start_with(storage: SharedStorage, arguments: &[&str], set: &[&str]) -> Self {
+        Self::start_under(&[], storage, arguments, set)
     }
 
-    /// The same, run by another program, which must become the server.
-    pub(crate) fn start_under(wrapper: &[&str], home: Home, arguments: &[&str], set: &[&str]) -> Self {
+    /// The same, started by another program, which must `exec` the server.
+    pub(crate) fn start_under(
+        wrapper: &[&str],
+        storage: SharedStorage,
+        arguments: &[&str],
+        set: &[&str],
+    ) -> Self {
         let mut command =
             oncebox_under(wrapper, &["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
         command.args(["--set", "admin.listen=127.0.0.1:0"]);
@@ -116,7 +121,7 @@ impl Server {
         for name in settings.filter(|name| name.to_string_lossy().starts_with("ONCEBOX__")) {
             command.env_remove(name);
         }
-        let (work, temporary) = (home.path().join("work"), home.path().join("tmp"));
+        let (work, temporary) = (storage.path().join("work"), storage.path().join("tmp"));
         for directory in [&work, &temporary] {
             std::fs::create_dir_all(directory).expect("a directory");
         }
@@ -125,7 +130,7 @@ impl Server {
         let log = NamedTempFile::new().expect("a file");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.reopen().expect("a file"));
         let child = command.spawn().expect("the binary runs");
-        let mut server = Self { child, home, address: String::new(), log };
+        let mut server = Self { child, storage, address: String::new(), log };
         let listening = server.wait_for_line("http://127.0.0.1:");
         let listening: Value = serde_json::from_str(&listening).expect("a line is JSON");
         server.address = listening["address"].as_str().expect("an address")["http://".len()..].to_owned();
@@ -134,14 +139,14 @@ impl Server {
 
     /// The address for operators.
     pub(crate) fn admin_address(&self) -> String {
-        let line = self.wait_for_line("listening for operators");
+        let line = self.wait_for_line("listening for operator");
         let line: Value = serde_json::from_str(&line).expect("a line is JSON");
         line["admin"].as_str().expect("an address")["http://".len()..].to_owned()
     }
 
-    /// The directory of what it keeps, gone with the test.
+    /// The directory of its storage.
     pub(crate) fn path(&self) -> &Path {
-        self.home.path()
+        self.storage.path()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -152,68 +157,68 @@ impl Server {
         self.log.path()
     }
 
-    /// All that it logged, in whole lines.
+    /// The log, in complete lines.
     pub(crate) fn log(&self) -> String {
         let mut log = std::fs::read_to_string(self.log.path()).expect("a log in UTF-8");
         log.truncate(log.rfind('\n').map_or(0, |end| end + 1));
         log
     }
 
-    /// Waits for a line of the log that contains a text.
+    /// Waits for a log line that contains a text.
     pub(crate) fn wait_for_line(&self, text: &str) -> String {
         for _ in 0..PAUSES_MAX {
-            let ended = self.has_ended();
+            let exited = self.has_exited();
             if let Some(line) = self.log().lines().find(|line| line.contains(text)) {
                 return line.to_owned();
             }
-            if ended {
+            if exited {
                 break;
             }
             park_timeout(PAUSE);
         }
-        panic!("no line says {text:?}:\n{}", self.log());
+        panic!("no log line contains {text:?}:\n{}", self.log());
     }
 
-    fn has_ended(&self) -> bool {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(Pid::from_child(&self.child)), look).expect("it is ours").is_some()
+    fn has_exited(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.child)), options).expect("the process is a child").is_some()
     }
 
-    /// Ends it as `kill -9` does.
-    pub(crate) fn kill(mut self) -> Home {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ended");
-        Arc::clone(&self.home)
+    /// Kills the process with SIGKILL.
+    pub(crate) fn kill(mut self) -> SharedStorage {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server exited");
+        Arc::clone(&self.storage)
     }
 
-    /// Tells it to stop as `kill` does.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        kill_process(Pid::from_child(&self.child), signal).expect("the server runs");
     }
 
-    /// Waits until it has ended by itself.
-    pub(crate) fn ended(mut self) -> (ExitStatus, Home) {
-        let ended = (0..PAUSES_MAX).any(|_| {
-            let ended = self.has_ended();
-            if !ended {
+    /// Waits until the process exits by itself.
+    pub(crate) fn wait_for_exit(mut self) -> (ExitStatus, SharedStorage) {
+        let exited = (0..PAUSES_MAX).any(|_| {
+            let exited = self.has_exited();
+            if !exited {
                 park_timeout(PAUSE);
             }
-            ended
+            exited
         });
-        assert!(ended, "it does not end");
-        (self.child.wait().expect("it ended"), Arc::clone(&self.home))
+        assert!(exited, "the server does not exit");
+        (self.child.wait().expect("the server exited"), Arc::clone(&self.storage))
     }
 
-    /// Stops it, which must go well.
-    pub(crate) fn stop(self) -> Home {
+    /// Stops the server, which must exit with code 0.
+    pub(crate) fn stop(self) -> SharedStorage {
         self.terminate();
-        let (status, home) = self.ended();
+        let (status, storage) = self.wait_for_exit();
         assert_eq!(status.code(), Some(0));
-        home
+        storage
     }
 
     pub(crate) fn connect(&self) -> Connection {
@@ -232,21 +237,21 @@ impl Server {
         self.call(&Request::post(path, json))
     }
 
-    /// Waits a little, by asking the server for a message that never comes.
+    /// Waits a little, by receiving from a topic without messages.
     pub(crate) fn pause(&self) {
         self.post("/v1/recv", &json!({"topic": "nobody-sends-here", "wait_ms": 20})).ok();
     }
 
-    /// Looks again and again until there is something.
+    /// Polls until there is a value.
     #[track_caller]
-    pub(crate) fn eventually<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        self.try_eventually(LOOKS_MAX, look).expect("it happens before all looks are used up")
+    pub(crate) fn eventually<T>(&self, poll: impl Fn() -> Option<T>) -> T {
+        self.try_eventually(POLLS_MAX, poll).expect("the condition becomes true before the last poll")
     }
 
-    /// The same, with so many looks; none if nothing was there at any.
-    pub(crate) fn try_eventually<T>(&self, looks_max: usize, look: impl Fn() -> Option<T>) -> Option<T> {
-        (0..looks_max).find_map(|_| {
-            let found = look();
+    /// Polls at most `polls_max` times; `None` if there was never a value.
+    pub(crate) fn try_eventually<T>(&self, polls_max: usize, poll: impl Fn() -> Option<T>) -> Option<T> {
+        (0..polls_max).find_map(|_| {
+            let found = poll();
             if found.is_none() {
                 self.pause();
             }
@@ -254,7 +259,7 @@ impl Server {
         })
     }
 
-    /// The value of a metric with exactly these labels, as it stands in the text; none if it is not there.
+    /// The value of a metric with exactly these labels, as text; `None` if it is not exposed.
     pub(crate) fn metric(&self, series: &str) -> Option<String> {
         let answer = self.get("/metrics");
         let mut values = answer.text().lines().filter_map(|line| line.rsplit_once(' '));
@@ -264,11 +269,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            println!("the server's log:\n{}", self.log());
+            println!("server log:\n{}", self.log());
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Which shard a message is in.
+//! Shard keys.
 
 use serde_json::{Value, json};
 
 use super::http::Request;
+use super::mailbox_client::text;
 use super::rig::on_every_store;
-use super::talk::text;
 
 fn keyed(number: u32, key: &str) -> Value {
     json!({"topic": "orders", "idem_key": number.to_string(), "payload_b64": "", "shard_key": key})
@@ -26,8 +26,8 @@ fn a_shard_key_chooses_the_shard_however_a_message_is_sent() {
         shards.sort_unstable();
         let expected =
             [("1", 7), ("2", 7), ("3", 7), ("4", 7), ("5", 6)].map(|(key, shard)| (key, Some(shard)));
-        assert_eq!(shards, expected, "all are delivered side by side");
-        let told = server.post("/v1/send", &keyed(6, "")).refused(400, "E_SCHEMA");
-        assert!(told.contains("shard_key"), "{told}");
+        assert_eq!(shards, expected, "all are delivered concurrently");
+        let reply = server.post("/v1/send", &keyed(6, "")).refused(400, "E_SCHEMA");
+        assert!(reply.contains("shard_key"), "{reply}");
     });
 }

@@ -1,4 +1,4 @@
-//! Strictness: what two programs could understand differently is refused, and every refusal has the same shape.
+//! Strict parsing: ambiguous requests are refused, and every error has the same format.
 
 mod address;
 mod host;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use super::http::Answer;
 use super::rig::Server;
 
-/// A request as it is on the wire, with these lines in its head.
+/// The bytes of a request with these header lines.
 fn wire(line: &str, headers: &[&str], body: &str) -> Vec<u8> {
     let mut request = format!("{line} HTTP/1.1\r\n");
     for header in headers {
@@ -23,18 +23,18 @@ fn wire(line: &str, headers: &[&str], body: &str) -> Vec<u8> {
     format!("{request}\r\n{body}").into_bytes()
 }
 
-/// Sends these bytes over a connection of their own.
-fn ask(server: &Server, bytes: &[u8]) -> Answer {
+/// Sends bytes over a new connection.
+fn call(server: &Server, bytes: &[u8]) -> Answer {
     let mut connection = server.connect();
-    // A server that has seen enough may close before it has taken everything.
+    // The server may close the connection before it has read everything.
     connection.try_write(bytes).ok();
     connection.try_answer().unwrap_or_else(|error| panic!("{error}: {}", shown(bytes)))
 }
 
-/// It is refused with this status and code, in the shape of every refusal; gives the explanation.
+/// Asserts that the request is refused with this status and code, in the format of every error; returns the message.
 #[track_caller]
 fn refused(server: &Server, bytes: &[u8], status: u16, code: &str) -> String {
-    let (answer, shown) = (ask(server, bytes), shown(bytes));
+    let (answer, shown) = (call(server, bytes), shown(bytes));
     assert_eq!(answer.status, status, "{shown}: {} {}", answer.head, String::from_utf8_lossy(&answer.body));
     let message = answer.refused(status, code);
     assert!(!message.is_empty(), "{shown}");

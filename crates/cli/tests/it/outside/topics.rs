@@ -1,10 +1,10 @@
-//! How topics stand, for operators.
+//! The topic listing for operators.
 
 use serde_json::{Value, json};
 
 use super::http::{Connection, Request};
-use super::rig::{Server, home, on_durable_stores, on_every_store};
-use super::talk::{NOTHING, base64, moment, text, texts};
+use super::mailbox_client::{NOTHING, base64, text, texts, timestamp_ms};
+use super::rig::{Server, new_storage, on_durable_stores, on_every_store};
 
 const QUICK: [&str; 2] = ["mailbox.topic.attempts_max=1", "mailbox.topic.backoff_base=1ms"];
 
@@ -17,7 +17,7 @@ fn numbers(topic: &Value) -> Value {
 }
 
 #[test]
-fn topics_are_listed_with_what_is_in_them() {
+fn topics_are_listed_with_their_counts() {
     on_every_store(&QUICK, |server| {
         assert_eq!(listed(&server, "/v1/admin/topics"), NOTHING);
         for idem_key in ["1", "2", "3"] {
@@ -30,12 +30,16 @@ fn topics_are_listed_with_what_is_in_them() {
         let done = server.recv_one("done");
         server.ack(text(&done, "receipt")).ok();
         let topics = listed(&server, "/v1/admin/topics");
-        assert_eq!(texts(&topics, "topic"), ["a/1", "b"], "what is handled is not in the list");
+        assert_eq!(
+            texts(&topics, "topic"),
+            ["a/1", "b"],
+            "topics with only finished messages are not listed"
+        );
         assert_eq!(numbers(&topics[0]), json!([2, 0, 1, 0]));
         assert_eq!(numbers(&topics[1]), json!([0, 0, 0, 1]));
         let second = listed_messages(&server);
-        assert_eq!(topics[0]["oldest_at"], second, "the first that can be delivered now");
-        assert!(moment(text(&topics[0], "oldest_at")) >= moment(text(&held, "ts")));
+        assert_eq!(topics[0]["oldest_at"], second, "the first ready message");
+        assert!(timestamp_ms(text(&topics[0], "oldest_at")) >= timestamp_ms(text(&held, "ts")));
         assert!(topics[0]["oldest_age_ms"].is_u64() && topics[1].get("oldest_at").is_none(), "{topics:?}");
         let rates = |topic: &Value| json!([topic["accepted_last_minute"], topic["delivered_last_minute"]]);
         assert_eq!((rates(&topics[0]), rates(&topics[1])), (json!([3, 1]), json!([1, 1])));
@@ -43,7 +47,7 @@ fn topics_are_listed_with_what_is_in_them() {
         assert_eq!(listed(&server, "/v1/admin/topics?topic=b")[0]["dead"], 1);
         assert_eq!(texts(&listed(&server, "/v1/admin/topics?topic=a%2F1"), "topic"), ["a/1"]);
         assert_eq!(listed(&server, "/v1/admin/topics?topic=a"), NOTHING);
-        // There is one at most, so that a page and its beginning change nothing.
+        // There is at most one result, so limit and cursor have no effect.
         assert_eq!(texts(&listed(&server, "/v1/admin/topics?topic=b&limit=1&after=c"), "topic"), ["b"]);
         assert_eq!(listed(&server, "/v1/admin/topics?namespace=inbox"), NOTHING);
         assert!(topics[0].get("workers").is_none(), "the receiver gave no name: {topics:?}");
@@ -51,11 +55,11 @@ fn topics_are_listed_with_what_is_in_them() {
         assert_eq!(listed(&server, "/v1/admin/topics?topic=a%2F1")[0]["workers"], json!(["billing-1"]));
         let admin =
             Connection::tcp(&server.admin_address()).call(&Request::get("/v1/admin/topics?topic=b")).ok();
-        assert_eq!(admin["topics"][0]["dead"], 1, "the address for operators answers, too");
+        assert_eq!(admin["topics"][0]["dead"], 1, "the operator address serves it, too");
     });
 }
 
-/// When the first message of `a/1` that can be delivered now was accepted.
+/// The acceptance time of the first ready message of `a/1`.
 fn listed_messages(server: &Server) -> Value {
     let messages = server.get("/v1/messages?topic=a%2F1&state=processing").ok();
     let free = messages["messages"]
@@ -66,16 +70,16 @@ fn listed_messages(server: &Server) -> Value {
     free.expect("one is not held")["accepted_at"].clone()
 }
 
-/// A topic that nothing happened in since the start has a rate: none.
+/// The rates of a topic without activity since the start are zero.
 #[test]
-fn after_a_restart_the_last_minute_begins_anew() {
+fn rates_restart_at_zero_after_a_restart() {
     on_durable_stores(|store| {
-        let home = home();
-        let server = Server::start_in(home.clone(), store, &[]);
+        let storage = new_storage();
+        let server = Server::start_in(storage.clone(), store, &[]);
         server.sent("t", "1");
         assert_eq!(listed(&server, "/v1/admin/topics")[0]["accepted_last_minute"], 1);
         server.stop();
-        let server = Server::start_in(home, store, &[]);
+        let server = Server::start_in(storage, store, &[]);
         let topics = listed(&server, "/v1/admin/topics");
         assert_eq!((&topics[0]["ready"], &topics[0]["accepted_last_minute"]), (&json!(1), &json!(0)));
     });
@@ -106,14 +110,14 @@ fn thousands_of_topics_are_listed_page_by_page() {
             assert!(pages >= pages_min, "{path}: {pages} pages");
             assert!(found.iter().all(|topic| numbers(topic) == json!([1, 0, 0, 0])), "{path}");
         }
-        // Beyond the topics that have metrics of their own, nothing is known about the last minute.
+        // Rates are only known for topics with their own metrics.
         let unknown = |topic: &&Value| topic.get("accepted_last_minute").is_none();
         assert!(listed(&server, "/v1/admin/topics?limit=100").iter().filter(unknown).count() > 30);
     });
 }
 
 #[test]
-fn a_wrong_question_about_topics_is_refused_by_name() {
+fn an_invalid_topic_query_is_refused_with_the_parameter_name() {
     on_every_store(&[], |server| {
         for (query, named) in [
             ("limit=0", "limit"),
@@ -126,8 +130,8 @@ fn a_wrong_question_about_topics_is_refused_by_name() {
             ("namespace=odd", "namespace"),
             ("odd=1", "topic"),
         ] {
-            let told = server.get(&format!("/v1/admin/topics?{query}")).refused(400, "E_SCHEMA");
-            assert!(told.contains(named), "{query}: {told}");
+            let reply = server.get(&format!("/v1/admin/topics?{query}")).refused(400, "E_SCHEMA");
+            assert!(reply.contains(named), "{query}: {reply}");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! What people see: tables that fit, payloads that can be told apart, refusals in the words of the command line.
+//! Human-readable output: tables that fit, separated payloads, errors that name command-line flags.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ fn table(served: &Served, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn several_raw_payloads_can_be_told_apart() {
+fn raw_payloads_are_separated() {
     let served = Served::start(&["--amnesia", "--store", "memory:"]);
     let send = |keys: &[&str]| {
         for key in keys {
@@ -31,7 +31,7 @@ fn several_raw_payloads_can_be_told_apart() {
         served.command(&[&recv[..], more].concat()).output().expect("the binary runs").stdout
     };
     send(&["a", "b\nc", "d"]);
-    assert_eq!(recv(&[]), b"a", "one comes byte for byte");
+    assert_eq!(recv(&[]), b"a", "a single payload is written byte for byte");
     assert_eq!(recv(&["--max", "2"]), b"b\nc\nd\n");
     send(&["e", "f\ng"]);
     assert_eq!(recv(&["--max", "2", "--null"]), b"e\0f\ng\0");
@@ -40,13 +40,13 @@ fn several_raw_payloads_can_be_told_apart() {
 }
 
 #[test]
-fn refusals_name_what_was_typed() {
+fn errors_name_the_flag_that_was_typed() {
     let served = Served::start(&["--amnesia", "--store", "memory:"]);
     served.json(&["send", "t", "--key", "k", "--data", "x"]);
     let long = "k".repeat(1_025);
     for (arguments, named) in [
-        (&["recv", "t", "--visibility", "100ms"][..], "--visibility is 100: "),
-        (&["recv", "t", "--wait", "61s"], "--wait is over "),
+        (&["recv", "t", "--visibility", "100ms"][..], "--visibility is 100, "),
+        (&["recv", "t", "--wait", "61s"], "--wait must be at most "),
         (&["recv", ""], "TOPIC "),
         (&["send", "t", "--key", &long, "--data", "x"], "--key "),
         (&["send", "t", "--key", "k2", "--data", "x", "--partition", &long], "--partition "),
@@ -57,13 +57,13 @@ fn refusals_name_what_was_typed() {
     ] {
         let ran = served.run(arguments);
         assert!(matches!(ran.code, Some(2 | 3)), "{ran:?}");
-        let told = ran.stderr.strip_prefix("oncebox: ").unwrap_or_default();
-        assert!(told.starts_with(named), "{named}: {}", ran.stderr);
+        let error = ran.stderr.strip_prefix("oncebox: ").unwrap_or_default();
+        assert!(error.starts_with(named), "{named}: {}", ran.stderr);
     }
 }
 
 #[test]
-fn topics_are_shown_to_people_and_programs() {
+fn topics_are_shown_as_a_table_and_as_json() {
     let served = Served::start(&["--set", "mailbox.topic.attempts_max=1"]);
     let ran = served.run(&["topics"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran:?}");
@@ -89,12 +89,12 @@ fn topics_are_shown_to_people_and_programs() {
     assert!(one.stdout.lines().count() == 1 && one.stderr.contains("--limit"), "{one:?}");
 }
 
-/// What is cut is a text; ids stay whole, because they are typed into the next command.
+/// Texts are truncated; ids are not, because they are copied into the next command.
 #[test]
 fn tables_fit_eighty_columns_and_show_ages() {
     let served = Served::start(&["--set", "mailbox.topic.attempts_max=1"]);
     let (topic, key) = ("payments.received.from.the.north", "payment-2026-11-18-000000000000017");
-    let error = "the bank answered with an error that takes many words to tell: ".repeat(3);
+    let error = "the bank answered with an error that takes many words to show: ".repeat(3);
     served.json(&["send", topic, "--key", key, "--data", "x"]);
     let envelope = served.json(&["recv", topic, "--wait", "10s"]);
     served.json(&["nack", text(&envelope, "receipt"), "--reason", &error]);
@@ -121,7 +121,7 @@ fn tables_fit_eighty_columns_and_show_ages() {
 }
 
 #[test]
-fn dead_letters_and_messages_are_listed_with_the_same_flags() {
+fn dlq_list_and_messages_list_take_the_same_flags() {
     let served = Served::start(&["--set", "mailbox.topic.attempts_max=1"]);
     for (topic, key) in [("a", "1"), ("a", "2"), ("b", "3")] {
         served.json(&["send", topic, "--key", key, "--data", "x"]);

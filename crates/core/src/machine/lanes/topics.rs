@@ -1,30 +1,30 @@
-//! What a topic has over all of its lanes: counts, first messages, and workers that hold leases.
+//! Data of a topic across its lanes: counts, first messages, and the workers that hold leases.
 
-use super::{Census, Counts, Lane, Lanes, Shard, Slot, WorkerName};
+use super::{ClassCounts, Counts, Lane, Lanes, Shard, Slot, WorkerName};
 
 impl Lanes {
-    /// Of one slice of a topic, or of all.
+    /// The counts of one shard of a topic, or of all.
     pub(in crate::machine) fn topic_counts(&self, topic: Slot, shard: Option<Shard>) -> Counts {
         let lanes = self.topics[topic].lanes.iter().filter(|(of, _)| shard.is_none_or(|shard| shard == **of));
-        lanes.fold(Census::default(), |sum, (_, lane)| sum.plus(self.rows[*lane].census)).counts()
+        lanes.fold(ClassCounts::default(), |sum, (_, lane)| sum.plus(self.rows[*lane].counts)).counts()
     }
 
-    /// How many messages of a lane are unfinished.
+    /// The number of unfinished messages of a lane.
     pub(in crate::machine) fn unfinished(&self, lane: Slot) -> u64 {
-        let Lane { census, elsewhere, .. } = &self.rows[lane];
-        let Counts { ready, waiting, leased, .. } = census.counts();
-        ready + waiting + leased + elsewhere
+        let Lane { counts, unloaded, .. } = &self.rows[lane];
+        let Counts { ready, waiting, leased, .. } = counts.counts();
+        ready + waiting + leased + unloaded
     }
 
-    /// Says how many more unfinished messages a lane has, if it is known here.
-    pub(in crate::machine) fn set_elsewhere(&mut self, lane: Option<Slot>, unfinished: u64) {
+    /// Sets the number of unfinished messages that are not in memory, if the lane is in memory.
+    pub(in crate::machine) fn set_unloaded(&mut self, lane: Option<Slot>, unfinished: u64) {
         if let Some(lane) = lane {
-            self.rows[lane].elsewhere = unfinished;
+            self.rows[lane].unloaded = unfinished;
         }
     }
 
-    /// A worker got one more lease in this lane.
-    pub(in crate::machine) fn join_worker(&mut self, lane: Slot, worker: &WorkerName) {
+    /// Counts one more lease of a worker in this lane.
+    pub(in crate::machine) fn add_worker_lease(&mut self, lane: Slot, worker: &WorkerName) {
         let workers = &mut self.topics[self.rows[lane].topic].workers;
         match workers.get_mut(worker) {
             Some(leases) => *leases += 1,
@@ -32,8 +32,8 @@ impl Lanes {
         }
     }
 
-    /// A worker has one lease less in this lane.
-    pub(in crate::machine) fn leave_worker(&mut self, lane: Slot, worker: &WorkerName) {
+    /// Counts one lease less of a worker in this lane.
+    pub(in crate::machine) fn remove_worker_lease(&mut self, lane: Slot, worker: &WorkerName) {
         let workers = &mut self.topics[self.rows[lane].topic].workers;
         if let Some(leases) = workers.get_mut(worker) {
             *leases -= 1;
@@ -43,7 +43,7 @@ impl Lanes {
         }
     }
 
-    /// The workers that hold leases in a topic, by name.
+    /// The workers that hold leases in a topic, sorted by name.
     pub(in crate::machine) fn workers(&self, topic: Slot) -> impl Iterator<Item = &WorkerName> {
         self.topics[topic].workers.keys()
     }

@@ -6,14 +6,14 @@ use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 
 use super::world::{Operation, World, cases, steps};
 use crate::machine::{Machine, Version};
-use crate::{Ref, Snapshot, State, Timestamp, Uid};
+use crate::{MessageRef, MessageState, Snapshot, Timestamp, Uid};
 
-/// Where evicted messages lie, newest last.
+/// Cold storage for evicted messages.
 #[derive(Default)]
-struct Cold(BTreeMap<Uid, Snapshot>);
+struct ColdStorage(BTreeMap<Uid, Snapshot>);
 
-impl Cold {
-    /// Moves everything that may leave out of memory.
+impl ColdStorage {
+    /// Evicts everything that may leave memory.
     fn evict_all(&mut self, machine: &mut Machine) {
         let uids: Vec<_> = machine.messages.iter().map(|(_, message)| message.uid).collect();
         for uid in uids {
@@ -24,11 +24,11 @@ impl Cold {
         }
     }
 
-    /// Brings back what the operation needs, and what time needs.
+    /// Recalls the messages that the operation refers to, and those that are due.
     fn recall(&mut self, machine: &mut Machine, operation: &Operation, now: Timestamp) {
         let mut wanted: Vec<Uid> =
             self.0.values().filter(|found| is_due(found, operation, now)).map(|found| found.uid).collect();
-        for target in operation.refs().iter().filter(|target| machine.needs(target)) {
+        for target in operation.refs().iter().filter(|target| machine.needs_recall(target)) {
             wanted.extend(self.find(target));
         }
         for uid in wanted {
@@ -38,10 +38,10 @@ impl Cold {
         }
     }
 
-    fn find(&self, target: &Ref) -> Option<Uid> {
+    fn find(&self, target: &MessageRef) -> Option<Uid> {
         match target {
-            Ref::Uid(uid) => self.0.contains_key(uid).then_some(*uid),
-            Ref::Key(key) => {
+            MessageRef::Uid(uid) => self.0.contains_key(uid).then_some(*uid),
+            MessageRef::Key(key) => {
                 let known = self.0.values().filter(|found| found.keyed && found.key == *key);
                 known.max_by_key(|found| found.accepted_at.max(Timestamp::EPOCH)).map(|found| found.uid)
             }
@@ -52,8 +52,8 @@ impl Cold {
 fn is_due(found: &Snapshot, operation: &Operation, now: Timestamp) -> bool {
     let content = found.content.as_ref();
     let moment = content.and_then(|content| content.due.min(content.expires).or(content.due));
-    matches!(operation, Operation::Upkeep(_))
-        || (found.state == State::Processing && moment.is_some_and(|at| at <= now))
+    matches!(operation, Operation::Maintain(_))
+        || (found.state == MessageState::Processing && moment.is_some_and(|at| at <= now))
 }
 
 proptest! {
@@ -61,7 +61,7 @@ proptest! {
 
     #[test]
     fn evicting_and_recalling_changes_no_outcome(steps in steps()) {
-        let (mut plain, mut evicting, mut cold) = (World::new(1), World::new(1), Cold::default());
+        let (mut plain, mut evicting, mut cold) = (World::new(1), World::new(1), ColdStorage::default());
         for (index, step) in steps.into_iter().enumerate() {
             let operation = plain.operation(step);
             let same = evicting.operation(step);
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn what_has_changed_since_its_snapshot_stays(steps in steps()) {
+    fn a_message_that_changed_since_its_snapshot_is_not_evicted(steps in steps()) {
         let mut world = World::new(6);
         let mut before: Vec<(Uid, Snapshot, Version)> = Vec::new();
         for step in steps {

@@ -6,16 +6,16 @@ use super::world::{World, cases, dump, steps};
 use crate::machine::{Capacity, Effect, Journal, Machine, Record};
 use crate::{Id, Key, Namespace, Source, Timestamp, Uid};
 
-/// A journal that replays each effect into a second machine at once, but for those that time has brought: the second
-/// machine finds those out by itself.
+/// A journal that replays each effect into a second machine at once, except time-driven ones, which the second machine
+/// derives itself.
 struct Twin(Machine);
 
 impl Journal for Twin {
     fn record(&mut self, record: Record<'_>) {
-        if record.effect.is_of_time() {
+        if record.effect.is_time_driven() {
             return;
         }
-        assert!(self.0.replay(record), "what was recorded finds its message");
+        assert!(self.0.replay(record), "a recorded effect applies");
     }
 }
 
@@ -30,24 +30,24 @@ proptest! {
         for step in steps {
             let operation = world.operation(step);
             world.run(&operation, &mut twin);
-            world.pass_time(&mut twin);
-            twin.0.pass_time_again(world.now);
+            world.advance(&mut twin);
+            twin.0.replay_timers(world.now);
             prop_assert_eq!(dump(&twin.0), dump(&world.machine));
         }
     }
 
-    /// What a reclaiming store writes: the whole message again instead of its history.
+    /// Compaction writes the whole message instead of its history.
     #[test]
-    fn a_restored_message_stands_as_it_stood(steps in steps()) {
+    fn a_restored_message_has_its_old_state(steps in steps()) {
         let mut world = World::new(6);
         for step in steps {
             let operation = world.operation(step);
             world.run(&operation, &mut ());
         }
-        world.pass_time(&mut ());
+        world.advance(&mut ());
         let mut copy = Machine::new(Capacity::default());
         let mut snapshots: Vec<_> = world.machine.messages.iter().map(|(slot, _)| world.machine.snapshot(slot)).collect();
-        // The holder of a key comes after those that lost it.
+        // The holder of a key has to come after the messages that lost it.
         snapshots.sort_by_key(|snapshot| snapshot.number);
         for snapshot in &snapshots {
             let record = Record { at: world.now, uid: snapshot.uid, effect: Effect::Restored(snapshot) };
@@ -65,10 +65,10 @@ proptest! {
 }
 
 #[test]
-fn an_effect_on_a_message_that_is_not_here_does_nothing() {
+fn an_effect_on_an_unknown_message_does_nothing() {
     let mut machine: Machine = Machine::new(Capacity::default());
     let record = Record { at: Timestamp::EPOCH, uid: Uid::from_u128(5), effect: Effect::Dropped };
     assert!(!machine.replay(record));
     let key = Key::new(Namespace::Inbox, Source::new("s").unwrap(), Id::new("i").unwrap());
-    assert!(machine.needs(&key.into()));
+    assert!(machine.needs_recall(&key.into()));
 }

@@ -1,18 +1,18 @@
-//! Salvage: a journal from which records are missing never breaks the machine, and nothing that it still says is lost.
+//! Salvage: missing records never break the machine, and no record that is left is lost.
 
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
 
 use super::world::{World, cases, dump, steps};
-use crate::machine::{Capacity, Effect, Journal, Machine, Record, Turn};
-use crate::{IdSource, State, Timestamp, Uid};
+use crate::machine::{CallContext, Capacity, Effect, Journal, Machine, Record};
+use crate::{IdSource, MessageState, Timestamp, Uid};
 
-/// A journal that loses some records on the way into a second machine.
+/// A journal that loses some records on the way to a second machine.
 struct Lossy {
     copy: Machine,
-    /// Whether the next record is lost, over and over.
+    /// Whether the next record is lost; repeated cyclically.
     lost: Vec<bool>,
     count: usize,
-    /// The newest record of all was enacted and says that its message is Done.
+    /// The message of the newest record, if that was applied and settled the message as Done.
     done: Option<Uid>,
 }
 
@@ -45,20 +45,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn with_nothing_lost_salvage_is_replay(steps in steps()) {
+    fn without_losses_salvage_equals_replay(steps in steps()) {
         let mut world = World::new(6);
         let mut journal = lossy(vec![false]);
         for step in steps {
             let operation = world.operation(step);
             world.run(&operation, &mut journal);
-            world.pass_time(&mut journal);
-            let mut turn = Turn { now: world.now, ids: &mut Uids(0), journal: &mut () };
-            journal.copy.advance(&mut turn);
+            world.advance(&mut journal);
+            let mut context = CallContext { now: world.now, ids: &mut Uids(0), journal: &mut () };
+            journal.copy.advance(&mut context);
             prop_assert_eq!(dump(&journal.copy), dump(&world.machine));
         }
     }
 
-    /// What is salvaged can be written whole, read back, and worked on.
+    /// A salvaged machine can be written as a whole, read back, and used.
     #[test]
     fn a_salvaged_machine_is_sound(steps in steps(), more in steps(), lost in prop::collection::vec(any::<bool>(), 2..40)) {
         let mut world = World::new(6);
@@ -68,11 +68,11 @@ proptest! {
             world.run(&operation, &mut journal);
             if let Some(uid) = journal.done.take() {
                 let found = journal.copy.peek(uid).map(|snapshot| snapshot.state);
-                prop_assert!(found.is_none_or(|state| state == State::Done), "{found:?}");
+                prop_assert!(found.is_none_or(|state| state == MessageState::Done), "{found:?}");
             }
         }
-        journal.copy.pass_time_again(journal.copy.now());
-        // Checks the indexes, too.
+        journal.copy.replay_timers(journal.copy.now());
+        // This also checks the indexes.
         dump(&journal.copy);
         let mut again = Machine::new(Capacity::default());
         for uid in journal.copy.uids() {
@@ -92,9 +92,9 @@ proptest! {
     }
 }
 
-/// Numbers are given out again after a restart if what had them is gone.
+/// A number is assigned again after a restart if its message is gone.
 #[test]
-fn a_number_that_comes_again_says_that_its_first_message_is_gone() {
+fn a_reused_number_removes_its_first_message() {
     let mut machine: Machine = Machine::new(Capacity::default());
     let mut accept = |uid: u128, number: u64| {
         let key = crate::Key::inbox("s", uid.to_string()).unwrap();
@@ -111,14 +111,14 @@ fn a_number_that_comes_again_says_that_its_first_message_is_gone() {
     dump(&machine);
 }
 
-/// The record of the content is lost, the one of the claim is not: nobody can be given what is not there.
+/// The record of the content is lost, that of the claim is not: there is nothing to deliver.
 #[test]
 fn a_repeated_claim_of_lost_content_gets_nothing() {
     let (uid, owner) = (Uid::from_u128(1), crate::Owner::new(7).unwrap());
     let key = crate::Key::inbox("s", "1").unwrap();
     let hold = crate::Policy::INBOX.hold;
-    let sighted =
-        Effect::Recorded { number: crate::Number(1), key: &key, hold, hash: None, state: State::Seen };
+    let observed =
+        Effect::Recorded { number: crate::Number(1), key: &key, hold, hash: None, state: MessageState::Seen };
     let lease =
         crate::Lease { owner, fence: crate::Fence::new(1).unwrap(), until: Timestamp::from_millis(9) };
     let span = crate::Span::lease(std::time::Duration::from_secs(1)).unwrap();
@@ -133,17 +133,17 @@ fn a_repeated_claim_of_lost_content_gets_nothing() {
         worker: None,
     };
     let mut machine: Machine = Machine::new(Capacity::default());
-    for effect in [sighted, granted] {
+    for effect in [observed, granted] {
         assert!(machine.salvage(Record { at: Timestamp::EPOCH, uid, effect }));
     }
-    let mut turn = Turn { now: Timestamp::EPOCH, ids: &mut Uids(0), journal: &mut () };
-    assert_eq!(machine.claim(&mut turn, &claim), []);
+    let mut context = CallContext { now: Timestamp::EPOCH, ids: &mut Uids(0), journal: &mut () };
+    assert_eq!(machine.claim(&mut context, &claim), []);
     dump(&machine);
 }
 
-/// What would have revived it is lost, what came later is not: a dead letter is kept for as long as it should be.
+/// The record that would have revived it is lost, later ones are not: the retention of a dead letter is not affected.
 #[test]
-fn a_dead_letter_keeps_the_moment_of_its_death() {
+fn a_dead_letter_keeps_its_time_of_death() {
     let (uid, died) = (Uid::from_u128(1), Timestamp::from_millis(1_000));
     let key = crate::Key::inbox("s", "1").unwrap();
     let (topic, payload) = (crate::Topic::new("t").unwrap(), crate::Payload::new(Vec::new()).unwrap());
@@ -170,7 +170,7 @@ fn a_dead_letter_keeps_the_moment_of_its_death() {
         assert!(machine.salvage(Record { at: Timestamp::from_millis(at), uid, effect }));
         if at > 0 {
             let snapshot = machine.peek(uid).unwrap();
-            assert_eq!((snapshot.state, snapshot.finished_at), (State::Dead, Some(died)), "at {at}");
+            assert_eq!((snapshot.state, snapshot.finished_at), (MessageState::Dead, Some(died)), "at {at}");
         }
     }
     dump(&machine);

@@ -1,10 +1,10 @@
-//! How a mediator is put together.
+//! Building a mediator from handlers.
 
 use std::any::{TypeId, type_name};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use oncebox_core::{Error, Kind};
+use oncebox_core::{Error, ErrorKind};
 
 use super::Mediator;
 use super::pipeline::{AnyOutput, Pipeline, Recovery, Stage};
@@ -13,28 +13,29 @@ use crate::commands::contracts::AnyCommand;
 use crate::commands::execution::Execution;
 use crate::worker::Failure;
 
-/// Takes handlers: async functions of the command and its [`Execution`] that give back a `Result`.
-#[must_use = "a mediator is there when it is built"]
+/// Builds a [`Mediator`]. Handlers are async functions that take the command and its [`Execution`] and return a
+/// `Result`.
+#[must_use = "call `build` to get the mediator"]
 pub struct MediatorBuilder<S = ()> {
     state: S,
     pipelines: HashMap<TypeId, Pipeline>,
-    problem: Option<Error>,
+    error: Option<Error>,
 }
 
 impl MediatorBuilder {
     pub(super) fn new() -> Self {
-        Self { state: (), pipelines: HashMap::new(), problem: None }
+        Self { state: (), pipelines: HashMap::new(), error: None }
     }
 
-    /// Handlers that are added from here on find this state in their [`Execution`].
+    /// Sets the state that handlers added after this call get from [`Execution::state`].
     pub fn with_state<S: Clone + Send + Sync + 'static>(self, state: S) -> MediatorBuilder<S> {
-        let Self { pipelines, problem, .. } = self;
-        MediatorBuilder { state, pipelines, problem }
+        let Self { pipelines, error, .. } = self;
+        MediatorBuilder { state, pipelines, error }
     }
 }
 
 impl<S: Clone + Send + Sync + 'static> MediatorBuilder<S> {
-    /// The handler of a command. It has one: a second is refused when the mediator is built.
+    /// Sets the handler of a command. A command has exactly one: [`Self::build`] fails if there is a second.
     pub fn handle<C, F, Fut, E>(mut self, handler: F) -> Self
     where
         C: Command,
@@ -42,18 +43,18 @@ impl<S: Clone + Send + Sync + 'static> MediatorBuilder<S> {
         Fut: Future<Output = Result<C::Output, E>> + Send + 'static,
         E: Into<Failure>,
     {
-        let step = self.step(handler, |output| Box::new(output) as AnyOutput);
+        let step = self.erase(handler, |output| Box::new(output) as AnyOutput);
         if self.pipeline::<C>().handler.replace(step).is_some() {
             let name = type_name::<C>();
             let text = format!(
-                "command `{name}` has two handlers: a command has one, others come before or after it"
+                "command `{name}` has two handlers: keep one, and add the others with `before` or `after`"
             );
-            self.problem.get_or_insert(Error::new(Kind::Invalid, text));
+            self.error.get_or_insert(Error::new(ErrorKind::Invalid, text));
         }
         self
     }
 
-    /// Runs before the handler; if it fails, the handler does not run.
+    /// Adds a handler that runs before the main one. If it fails, the main handler does not run.
     pub fn before<C, F, Fut, E>(mut self, handler: F) -> Self
     where
         C: Command,
@@ -61,12 +62,12 @@ impl<S: Clone + Send + Sync + 'static> MediatorBuilder<S> {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Failure>,
     {
-        let step = self.step(handler, |()| ());
+        let step = self.erase(handler, |()| ());
         self.pipeline::<C>().before.push(step);
         self
     }
 
-    /// Runs after the handler has succeeded; if it fails, the command has failed.
+    /// Adds a handler that runs after the main one has succeeded. If it fails, the command fails.
     pub fn after<C, F, Fut, E>(mut self, handler: F) -> Self
     where
         C: Command,
@@ -74,13 +75,13 @@ impl<S: Clone + Send + Sync + 'static> MediatorBuilder<S> {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Failure>,
     {
-        let step = self.step(handler, |()| ());
+        let step = self.erase(handler, |()| ());
         self.pipeline::<C>().after.push(step);
         self
     }
 
-    /// Runs when a handler of any kind has failed. `Ok` swallows the failure, with what the command gives back instead; `Err` passes
-    /// it on to the next error handler, or another failure in its place.
+    /// Adds a handler that runs after a `before`, main or `after` handler has failed. `Ok` recovers: the command
+    /// succeeds with this output. `Err` passes a failure, the same or another, to the next error handler.
     pub fn on_error<C, F, Fut, E>(mut self, handler: F) -> Self
     where
         C: Command,
@@ -89,18 +90,18 @@ impl<S: Clone + Send + Sync + 'static> MediatorBuilder<S> {
         E: Into<Failure>,
     {
         let state = self.state.clone();
-        let recovery: Recovery = Box::new(move |command, scene, failure| {
-            let run = handler(typed(command), Execution::new(state.clone(), scene), failure);
+        let recovery: Recovery = Box::new(move |command, origin, failure| {
+            let run = handler(downcast(command), Execution::new(state.clone(), origin), failure);
             Box::pin(async move { Ok(Box::new(run.await.map_err(Into::into)?) as AnyOutput) })
         });
         self.pipeline::<C>().on_error.push(recovery);
         self
     }
 
-    /// The mediator. Refuses two handlers for one command.
+    /// Builds the mediator. Fails if a command has two handlers.
     pub fn build(self) -> Result<Mediator, Error> {
-        match self.problem {
-            Some(problem) => Err(problem),
+        match self.error {
+            Some(error) => Err(error),
             None => Ok(Mediator(Arc::new(self.pipelines))),
         }
     }
@@ -109,8 +110,8 @@ impl<S: Clone + Send + Sync + 'static> MediatorBuilder<S> {
         self.pipelines.entry(TypeId::of::<C>()).or_default()
     }
 
-    /// The handler with its types forgotten.
-    fn step<C, F, Fut, T, E, O>(&self, handler: F, output: fn(T) -> O) -> Stage<O>
+    /// The handler with its command and output types erased.
+    fn erase<C, F, Fut, T, E, O>(&self, handler: F, output: fn(T) -> O) -> Stage<O>
     where
         C: Command,
         F: Fn(Arc<C>, Execution<S>) -> Fut + Send + Sync + 'static,
@@ -120,13 +121,13 @@ impl<S: Clone + Send + Sync + 'static> MediatorBuilder<S> {
         O: 'static,
     {
         let state = self.state.clone();
-        Box::new(move |command, scene| {
-            let run = handler(typed(command), Execution::new(state.clone(), scene));
+        Box::new(move |command, origin| {
+            let run = handler(downcast(command), Execution::new(state.clone(), origin));
             Box::pin(async move { run.await.map(output).map_err(Into::into) })
         })
     }
 }
 
-fn typed<C: Command>(command: AnyCommand) -> Arc<C> {
-    command.downcast().expect("pipelines are kept by the type of their command")
+fn downcast<C: Command>(command: AnyCommand) -> Arc<C> {
+    command.downcast().expect("a pipeline only gets commands of its own type")
 }

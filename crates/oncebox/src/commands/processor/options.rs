@@ -1,4 +1,4 @@
-//! What a processor is set to.
+//! Options of a processor.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use oncebox_core::{Backoff, Owner};
 
 use crate::worker::Unhandled;
 
-/// When a failed command is run again, and when it is given up.
+/// When a failed command is retried, and when it becomes a dead letter.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Given up after this many failed runs, unless its scheduler named another limit; 5 if not set.
+    /// A command becomes a dead letter after this many failed attempts, unless its scheduler set another limit.
+    /// Default: 5.
     pub attempts_max: u32,
-    /// How long until it is run again; 5 s, doubling to 5 min, ±20 %, if not set.
+    /// The delay before a retry. Default: 5 s, doubling up to 5 min, ±20 %.
     pub backoff: Backoff,
 }
 
@@ -22,34 +23,35 @@ impl Default for Retry {
     }
 }
 
-/// What a processor is set to. Values out of bounds are refused by [`Processor::new`](super::Processor::new).
+/// Options of a processor. [`Processor::new`](super::Processor::new) rejects values that are out of bounds.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessorOptions {
-    /// How many commands are leased at a time; 20 if not set.
+    /// Maximum number of commands leased at a time. Default: 20.
     pub batch: u32,
-    /// How many of them run at once; 16 if not set, or as many as the store has connections for if they run in transactions.
+    /// Maximum number of commands that run concurrently. Default: 16, or as many as the store has connections for if
+    /// commands run in transactions.
     pub concurrency: Option<usize>,
-    /// How long a command is leased at a time; 1 min if not set. It is extended while its handlers run; when the process dies,
-    /// another processor takes over after at most this time.
+    /// Length of a lease. Default: 1 min. The lease is extended while handlers run; if the process dies, another
+    /// processor takes over after at most this time.
     pub lease: Duration,
-    /// Who holds the leases; a new owner if not set.
+    /// Owner of the leases. Default: a new random owner.
     pub owner: Option<Owner>,
-    /// What becomes of a command that fails.
+    /// Retry policy for failed commands.
     pub retry: Retry,
-    /// What becomes of commands whose contract is not registered here: they fail as any other if not set. Leave them to others
-    /// while a new version of the program is rolled out.
+    /// What happens to commands whose contract is not registered in this process. Default: they fail like any other
+    /// command. Leave them to other processors while a new version of the program is rolled out.
     pub unregistered: Unhandled,
-    /// Handlers that run longer are stopped; that counts as a failure. No limit if not set.
+    /// Time limit for the handlers of one command; reaching it cancels them and counts as a failure. Default: no limit.
     pub timeout: Option<Duration>,
-    /// How often [`Processor::run`](super::Processor::run) looks for commands when nothing wakes it; 1 s if not set. After a full
-    /// batch it looks again at once.
+    /// How often [`Processor::run`](super::Processor::run) polls for commands when no notification arrives. Default: 1
+    /// s. After a full batch it polls again at once.
     pub poll_interval: Duration,
-    /// How long `run` waits before it looks for the first time; not at all if not set.
+    /// Delay before the first poll of `run`. Default: none.
     pub startup_delay: Duration,
-    /// How long handlers may go on when `run` shall stop; 30 s if not set.
+    /// How long running handlers may continue after a shutdown request. Default: 30 s.
     pub stop_budget: Duration,
-    /// Whether `run` runs anything; it does if not set. If not, it waits to be stopped.
+    /// Whether `run` processes commands. Default: true. If false, `run` only waits for shutdown.
     pub enabled: bool,
 }
 

@@ -1,144 +1,121 @@
-//! Who waits, for what, and who goes together: decisions only, made under the gate's lock.
+//! Which calls wait, what they wait for, and which go together: decisions only, made under the batcher's lock.
 //!
-//! A call holds its names from when it lines up, or behind those that lined up for them before it. It is ready when it is the
-//! first for each of its names, and the first for them until it is answered. So calls about the same thing neither meet nor
-//! pass each other, and as all names of a call are taken at once, nobody waits in a circle.
+//! A call acquires its conflict keys when it is queued, or waits for them behind earlier calls. It is ready when it
+//! holds all of its keys, and it holds them until it is completed. So two calls with a key in common neither run at
+//! once nor overtake each other; and as all keys of a call are requested at once, there is no deadlock.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::task::Waker;
 
-use oncebox_core::limits::CLAIM_MESSAGES_MAX;
-use oncebox_core::{Error, Kind};
+use oncebox_core::{Error, ErrorKind};
 
-use super::{GROUP_BYTES_MAX, GROUP_ITEMS_MAX, Options};
+use super::CoalesceOptions;
+use super::op::{CallSize, ConflictKey};
 
-/// A call that waits, by the order of arrival.
+/// The number of a call, in the order of arrival.
 pub(super) type Id = u64;
 
-/// The hash of what a call is about. Two things with one hash wait for each other in vain, which does no harm.
-pub(super) type Name = u64;
-
-/// How much is in a call.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Weight {
-    pub(super) items: usize,
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
-}
-
-impl Weight {
-    fn with(self, other: Self) -> Self {
-        Self {
-            items: self.items + other.items,
-            messages: self.messages + other.messages,
-            bytes: self.bytes + other.bytes,
-        }
-    }
-
-    fn fits(self) -> bool {
-        self.items <= GROUP_ITEMS_MAX
-            && self.messages <= u64::from(CLAIM_MESSAGES_MAX)
-            && self.bytes <= GROUP_BYTES_MAX
-    }
-}
-
-/// The calls of one kind that wait or are under way.
+/// The calls of one operation that wait or are in flight.
 pub(super) struct Queue<C, A> {
-    options: Options,
-    seats: BTreeMap<Id, Seat<C, A>>,
-    /// What is held, and who waits for it.
-    held: HashMap<Name, BTreeSet<Id>>,
-    /// Those that nothing stands in the way of but the number of groups.
+    options: CoalesceOptions,
+    calls: BTreeMap<Id, QueuedCall<C, A>>,
+    /// The keys that are held, each with the calls that wait for it.
+    held_keys: HashMap<ConflictKey, BTreeSet<Id>>,
+    /// The waiting calls that hold all of their keys, and only need a slot.
     ready: BTreeSet<Id>,
     waiting: usize,
-    under_way: usize,
-    /// Those with a place who wait for others to come. Meanwhile no place is free.
-    gathering: usize,
+    /// Slots in use: batches, and calls that run directly.
+    in_flight: usize,
+    /// The slots that collect further calls before they start a batch. Meanwhile no slot counts as free.
+    collecting: usize,
     next: Id,
     closed: bool,
 }
 
-struct Seat<C, A> {
-    stage: Stage<C, A>,
-    names: Vec<Name>,
-    /// How many of its names others hold.
-    blocked: usize,
+struct QueuedCall<C, A> {
+    state: CallState<C, A>,
+    keys: Vec<ConflictKey>,
+    /// How many of its keys other calls hold.
+    missing_keys: usize,
     waker: Option<Waker>,
 }
 
-enum Stage<C, A> {
-    Waiting(C, Weight),
-    UnderWay,
-    /// Under way, and nobody wants to know.
+enum CallState<C, A> {
+    Waiting(C, CallSize),
+    InFlight,
+    /// In flight, and its caller is gone.
     Abandoned,
-    Answered(Result<A, Error>),
+    Completed(Result<A, Error>),
 }
 
-/// What a call finds.
-pub(super) enum Found {
-    /// A free place, which is its own now; it came as this one.
-    Place(Id),
-    Line,
-    /// Nobody lines up any more.
+/// How a new call proceeds.
+pub(super) enum Admission {
+    /// It got a free slot and this id.
+    Slot(Id),
+    /// It has to be queued.
+    Queue,
+    /// The queue is closed.
     Closed,
 }
 
-/// Calls that go together, in order of arrival.
-pub(super) type Group<C> = Vec<(Id, C)>;
+/// Calls that go together, in the order of arrival.
+pub(super) type Batch<C> = Vec<(Id, C)>;
 
 impl<C, A> Queue<C, A> {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: CoalesceOptions) -> Self {
         Self {
             options,
-            seats: BTreeMap::new(),
-            held: HashMap::new(),
+            calls: BTreeMap::new(),
+            held_keys: HashMap::new(),
             ready: BTreeSet::new(),
             waiting: 0,
-            under_way: 0,
-            gathering: 0,
+            in_flight: 0,
+            collecting: 0,
             next: 0,
             closed: false,
         }
     }
 
-    /// Takes a place for a call by itself, if one is free and nobody comes first. Names are different from each other.
-    pub(super) fn enter(&mut self, names: &[Name]) -> Result<Found, Error> {
+    /// Takes a slot and the keys for a call that can run directly: a slot is free, and no call that waits or is in
+    /// flight comes first. The keys must be distinct.
+    pub(super) fn admit(&mut self, keys: &[ConflictKey]) -> Result<Admission, Error> {
         if self.closed {
-            return Ok(Found::Closed);
+            return Ok(Admission::Closed);
         }
-        let first = self.ready.is_empty() && names.iter().all(|name| !self.held.contains_key(name));
-        if !first || !self.has_place() {
-            return self.check_room().map(|()| Found::Line);
+        let first = self.ready.is_empty() && keys.iter().all(|key| !self.held_keys.contains_key(key));
+        if !first || !self.has_free_slot() {
+            return self.check_capacity().map(|()| Admission::Queue);
         }
-        self.held.extend(names.iter().map(|name| (*name, BTreeSet::new())));
-        self.under_way += 1;
-        Ok(Found::Place(self.next_id()))
+        self.held_keys.extend(keys.iter().map(|key| (*key, BTreeSet::new())));
+        self.in_flight += 1;
+        Ok(Admission::Slot(self.next_id()))
     }
 
-    /// Lines up. Names are different from each other.
-    pub(super) fn line_up(&mut self, call: C, weight: Weight, names: Vec<Name>) -> Result<Id, Error> {
-        self.check_room()?;
+    /// Queues a call. The keys must be distinct.
+    pub(super) fn enqueue(&mut self, call: C, size: CallSize, keys: Vec<ConflictKey>) -> Result<Id, Error> {
+        self.check_capacity()?;
         let id = self.next_id();
-        let mut blocked = 0;
-        for name in &names {
-            match self.held.entry(*name) {
+        let mut missing_keys = 0;
+        for key in &keys {
+            match self.held_keys.entry(*key) {
                 Entry::Vacant(free) => drop(free.insert(BTreeSet::new())),
-                Entry::Occupied(mut behind) => {
-                    behind.get_mut().insert(id);
-                    blocked += 1;
+                Entry::Occupied(mut waiters) => {
+                    waiters.get_mut().insert(id);
+                    missing_keys += 1;
                 }
             }
         }
-        self.sit_down(id, call, weight, names, blocked);
+        self.insert(id, call, size, keys, missing_keys);
         Ok(id)
     }
 
-    /// Lines up one that has a place and holds its names, as it came. It is gathering from then on.
-    pub(super) fn join(&mut self, id: Id, call: C, weight: Weight, names: Vec<Name>) {
-        self.gathering += 1;
-        self.sit_down(id, call, weight, names, 0);
+    /// Queues a call that has a slot and holds its keys, at its place in the order of arrival. The slot collects calls
+    /// from then on.
+    pub(super) fn enqueue_admitted(&mut self, id: Id, call: C, size: CallSize, keys: Vec<ConflictKey>) {
+        self.collecting += 1;
+        self.insert(id, call, size, keys, 0);
     }
 
     fn next_id(&mut self) -> Id {
@@ -147,163 +124,166 @@ impl<C, A> Queue<C, A> {
         id
     }
 
-    fn sit_down(&mut self, id: Id, call: C, weight: Weight, names: Vec<Name>, blocked: usize) {
-        if blocked == 0 {
+    fn insert(&mut self, id: Id, call: C, size: CallSize, keys: Vec<ConflictKey>, missing_keys: usize) {
+        if missing_keys == 0 {
             self.ready.insert(id);
         }
         self.waiting += 1;
-        self.seats.insert(id, Seat { stage: Stage::Waiting(call, weight), names, blocked, waker: None });
+        let state = CallState::Waiting(call, size);
+        self.calls.insert(id, QueuedCall { state, keys, missing_keys, waker: None });
     }
 
-    fn check_room(&self) -> Result<(), Error> {
+    fn check_capacity(&self) -> Result<(), Error> {
         if self.closed {
             return Err(closed());
         }
         if self.waiting >= self.options.waiting_calls_max {
-            let text = "too many calls wait for the store and nothing was taken in: slow down, and repeat the call later";
-            return Err(Error::new(Kind::Saturated, text));
+            let text = "too many calls are waiting for the store; nothing was accepted, slow down and retry the call later";
+            return Err(Error::new(ErrorKind::Saturated, text));
         }
         Ok(())
     }
 
-    fn has_place(&self) -> bool {
-        self.gathering == 0 && self.under_way < self.options.groups_max.get()
+    fn has_free_slot(&self) -> bool {
+        self.collecting == 0 && self.in_flight < self.options.batches_max.get()
     }
 
-    /// Items of all that nothing stands in the way of but the number of groups.
+    /// The number of items in all ready calls.
     pub(super) fn ready_items(&self) -> usize {
-        let items = |id| match self.seats.get(id)?.stage {
-            Stage::Waiting(_, weight) => Some(weight.items),
+        let items = |id| match self.calls.get(id)?.state {
+            CallState::Waiting(_, size) => Some(size.items),
             _ => None,
         };
         self.ready.iter().filter_map(items).sum()
     }
 
-    /// Whether [`Self::form`] has something to form.
-    pub(super) fn can_form(&self) -> bool {
-        self.has_place() && !self.ready.is_empty()
+    /// Whether [`Self::form_batch`] would return a batch.
+    pub(super) fn can_form_batch(&self) -> bool {
+        self.has_free_slot() && !self.ready.is_empty()
     }
 
-    /// Forms the next group, which is under way then: those who are ready, up to the first that does not fit.
-    pub(super) fn form(&mut self) -> Option<Group<C>> {
-        if !self.can_form() {
+    /// Takes a slot for the next batch: the ready calls, up to the first that does not fit.
+    pub(super) fn form_batch(&mut self) -> Option<Batch<C>> {
+        if !self.can_form_batch() {
             return None;
         }
-        let (mut group, mut total) = (Vec::new(), Weight::default());
+        let (mut batch, mut total) = (Vec::new(), CallSize::default());
         while let Some(id) = self.ready.first().copied() {
-            let Some(seat) = self.seats.get_mut(&id) else { break };
-            let Stage::Waiting(_, weight) = &seat.stage else { break };
-            total = total.with(*weight);
-            if !group.is_empty() && !total.fits() {
+            let Some(queued) = self.calls.get_mut(&id) else { break };
+            let CallState::Waiting(_, size) = &queued.state else { break };
+            total = total.plus(*size);
+            if !batch.is_empty() && !total.fits() {
                 break;
             }
-            if let Stage::Waiting(call, _) = mem::replace(&mut seat.stage, Stage::UnderWay) {
-                group.push((id, call));
+            if let CallState::Waiting(call, _) = mem::replace(&mut queued.state, CallState::InFlight) {
+                batch.push((id, call));
             }
             self.ready.remove(&id);
         }
-        self.waiting -= group.len();
-        self.under_way += 1;
-        Some(group)
+        self.waiting -= batch.len();
+        self.in_flight += 1;
+        Some(batch)
     }
 
-    /// Answers a call that is under way.
-    pub(super) fn answer(&mut self, id: Id, answer: Result<A, Error>) -> Option<Waker> {
-        let seat = self.seats.get_mut(&id)?;
-        let names = mem::take(&mut seat.names);
-        let waker = seat.waker.take();
-        if matches!(seat.stage, Stage::Abandoned) {
-            self.seats.remove(&id);
+    /// Completes a call in flight and releases its keys. Returns the waker of its caller.
+    pub(super) fn complete(&mut self, id: Id, result: Result<A, Error>) -> Option<Waker> {
+        let queued = self.calls.get_mut(&id)?;
+        let keys = mem::take(&mut queued.keys);
+        let waker = queued.waker.take();
+        if matches!(queued.state, CallState::Abandoned) {
+            self.calls.remove(&id);
         } else {
-            seat.stage = Stage::Answered(answer);
+            queued.state = CallState::Completed(result);
         }
-        self.release(&names);
+        self.release(&keys);
         waker
     }
 
-    pub(super) fn begin_gathering(&mut self) {
-        self.gathering += 1;
+    pub(super) fn begin_collecting(&mut self) {
+        self.collecting += 1;
     }
 
-    pub(super) fn end_gathering(&mut self) {
-        self.gathering -= 1;
+    pub(super) fn end_collecting(&mut self) {
+        self.collecting -= 1;
     }
 
-    /// Gives back the place of a group.
-    pub(super) fn end_group(&mut self) {
-        self.under_way -= 1;
+    /// Releases the slot of a batch or of a direct call.
+    pub(super) fn end_batch(&mut self) {
+        self.in_flight -= 1;
     }
 
-    /// Takes the answer, or leaves word how to be told.
-    pub(super) fn ask(&mut self, id: Id, waker: &Waker) -> Option<Result<A, Error>> {
-        let seat = self.seats.get_mut(&id)?;
-        if !matches!(seat.stage, Stage::Answered(_)) {
-            seat.waker = Some(waker.clone());
+    /// Takes the result of a call, or registers a waker for it.
+    pub(super) fn poll_result(&mut self, id: Id, waker: &Waker) -> Option<Result<A, Error>> {
+        let queued = self.calls.get_mut(&id)?;
+        if !matches!(queued.state, CallState::Completed(_)) {
+            queued.waker = Some(waker.clone());
             return None;
         }
-        match self.seats.remove(&id)?.stage {
-            Stage::Answered(answer) => Some(answer),
+        match self.calls.remove(&id)?.state {
+            CallState::Completed(result) => Some(result),
             _ => None,
         }
     }
 
-    /// Forgets a caller that went away. Its call does not happen if it was not under way.
-    pub(super) fn leave(&mut self, id: Id) {
-        let Some(seat) = self.seats.get_mut(&id) else { return };
-        if matches!(seat.stage, Stage::UnderWay) {
-            seat.stage = Stage::Abandoned;
-            seat.waker = None;
+    /// Forgets the caller of a call. If the call is not in flight, it does not happen.
+    pub(super) fn cancel(&mut self, id: Id) {
+        let Some(queued) = self.calls.get_mut(&id) else { return };
+        if matches!(queued.state, CallState::InFlight) {
+            queued.state = CallState::Abandoned;
+            queued.waker = None;
         } else {
-            self.step_out(id);
-            self.seats.remove(&id);
+            self.withdraw(id);
+            self.calls.remove(&id);
         }
     }
 
-    /// Lets nobody line up any more, and answers all who wait.
+    /// Rejects new calls from now on, and fails all waiting ones. Returns their wakers.
     pub(super) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
-        let waits = |(id, seat): (&Id, &Seat<C, A>)| matches!(seat.stage, Stage::Waiting(..)).then_some(*id);
-        let waiting: Vec<_> = self.seats.iter().filter_map(waits).collect();
-        let told = waiting.into_iter().filter_map(|id| {
-            self.step_out(id);
-            self.answer(id, Err(closed()))
+        let waits = |(id, queued): (&Id, &QueuedCall<C, A>)| {
+            matches!(queued.state, CallState::Waiting(..)).then_some(*id)
+        };
+        let waiting: Vec<_> = self.calls.iter().filter_map(waits).collect();
+        let wakers = waiting.into_iter().filter_map(|id| {
+            self.withdraw(id);
+            self.complete(id, Err(closed()))
         });
-        told.collect()
+        wakers.collect()
     }
 
-    /// Those who can be told to look whether they can form a group.
-    pub(super) fn wakers(&mut self) -> Vec<Waker> {
-        let waiting = self.seats.values_mut().filter(|seat| matches!(seat.stage, Stage::Waiting(..)));
-        waiting.filter_map(|seat| seat.waker.take()).collect()
+    /// Takes the wakers of all waiting calls; each can form a batch when it is polled.
+    pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
+        let waiting = self.calls.values_mut().filter(|queued| matches!(queued.state, CallState::Waiting(..)));
+        waiting.filter_map(|queued| queued.waker.take()).collect()
     }
 
-    /// Takes a waiting call out of every line.
-    fn step_out(&mut self, id: Id) {
-        let Some(seat) = self.seats.get_mut(&id) else { return };
-        if !matches!(seat.stage, Stage::Waiting(..)) {
+    /// Releases the keys of a waiting call, and those it waits for.
+    fn withdraw(&mut self, id: Id) {
+        let Some(queued) = self.calls.get_mut(&id) else { return };
+        if !matches!(queued.state, CallState::Waiting(..)) {
             return;
         }
-        let names = mem::take(&mut seat.names);
+        let keys = mem::take(&mut queued.keys);
         self.waiting -= 1;
         self.ready.remove(&id);
-        for name in names {
-            let was_behind = self.held.get_mut(&name).is_some_and(|behind| behind.remove(&id));
-            if !was_behind {
-                self.release(&[name]);
+        for key in keys {
+            let was_waiting = self.held_keys.get_mut(&key).is_some_and(|waiters| waiters.remove(&id));
+            if !was_waiting {
+                self.release(&[key]);
             }
         }
     }
 
-    /// Lets the next in line have each of these.
-    pub(super) fn release(&mut self, names: &[Name]) {
-        for name in names {
-            let Some(id) = self.held.get_mut(name).and_then(BTreeSet::pop_first) else {
-                self.held.remove(name);
+    /// Passes each of these keys to the next call that waits for it.
+    pub(super) fn release(&mut self, keys: &[ConflictKey]) {
+        for key in keys {
+            let Some(id) = self.held_keys.get_mut(key).and_then(BTreeSet::pop_first) else {
+                self.held_keys.remove(key);
                 continue;
             };
-            let Some(seat) = self.seats.get_mut(&id) else { continue };
-            seat.blocked -= 1;
-            if seat.blocked == 0 {
+            let Some(queued) = self.calls.get_mut(&id) else { continue };
+            queued.missing_keys -= 1;
+            if queued.missing_keys == 0 {
                 self.ready.insert(id);
             }
         }
@@ -311,43 +291,44 @@ impl<C, A> Queue<C, A> {
 }
 
 fn closed() -> Error {
-    Error::new(Kind::Closed, "the store is closed: open it again")
+    Error::new(ErrorKind::Closed, "the store is closed: open it again")
 }
 
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
 
-    use super::{Found, Options, Queue, Weight};
+    use super::{Admission, CallSize, CoalesceOptions, Queue};
 
-    /// However callers leave, nothing of them is kept.
+    /// However calls end, the queue keeps nothing of them.
     #[test]
-    fn nothing_is_left_behind() {
-        let weight = Weight { items: 1, messages: 0, bytes: 0 };
-        let mut queue = Queue::<(), ()>::new(Options::DEFAULT);
-        for name in [1, 2] {
-            assert!(matches!(queue.enter(&[name]), Ok(Found::Place(_))));
+    fn ended_calls_leave_nothing_in_the_queue() {
+        let size = CallSize { items: 1, messages: 0, bytes: 0 };
+        let mut queue = Queue::<(), ()>::new(CoalesceOptions::DEFAULT);
+        for key in [1, 2] {
+            assert!(matches!(queue.admit(&[key]), Ok(Admission::Slot(_))));
         }
-        let [stays, leaves_late, answered, blocked, leaves_early] = [[3, 4], [5, 6], [7, 8], [3, 1], [9, 3]]
-            .map(|names| queue.line_up((), weight, names.into()).unwrap());
+        let [completed, cancelled_late, unread, blocked, cancelled_early] =
+            [[3, 4], [5, 6], [7, 8], [3, 1], [9, 3]]
+                .map(|keys| queue.enqueue((), size, keys.into()).unwrap());
         queue.release(&[2]);
-        queue.end_group();
-        assert_eq!(queue.form().map(|group| group.len()), Some(3));
-        queue.leave(leaves_late);
-        queue.leave(leaves_early);
-        for id in [stays, leaves_late, answered] {
-            queue.answer(id, Ok(()));
+        queue.end_batch();
+        assert_eq!(queue.form_batch().map(|batch| batch.len()), Some(3));
+        queue.cancel(cancelled_late);
+        queue.cancel(cancelled_early);
+        for id in [completed, cancelled_late, unread] {
+            queue.complete(id, Ok(()));
         }
-        queue.end_group();
-        assert!(queue.ask(stays, Waker::noop()).is_some());
-        queue.leave(answered);
-        assert!(!queue.can_form(), "one is left, and waits for 1");
+        queue.end_batch();
+        assert!(queue.poll_result(completed, Waker::noop()).is_some());
+        queue.cancel(unread);
+        assert!(!queue.can_form_batch(), "one call is left, and waits for key 1");
         queue.release(&[1]);
-        queue.end_group();
+        queue.end_batch();
         queue.close();
-        queue.leave(blocked);
-        let Queue { seats, held, ready, waiting, under_way, .. } = &queue;
-        let left = (seats.len(), held.len(), ready.len(), *waiting, *under_way);
+        queue.cancel(blocked);
+        let Queue { calls, held_keys, ready, waiting, in_flight, .. } = &queue;
+        let left = (calls.len(), held_keys.len(), ready.len(), *waiting, *in_flight);
         assert_eq!(left, (0, 0, 0, 0, 0));
     }
 }

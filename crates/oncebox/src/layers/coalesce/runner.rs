@@ -1,161 +1,167 @@
-//! The task that makes the calls of groups.
+//! The task that runs batches.
 
 use std::iter;
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use oncebox_core::Error;
+use oncebox_core::{Error, ErrorKind};
 
-use super::aside::Waiting;
-use super::gate::{Gate, wake};
-use super::kinds::{Kind, Mark};
-use super::queue::{Group, Id};
+use super::batcher::{Batcher, wake};
+use super::blocked::BlockedCall;
+use super::op::{BatchOp, Offset};
+use super::queue::{Batch, Id};
 
-/// While this lives, its gate forms no group.
-pub(super) struct Gathering<K: Kind>(Arc<Gate<K>>);
+/// While this lives, calls are collected for the next batch, and the batcher starts no other.
+pub(super) struct Collecting<O: BatchOp>(Arc<Batcher<O>>);
 
-impl<K: Kind> Gathering<K> {
-    fn begin(gate: &Arc<Gate<K>>) -> Self {
-        gate.lock().begin_gathering();
-        Self::begun(gate)
+impl<O: BatchOp> Collecting<O> {
+    fn begin(batcher: &Arc<Batcher<O>>) -> Self {
+        batcher.lock().begin_collecting();
+        Self::already_begun(batcher)
     }
 
-    /// For one that the queue knows of.
-    pub(super) fn begun(gate: &Arc<Gate<K>>) -> Self {
-        Self(gate.clone())
+    /// For a caller that has recorded in the queue that calls are collected.
+    pub(super) fn already_begun(batcher: &Arc<Batcher<O>>) -> Self {
+        Self(batcher.clone())
     }
 }
 
-impl<K: Kind> Drop for Gathering<K> {
+impl<O: BatchOp> Drop for Collecting<O> {
     fn drop(&mut self) {
-        self.0.lock().end_gathering();
+        self.0.lock().end_collecting();
     }
 }
 
-/// A task that makes the calls of groups, one group after another while there are any.
-pub(super) struct Runner<K: Kind> {
-    gate: Arc<Gate<K>>,
-    calls: Vec<K::Owned>,
-    /// Those of the group that have no answer yet.
+/// A task that holds a slot and runs one batch after another while there are any.
+pub(super) struct BatchRunner<O: BatchOp> {
+    batcher: Arc<Batcher<O>>,
+    calls: Vec<O::Owned>,
+    /// The calls of the batch that have no result yet.
     unanswered: std::vec::IntoIter<Id>,
-    /// Between two groups.
-    gathering: Option<Gathering<K>>,
-    has_place: bool,
+    /// Set between two batches.
+    collecting: Option<Collecting<O>>,
+    has_slot: bool,
 }
 
-impl<K: Kind> Runner<K> {
-    /// Has the place of this group, and serves it first.
-    pub(super) fn new(gate: Arc<Gate<K>>, group: Group<K::Owned>) -> Self {
-        let (unanswered, calls) = unzipped(group);
-        Self { gate, calls, unanswered, gathering: None, has_place: true }
+impl<O: BatchOp> BatchRunner<O> {
+    /// Takes over the slot of `batch`, and runs `batch` first.
+    pub(super) fn new(batcher: Arc<Batcher<O>>, batch: Batch<O::Owned>) -> Self {
+        let (unanswered, calls) = unzip(batch);
+        Self { batcher, calls, unanswered, collecting: None, has_slot: true }
     }
 
-    /// Has a place, and waits for others to come first.
-    pub(super) fn gathering(gathering: Gathering<K>) -> Self {
-        let mut runner = Self::new(gathering.0.clone(), Group::default());
-        runner.gathering = Some(gathering);
+    /// Takes over a slot, and waits for further calls before the first batch.
+    pub(super) fn collecting(collecting: Collecting<O>) -> Self {
+        let mut runner = Self::new(collecting.0.clone(), Batch::default());
+        runner.collecting = Some(collecting);
         runner
     }
 
     pub(super) async fn run(mut self) {
-        while self.has_place {
-            let gate = self.gate.clone();
-            if self.gathering.is_none() {
-                self.serve().await;
-                self.gathering = Some(Gathering::begin(&gate));
+        while self.has_slot {
+            let batcher = self.batcher.clone();
+            if self.collecting.is_none() {
+                self.run_batch().await;
+                self.collecting = Some(Collecting::begin(&batcher));
             }
-            let items = gate.lock().ready_items();
-            gate.crowd.gather(items).await;
-            self.gathering = None;
-            let mut queue = gate.lock();
-            queue.end_group();
-            match queue.form() {
-                Some(group) => (self.unanswered, self.calls) = unzipped(group),
-                None => self.has_place = false,
+            let items = batcher.lock().ready_items();
+            batcher.pacing.wait_to_start(items).await;
+            self.collecting = None;
+            let mut queue = batcher.lock();
+            queue.end_batch();
+            match queue.form_batch() {
+                Some(batch) => (self.unanswered, self.calls) = unzip(batch),
+                None => self.has_slot = false,
             }
-            gate.go_on(queue);
+            batcher.unlock_and_dispatch(queue);
         }
     }
 
-    /// Makes the calls of a group as one. If that fails and nothing has happened, as two, and so on.
-    async fn serve(&mut self) {
+    /// Makes the calls of a batch as one store call. If that fails without effect, makes them as two calls, and so on.
+    async fn run_batch(&mut self) {
         let calls = mem::take(&mut self.calls);
-        let mut group = K::Owned::default();
+        let mut batch = O::Owned::default();
         let mut ends = Vec::with_capacity(calls.len());
         for call in calls {
-            K::append(&mut group, call);
-            ends.push(K::end(&group));
+            O::append(&mut batch, call);
+            ends.push(O::end(&batch));
         }
-        let gate = self.gate.clone();
-        let (items, claims) = start(&ends, ends.len());
-        let _going = gate.crowd.go(items + claims);
+        let batcher = self.batcher.clone();
+        let (items, claims) = start_of(&ends, ends.len());
+        let _in_flight = batcher.pacing.start_batch(items + claims);
         let mut parts: Vec<_> = iter::once(0..ends.len()).collect();
         while let Some(part) = parts.pop() {
-            let (from, to) = (start(&ends, part.start), start(&ends, part.end));
-            match K::make(&*self.gate.inner, K::between(&group, from, to)).await {
-                Ok(answer) => self.answer(K::deal(answer, from, &ends[part]).into_iter().map(Ok)),
-                Err(error) if part.len() > 1 && can_be_split(&error) => parts.extend(halves(part)),
-                Err(error) if error.is_held_up() => self.step_aside(K::own(K::between(&group, from, to))),
-                Err(error) => self.answer(part.map(|_| Err(error.clone()))),
+            let (from, to) = (start_of(&ends, part.start), start_of(&ends, part.end));
+            match O::execute(&*self.batcher.inner, O::slice(&batch, from, to)).await {
+                Ok(output) => self.complete(O::split(output, from, &ends[part]).into_iter().map(Ok)),
+                Err(error) if part.len() > 1 && had_no_effect(&error) => parts.extend(halves(part)),
+                Err(error) if error.is_blocked() => self.defer_blocked(O::owned(O::slice(&batch, from, to))),
+                Err(error) => self.complete(part.map(|_| Err(error.clone()))),
             }
         }
     }
 
-    /// Leaves the next call of the group to a task of its own: it waits for something that is none of the others'.
-    fn step_aside(&mut self, call: K::Owned) {
+    /// Moves the next call of the batch to a task of its own: the other calls need not wait for the lock that blocks
+    /// it.
+    fn defer_blocked(&mut self, call: O::Owned) {
         let Some(id) = self.unanswered.next() else { return };
-        tokio::spawn(Waiting::new(self.gate.clone(), id).make(call));
+        tokio::spawn(BlockedCall::new(self.batcher.clone(), id).run(call));
     }
 
-    /// Answers the next calls of the group.
-    fn answer(&mut self, answers: impl Iterator<Item = Result<K::Answer, Error>>) {
-        let mut queue = self.gate.lock();
-        let answered = answers.zip(self.unanswered.by_ref());
-        let told: Vec<_> = answered.filter_map(|(answer, id)| queue.answer(id, answer)).collect();
+    /// Completes the next calls of the batch.
+    fn complete(&mut self, results: impl Iterator<Item = Result<O::Output, Error>>) {
+        let mut queue = self.batcher.lock();
+        let completed = results.zip(self.unanswered.by_ref());
+        let wakers: Vec<_> = completed.filter_map(|(result, id)| queue.complete(id, result)).collect();
         drop(queue);
-        self.gate.crowd.left(told.len());
-        wake(told);
+        self.batcher.pacing.calls_answered(wakers.len());
+        wake(wakers);
     }
 }
 
-impl<K: Kind> Drop for Runner<K> {
-    /// The store panicked, or the runtime shuts down: what is under way has an unknown outcome, and those who wait, if
-    /// they live, find somebody else.
+impl<O: BatchOp> Drop for BatchRunner<O> {
+    /// If the store panicked or the runtime shuts down, the outcome of the calls in flight is unknown. Callers that
+    /// still wait in the queue are woken: the first that is polled starts the next batch.
     fn drop(&mut self) {
-        if !self.has_place {
+        if !self.has_slot {
             return;
         }
-        self.gathering = None;
-        let error = Error::new(oncebox_core::Kind::Unavailable, "the call was given up: repeat it");
-        let mut queue = self.gate.lock();
-        let given_up = self.unanswered.by_ref();
-        let mut told: Vec<_> = given_up.filter_map(|id| queue.answer(id, Err(error.clone()))).collect();
-        queue.end_group();
-        told.extend(queue.wakers());
+        self.collecting = None;
+        let error = interrupted();
+        let mut queue = self.batcher.lock();
+        let unanswered = self.unanswered.by_ref();
+        let mut wakers: Vec<_> = unanswered.filter_map(|id| queue.complete(id, Err(error.clone()))).collect();
+        queue.end_batch();
+        wakers.extend(queue.take_wakers());
         drop(queue);
-        wake(told);
+        wake(wakers);
     }
 }
 
-fn unzipped<C>(group: Group<C>) -> (std::vec::IntoIter<Id>, Vec<C>) {
-    let (ids, calls): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+/// The error of a call whose task ended before it had a result.
+pub(super) fn interrupted() -> Error {
+    Error::new(ErrorKind::Unavailable, "the call was interrupted and its outcome is unknown: retry it")
+}
+
+fn unzip<C>(batch: Batch<C>) -> (std::vec::IntoIter<Id>, Vec<C>) {
+    let (ids, calls): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
     (ids.into_iter(), calls)
 }
 
-/// Where the call with this index starts.
-fn start(ends: &[Mark], call: usize) -> Mark {
+/// The position where the call with this index starts.
+fn start_of(ends: &[Offset], call: usize) -> Offset {
     call.checked_sub(1).map_or((0, 0), |before| ends[before])
 }
 
-/// The two halves, the first one last: it is taken first.
+/// The two halves, the first one last, because parts are popped from the end.
 fn halves(part: Range<usize>) -> [Range<usize>; 2] {
     let middle = part.start + part.len() / 2;
     [middle..part.end, part.start..middle]
 }
 
-/// Whether nothing has happened, and part of the calls may fare better. (A closed store is closed for all.)
-fn can_be_split(error: &Error) -> bool {
-    matches!(error.kind(), oncebox_core::Kind::Invalid | oncebox_core::Kind::Unsupported)
-        || error.is_held_up()
+/// Whether the store changed nothing and some of the calls may succeed without the others. (A closed store is closed
+/// for all.)
+fn had_no_effect(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) || error.is_blocked()
 }

@@ -1,4 +1,4 @@
-//! When to ask for more, and for how much; and starting what has come.
+//! Decides when to claim and how much, and starts handlers for claimed messages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,180 +11,193 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{Engine, Mode};
-use crate::worker::attempt::{Attempt, Beginning, Ticket};
-use crate::worker::calls::Work;
+use crate::worker::attempt::{Attempt, DeliveryKey, TransactionStart};
+use crate::worker::calls::WorkRequest;
 use crate::worker::context::Context;
 use crate::worker::failure::Failure;
-use crate::worker::held::{Item, Phase};
+use crate::worker::in_flight::{Item, Phase};
 use crate::worker::options::Unhandled;
 use crate::worker::route::{RouteSettings, Share};
 use crate::worker::verdict;
 
-/// Handlers that take longer gain nothing from messages claimed ahead, and those would wait here while another worker is
-/// idle.
-const LOOK_AHEAD_HANDLER_MAX: Duration = Duration::from_millis(100);
+/// Slower handlers gain nothing from prefetched messages, which would wait here while another worker is idle.
+const PREFETCH_HANDLER_MAX: Duration = Duration::from_millis(100);
 
-/// Whether a claim is worth it, and how fast handlers are.
-pub(super) struct Appetite {
-    /// A claim may bring something at once.
-    pub(super) hungry: bool,
-    /// The wishes that brought less than was asked for, since something woke us.
-    quiet: BTreeSet<usize>,
-    /// When they are asked again, even if others always have more.
-    quiet_until: Instant,
-    /// When to ask even so.
+/// When to claim next, and how fast handlers are.
+pub(super) struct PollState {
+    /// Claim at the next opportunity: there may be messages.
+    pub(super) claim_now: bool,
+    /// The claim groups that returned fewer messages than requested since the last wake-up.
+    drained: BTreeSet<usize>,
+    /// When the drained groups are claimed again even if the others always have more.
+    drained_until: Instant,
+    /// When to claim even without a wake-up.
     next_poll: Instant,
-    /// The present interval between polls, which grows while nothing comes.
+    /// The current poll interval, which grows while claims return nothing.
     interval: Duration,
-    /// A topic that had used up its rate may go on then.
-    rated_until: Option<Instant>,
+    /// When a topic that has used up its rate may start again.
+    rate_limited_until: Option<Instant>,
     /// How long handlers run, smoothed; none before the first has ended.
     handler_time: Option<Duration>,
 }
 
-impl Appetite {
+impl PollState {
     pub(super) fn new(now: Instant, interval: Duration) -> Self {
-        let quiet = BTreeSet::new();
-        let (next_poll, quiet_until) = (now, now);
-        Self { hungry: true, quiet, quiet_until, next_poll, interval, rated_until: None, handler_time: None }
+        let drained = BTreeSet::new();
+        let (next_poll, drained_until) = (now, now);
+        Self {
+            claim_now: true,
+            drained,
+            drained_until,
+            next_poll,
+            interval,
+            rate_limited_until: None,
+            handler_time: None,
+        }
     }
 
-    pub(super) fn woken(&mut self) {
-        self.hungry = true;
-        self.quiet.clear();
+    pub(super) fn wake(&mut self) {
+        self.claim_now = true;
+        self.drained.clear();
     }
 
-    pub(super) fn ran(&mut self, time: Duration) {
+    pub(super) fn record_run(&mut self, time: Duration) {
         self.handler_time = Some(self.handler_time.map_or(time, |before| (before * 7 + time) / 8));
     }
 
-    /// Whether a wake-up would tell anything new.
-    pub(super) fn listens(&self) -> bool {
-        !self.hungry || !self.quiet.is_empty()
+    /// Whether a wake-up would change anything.
+    pub(super) fn wants_wakeups(&self) -> bool {
+        !self.claim_now || !self.drained.is_empty()
     }
 
-    fn looks_ahead(&self) -> bool {
-        self.handler_time.is_some_and(|time| time < LOOK_AHEAD_HANDLER_MAX)
+    fn prefetches(&self) -> bool {
+        self.handler_time.is_some_and(|time| time < PREFETCH_HANDLER_MAX)
     }
 }
 
 impl Engine {
-    /// How many more messages there is room for.
-    fn room(&self) -> usize {
+    /// How many more messages may be claimed.
+    fn capacity(&self) -> usize {
         if !self.mode.claims() {
             return 0;
         }
-        let ahead = self.options.look_ahead && self.appetite.looks_ahead();
-        let limit = self.options.concurrency() * if ahead { 2 } else { 1 };
+        let prefetch = self.options.prefetch && self.polling.prefetches();
+        let limit = self.options.concurrency() * if prefetch { 2 } else { 1 };
         let free = match self.mode {
-            // What cannot start at once waits here, under leases that are extended.
+            // Messages that cannot start at once are queued, and their leases are extended.
             Mode::Pass { left, .. } => left,
-            _ => limit.saturating_sub(self.tasks.len() + self.held.queue.len()),
+            _ => limit.saturating_sub(self.tasks.len() + self.in_flight.queue.len()),
         };
-        // Half a call at most: the other half is for results.
+        // Half a call at most: the other half is for settlements.
         free.min(self.options.batch as usize).min(CALL_ITEMS_MAX / 2)
     }
 
-    /// When to claim next, if there is room.
+    /// When to claim next; none if there is no capacity.
     pub(super) fn next_claim(&self, now: Instant) -> Option<Instant> {
-        if self.room() == 0 {
+        if self.capacity() == 0 {
             return None;
         }
-        let poll = if self.appetite.hungry { now } else { self.appetite.next_poll };
-        Some(self.appetite.rated_until.map_or(poll, |rate| poll.min(rate)))
+        let next = if self.polling.claim_now { now } else { self.polling.next_poll };
+        Some(self.polling.rate_limited_until.map_or(next, |rate| next.min(rate)))
     }
 
-    /// New claims, if they are worth it, and the wishes that they are for.
+    /// New claims, if they are due, and the claim group of each.
     pub(super) fn claims(&mut self, now: Instant) -> (Vec<Claim>, Vec<usize>) {
         if self.next_claim(now).is_none_or(|at| now < at) {
             return (Vec::new(), Vec::new());
         }
-        if !self.appetite.hungry || now >= self.appetite.quiet_until {
-            // A poll asks everybody anew, and however busy some topics are, the others are not forgotten over them.
-            self.appetite.quiet.clear();
-            self.appetite.quiet_until = now + self.options.poll_interval;
+        if !self.polling.claim_now || now >= self.polling.drained_until {
+            // A poll claims from all groups again, so that busy topics never hide the others for longer than the poll
+            // interval.
+            self.polling.drained.clear();
+            self.polling.drained_until = now + self.options.poll_interval;
         }
-        let shares = self.lanes.shares(self.room(), now, &self.appetite.quiet);
-        // What wakes from here on came after the claim, or is in it.
-        self.appetite.hungry = false;
-        self.appetite.next_poll = now + self.appetite.interval;
-        self.appetite.rated_until = self.lanes.next_rate(now);
+        let shares = self.routes.shares(self.capacity(), now, &self.polling.drained);
+        // A wake-up after this point is for messages that came after this claim, or are part of it.
+        self.polling.claim_now = false;
+        self.polling.next_poll = now + self.polling.interval;
+        self.polling.rate_limited_until = self.routes.next_rate(now);
         let lease = Span::lease(self.options.lease).expect("the lease is checked when the worker is built");
-        let claim = |Share { wish, topics, attempts_max, messages }: Share| {
+        let claim = |Share { group, topics, attempts_max, messages }: Share| {
             let batch = u32::try_from(messages).ok().and_then(|messages| Batch::new(messages).ok());
-            let batch = batch.expect("a share is from one to half a call");
+            let batch = batch.expect("a share is at least one message and at most half a call");
             let mut claim = Claim::new(self.options.namespace, self.owner, lease, batch);
             claim.topics = topics;
             claim.attempts_max = attempts_max;
             claim.worker.clone_from(&self.name);
             claim.request = Some(RequestId::from_u128(self.shared.random()));
-            (claim, wish)
+            (claim, group)
         };
         shares.into_iter().map(claim).unzip()
     }
 
-    /// Takes in what was claimed, and decides when to ask again.
+    /// Records claimed deliveries, and decides when to claim again.
     pub(super) fn claimed(
         &mut self,
-        Work { claims, wishes, claimed_at, .. }: &Work,
+        WorkRequest { claims, groups, claimed_at, .. }: &WorkRequest,
         deliveries: Vec<Vec<Delivery>>,
         sent_at: Instant,
     ) {
         if claims.is_empty() {
             return;
         }
-        if !self.appetite.hungry {
-            let asked = wishes.iter().zip(claims).zip(&deliveries);
-            let quiet = asked.filter(|((_, claim), got)| got.len() < claim.batch.get() as usize);
-            self.appetite.quiet.extend(quiet.map(|((wish, _), _)| *wish));
+        if !self.polling.claim_now {
+            let requested = groups.iter().zip(claims).zip(&deliveries);
+            let drained =
+                requested.filter(|((_, claim), deliveries)| deliveries.len() < claim.batch.get() as usize);
+            self.polling.drained.extend(drained.map(|((group, _), _)| *group));
         }
         let count: usize = deliveries.iter().map(Vec::len).sum();
         debug!(store = %self.shared.name, owner = %self.owner, claimed = count, "claimed");
         let now = Instant::now();
-        // Granted long ago perhaps: nothing of it starts before a heartbeat has made its lease a fresh one.
+        // The leases may have been granted long ago: no handler starts before a heartbeat has renewed them.
         let stale = claimed_at.is_some() || now > sent_at + self.options.lease / 3;
         if stale && count > 0 {
-            self.next_beat = now;
+            self.next_extend = now;
         }
         let granted_until = claimed_at.unwrap_or(sent_at) + self.options.lease;
         let deadline = if stale { granted_until.max(now + self.options.lease / 3) } else { granted_until };
         for delivery in deliveries.into_iter().flatten() {
-            self.take(delivery, deadline, stale);
+            self.add_delivery(delivery, deadline, stale);
         }
-        // Those for whom there was no room are asked next, and those who may have more; then a poll or a wake-up decides.
-        self.appetite.hungry |= self.lanes.open(now).iter().any(|wish| !self.appetite.quiet.contains(wish));
-        self.appetite.interval = match count {
-            0 => (self.appetite.interval * 2)
+        // Groups that did not fit into this claim are claimed next, and those that may have more; after that, the next
+        // poll or wake-up decides.
+        self.polling.claim_now |=
+            self.routes.claimable(now).iter().any(|group| !self.polling.drained.contains(group));
+        self.polling.interval = match count {
+            0 => (self.polling.interval * 2)
                 .min(self.options.poll_interval_max.max(self.options.poll_interval)),
             _ => self.options.poll_interval,
         };
         let jitter = 0.9 + self.shared.fraction() / 5.0;
-        self.appetite.next_poll = now + self.appetite.interval.mul_f64(jitter);
-        let complete = self.appetite.quiet.len() == self.lanes.wishes();
-        self.mode.claimed(count, self.held.len(), complete);
+        self.polling.next_poll = now + self.polling.interval.mul_f64(jitter);
+        let complete = self.polling.drained.len() == self.routes.group_count();
+        self.mode.claimed(count, self.in_flight.len(), complete);
     }
 
-    fn take(&mut self, delivery: Delivery, deadline: Instant, stale: bool) {
-        let ticket: Ticket = (delivery.uid, delivery.lease.fence);
-        // A claim that was asked for again brings what it brought before.
-        if self.held.contains(&ticket) {
+    /// Queues a claimed delivery, or settles it at once if no handler can start.
+    fn add_delivery(&mut self, delivery: Delivery, deadline: Instant, stale: bool) {
+        let key: DeliveryKey = (delivery.uid, delivery.lease.fence);
+        // A repeated claim returns the same deliveries as before.
+        if self.in_flight.contains(&key) {
             return;
         }
-        let lane = self.lanes.find(&delivery.content.topic);
-        let ahead = stale || self.tasks.len() + self.held.queue.len() >= self.options.concurrency();
-        let item = Item { delivery: Arc::new(delivery), lane, deadline, phase: Phase::Queued { ahead } };
-        let Some(lane) = lane else { return self.unhandled(ticket, item) };
-        self.held.insert(ticket, item);
+        let route = self.routes.find(&delivery.content.topic);
+        let prefetched = stale || self.tasks.len() + self.in_flight.queue.len() >= self.options.concurrency();
+        let item =
+            Item { delivery: Arc::new(delivery), route, deadline, phase: Phase::Queued { prefetched } };
+        let Some(route) = route else { return self.unhandled(key, item) };
+        self.in_flight.insert(key, item);
         if self.mode.starts() {
-            self.lanes.all[lane].queued += 1;
-            self.held.queue.push_back(ticket);
+            self.routes.all[route].queued += 1;
+            self.in_flight.queue.push_back(key);
         } else {
-            self.held.settle(ticket, Verdict::Release);
+            self.in_flight.settle(key, Verdict::Release);
         }
     }
 
-    /// A message whose topic nobody here handles (IBX-074).
-    fn unhandled(&mut self, ticket: Ticket, item: Item) {
+    /// Settles a message whose topic has no handler in this worker (IBX-074).
+    fn unhandled(&mut self, key: DeliveryKey, item: Item) {
         let delivery = item.delivery.clone();
         let topic = &delivery.content.topic;
         let text = match self.options.namespace {
@@ -205,71 +218,71 @@ impl Engine {
                 &failure,
             ),
         };
-        self.held.insert(ticket, item);
-        self.held.settle(ticket, verdict);
+        self.in_flight.insert(key, item);
+        self.in_flight.settle(key, verdict);
     }
 
-    /// Starts what waits, in order, as far as slots and the limits of its topic allow.
+    /// Starts queued deliveries in order, as far as concurrency and the limits of their topics allow.
     pub(super) fn start_queued(&mut self, now: Instant) {
         if !self.mode.starts() {
             return;
         }
         let mut later = Vec::new();
         while self.tasks.len() < self.options.concurrency()
-            && let Some(ticket) = self.held.queue.pop_front()
+            && let Some(key) = self.in_flight.queue.pop_front()
         {
-            if !self.start(ticket, now) {
-                later.push(ticket);
+            if !self.start(key, now) {
+                later.push(key);
             }
         }
-        for ticket in later.into_iter().rev() {
-            self.held.queue.push_front(ticket);
+        for key in later.into_iter().rev() {
+            self.in_flight.queue.push_front(key);
         }
         // A topic may have used up its rate just now.
-        let rated_until = [self.appetite.rated_until, self.lanes.next_rate(now)];
-        self.appetite.rated_until = rated_until.into_iter().flatten().min();
+        let rate_limited_until = [self.polling.rate_limited_until, self.routes.next_rate(now)];
+        self.polling.rate_limited_until = rate_limited_until.into_iter().flatten().min();
     }
 
-    /// Starts one; false if it has to wait.
-    fn start(&mut self, ticket: Ticket, now: Instant) -> bool {
-        let busy = self.held.busy.contains(&ticket.0);
-        let Some(item) = self.held.get_mut(&ticket) else { return true };
-        let (Some(place), Phase::Queued { ahead }) = (item.lane, &item.phase) else { return true };
-        let lane = &mut self.lanes.all[place];
-        // What has waited here starts only with most of its lease left: the next heartbeat makes it so.
-        let stale = *ahead && item.deadline.saturating_duration_since(now) < self.options.lease * 2 / 3;
+    /// Starts one delivery; false if it has to wait.
+    fn start(&mut self, key: DeliveryKey, now: Instant) -> bool {
+        let busy = self.in_flight.busy.contains(&key.0);
+        let Some(item) = self.in_flight.get_mut(&key) else { return true };
+        let (Some(index), Phase::Queued { prefetched }) = (item.route, &item.phase) else { return true };
+        let route = &mut self.routes.all[index];
+        // A delivery that waited here starts only with most of its lease left. The next heartbeat extends it.
+        let stale = *prefetched && item.deadline.saturating_duration_since(now) < self.options.lease * 2 / 3;
         if stale {
-            self.next_beat = now;
+            self.next_extend = now;
         }
-        if busy || stale || !lane.may_start(now) {
+        if busy || stale || !route.may_start(now) {
             return false;
         }
-        if let Some(rate) = &mut lane.rate {
+        if let Some(rate) = &mut route.rate {
             rate.take(now);
         }
-        lane.queued -= 1;
-        lane.running += 1;
+        route.queued -= 1;
+        route.running += 1;
         let cancellation = CancellationToken::new();
         item.phase = Phase::Running { cancellation: cancellation.clone(), lost: false };
         let delivery = item.delivery.clone();
         if delivery.deliveries <= 1 {
-            lane.metrics.waited(self.shared.clock.now().since(delivery.accepted_at));
+            route.metrics.waited(self.shared.clock.now().since(delivery.accepted_at));
         }
-        let transaction = lane
+        let transaction = route
             .settings
             .transaction
-            .map(|_| Beginning { pulse: self.pulse.clone(), patience: self.options.lease });
+            .map(|_| TransactionStart { monitor: self.monitor.clone(), retry_for: self.options.lease });
         let attempt = Attempt {
             transaction,
-            endpoint: lane.endpoint.clone(),
-            timeout: lane.settings.timeout.or(self.options.timeout),
+            handler: route.handler.clone(),
+            timeout: route.settings.timeout.or(self.options.timeout),
             deadline: item.deadline,
             context: Context::new(delivery, cancellation.clone(), self.shared.clone()),
             cancellation,
         };
-        self.held.busy.insert(ticket.0);
+        self.in_flight.busy.insert(key.0);
         let task = self.tasks.spawn(attempt.run());
-        self.running.insert(task.id(), ticket);
+        self.running.insert(task.id(), key);
         true
     }
 }

@@ -1,4 +1,4 @@
-//! Keeping leases, and letting go of what is lost.
+//! Extends leases, and gives up deliveries whose leases are lost.
 
 use std::time::Duration;
 
@@ -8,110 +8,110 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Engine;
-use crate::telemetry::Ending;
-use crate::worker::attempt::Ticket;
+use crate::telemetry::DeliveryOutcome;
+use crate::worker::attempt::DeliveryKey;
 use crate::worker::calls::ExtendCall;
-use crate::worker::held::Phase;
+use crate::worker::in_flight::Phase;
 
 impl Engine {
-    /// Asks for more time for all that is held, when a third of the lease has passed.
+    /// Extends the leases of all deliveries in flight when a third of the lease has passed.
     pub(super) fn extend_leases(&mut self, now: Instant) {
-        if self.extend.is_some() || now < self.next_beat.max(self.beat_after) {
+        if self.extend.is_some() || now < self.next_extend.max(self.extend_not_before) {
             return;
         }
         let third = self.options.lease / 3;
-        self.next_beat = now + third;
-        let mut tickets = self.held.extendable();
-        if tickets.is_empty() {
+        self.next_extend = now + third;
+        let mut keys = self.in_flight.extendable();
+        if keys.is_empty() {
             return;
         }
-        if tickets.len() > CALL_ITEMS_MAX {
-            // The most urgent first, the others when a third of theirs has passed.
-            let deadline = |ticket: &Ticket| self.held.item(ticket).map(|item| item.deadline);
-            tickets.sort_by_key(deadline);
-            let others = deadline(&tickets[CALL_ITEMS_MAX]).and_then(|end| end.checked_sub(third * 2));
-            tickets.truncate(CALL_ITEMS_MAX);
-            self.next_beat = others.map_or(now, |at| at.clamp(now, now + third));
+        if keys.len() > CALL_ITEMS_MAX {
+            // The most urgent first. The others follow when a third of their lease has passed.
+            let deadline = |key: &DeliveryKey| self.in_flight.item(key).map(|item| item.deadline);
+            keys.sort_by_key(deadline);
+            let others = deadline(&keys[CALL_ITEMS_MAX]).and_then(|end| end.checked_sub(third * 2));
+            keys.truncate(CALL_ITEMS_MAX);
+            self.next_extend = others.map_or(now, |at| at.clamp(now, now + third));
         }
         let lease = Span::lease(self.options.lease).expect("the lease is checked when the worker is built");
-        let extension = |ticket: &Ticket| Some(self.held.item(ticket)?.delivery.extend(lease));
-        let extensions = tickets.iter().filter_map(extension).collect();
+        let extension = |key: &DeliveryKey| Some(self.in_flight.item(key)?.delivery.extend(lease));
+        let extensions = keys.iter().filter_map(extension).collect();
         let limit = self.options.call_timeout.min(third);
-        self.extend = Some(ExtendCall::extend(self.shared.store.clone(), extensions, tickets, limit));
+        self.extend = Some(ExtendCall::extend(self.shared.store.clone(), extensions, keys, limit));
     }
 
     pub(super) fn extended(
         &mut self,
-        answer: Result<Vec<Extended>, Error>,
-        tickets: &[Ticket],
+        response: Result<Vec<Extended>, Error>,
+        keys: &[DeliveryKey],
         sent_at: Instant,
     ) -> Result<(), Error> {
-        let extended = match answer {
+        let extended = match response {
             Ok(extended) => extended,
             Err(error) => {
                 let now = Instant::now();
-                self.next_beat = now;
-                self.beat_after = now + (self.options.lease / 12).min(Duration::from_secs(1));
+                self.next_extend = now;
+                self.extend_not_before = now + (self.options.lease / 12).min(Duration::from_secs(1));
                 return self.failed("extend", error);
             }
         };
-        self.pulse.passed("extend");
-        for (ticket, extended) in tickets.iter().zip(extended) {
+        self.monitor.succeeded("extend");
+        for (key, extended) in keys.iter().zip(extended) {
             match extended {
-                Extended::Until(_) => self.held.prolong(ticket, sent_at + self.options.lease),
-                Extended::LeaseLost => self.lose(*ticket),
+                Extended::Until(_) => self.in_flight.extend_deadline(key, sent_at + self.options.lease),
+                Extended::LeaseLost => self.lose(*key),
             }
         }
         Ok(())
     }
 
-    /// Lets go of what the store could not be asked about in time: by now another worker may have it. The store is told all
-    /// the same, for it may know of a longer lease.
-    pub(super) fn watch_leases(&mut self, now: Instant) {
-        for ticket in self.held.lapsed(now) {
-            let Some(item) = self.held.item(&ticket) else { continue };
+    /// Cancels deliveries whose leases could not be extended in time: another worker may have claimed them by now. They
+    /// are settled all the same, because the store may have recorded a longer lease.
+    pub(super) fn check_lapsed_leases(&mut self, now: Instant) {
+        for key in self.in_flight.lapsed(now) {
+            let Some(item) = self.in_flight.item(&key) else { continue };
             let (topic, id) = (&item.delivery.content.topic, &item.delivery.key.id);
-            warn!(store = %self.shared.name, %topic, %id, uid = %item.delivery.uid, "the lease has ended");
+            warn!(store = %self.shared.name, %topic, %id, uid = %item.delivery.uid, "lease ended");
             match &item.phase {
                 Phase::Running { cancellation, .. } => cancellation.cancel(),
                 Phase::Queued { .. } => {
-                    self.unqueue(ticket);
-                    self.held.settle(ticket, Verdict::Release);
+                    self.unqueue(key);
+                    self.in_flight.settle(key, Verdict::Release);
                 }
                 Phase::Settling(_) => {}
             }
         }
     }
 
-    /// It does not wait for a handler any more.
-    fn unqueue(&mut self, ticket: Ticket) {
-        self.held.queue.retain(|queued| *queued != ticket);
-        if let Some(lane) = self.held.item(&ticket).and_then(|item| item.lane) {
-            self.lanes.all[lane].queued -= 1;
+    /// Removes a delivery from the queue of those that wait for a handler.
+    fn unqueue(&mut self, key: DeliveryKey) {
+        self.in_flight.queue.retain(|queued| *queued != key);
+        if let Some(route) = self.in_flight.item(&key).and_then(|item| item.route) {
+            self.routes.all[route].queued -= 1;
         }
     }
 
-    /// The store says that the lease is gone.
-    fn lose(&mut self, ticket: Ticket) {
-        let Some(item) = self.held.get_mut(&ticket) else { return };
-        let (delivery, lane) = (item.delivery.clone(), item.lane);
+    /// Gives up a delivery after the store reported that its lease is lost.
+    fn lose(&mut self, key: DeliveryKey) {
+        let Some(item) = self.in_flight.get_mut(&key) else { return };
+        let (delivery, route) = (item.delivery.clone(), item.route);
         match &mut item.phase {
             Phase::Running { cancellation, lost } => {
                 cancellation.cancel();
                 *lost = true;
             }
             Phase::Queued { .. } => {
-                self.unqueue(ticket);
-                self.held.remove(&ticket);
-                if let Some(lane) = lane {
-                    self.lanes.all[lane].metrics.ended(Ending::Lost);
+                self.unqueue(key);
+                self.in_flight.remove(&key);
+                if let Some(route) = route {
+                    self.routes.all[route].metrics.delivery_ended(DeliveryOutcome::Lost);
                 }
-                self.stopped.lost += 1;
+                self.summary.lost += 1;
             }
-            // Whether its verdict counts, the store says when it hears it.
+            // The store decides whether the verdict counts when it gets it.
             Phase::Settling(_) => return,
         }
         let (topic, id) = (&delivery.content.topic, &delivery.key.id);
-        warn!(store = %self.shared.name, %topic, %id, uid = %delivery.uid, "the lease was lost");
+        warn!(store = %self.shared.name, %topic, %id, uid = %delivery.uid, "lease lost");
     }
 }

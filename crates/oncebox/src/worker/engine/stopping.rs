@@ -7,26 +7,26 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Command, Engine};
-use crate::worker::held::Phase;
+use crate::worker::in_flight::Phase;
 
-/// After the budget cancelled handlers end, and the store is told that their messages are free, within this time.
+/// How long cancelled handlers and the release of their messages may take after the stop budget is used up.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A single pass whose calls failed so often in a row has failed.
+/// A single pass fails after this many failed calls in a row.
 const PASS_FAILURES_MAX: u32 = 3;
 
-/// What the loop is after.
+/// What the loop works towards.
 pub(in crate::worker) enum Mode {
     Working,
-    /// Works until nothing is to be had: since the last message every topic was asked and had nothing.
+    /// Works until there is nothing left to claim: every topic has been checked since the last message and had nothing.
     UntilIdle {
         worked: bool,
         checked: bool,
     },
-    /// Claims so many more, or until every topic was asked, and works that off.
+    /// Claims `left` more messages, or until every topic has been checked, and handles them.
     Pass {
         left: usize,
-        asked: bool,
+        checked_all: bool,
     },
     Paused,
     Stopping {
@@ -38,30 +38,30 @@ pub(in crate::worker) enum Mode {
 impl Mode {
     pub(in crate::worker) const UNTIL_IDLE: Self = Self::UntilIdle { worked: false, checked: false };
 
-    /// One pass over a batch.
+    /// A single pass over one batch.
     pub(in crate::worker) fn pass(batch: u32) -> Self {
-        Self::Pass { left: batch as usize, asked: false }
+        Self::Pass { left: batch as usize, checked_all: false }
     }
 
     pub(in crate::worker) fn is_pass(&self) -> bool {
         matches!(self, Self::Pass { .. })
     }
 
-    /// Whether more is asked for.
+    /// Whether the worker claims messages.
     pub(super) fn claims(&self) -> bool {
         match self {
             Self::Working | Self::UntilIdle { .. } => true,
-            Self::Pass { left, asked } => *left > 0 && !asked,
+            Self::Pass { left, checked_all } => *left > 0 && !checked_all,
             Self::Paused | Self::Stopping { .. } => false,
         }
     }
 
-    /// Whether what waits is started.
+    /// Whether the worker starts queued deliveries.
     pub(super) fn starts(&self) -> bool {
         matches!(self, Self::Working | Self::UntilIdle { .. } | Self::Pass { .. })
     }
 
-    /// Whether it ends after so many calls that failed in a row, though a repeat might succeed.
+    /// Whether the worker ends after this many failed calls in a row, although a retry might succeed.
     pub(super) fn gives_up(&self, failures: u32) -> bool {
         self.is_pass() && failures >= PASS_FAILURES_MAX
     }
@@ -70,22 +70,23 @@ impl Mode {
         matches!(self, Self::Stopping { .. })
     }
 
-    /// A claim brought `count` messages; after it so many are held, and every topic was asked, or not.
-    pub(super) fn claimed(&mut self, count: usize, held: usize, complete: bool) {
+    /// Records a claim that returned `count` messages. `in_flight` deliveries are in flight after it; `complete` says
+    /// whether every topic has been checked.
+    pub(super) fn claimed(&mut self, count: usize, in_flight: usize, complete: bool) {
         match self {
             Self::UntilIdle { worked, checked } => {
                 *worked |= count > 0;
-                *checked = complete && held == 0;
+                *checked = complete && in_flight == 0;
             }
-            Self::Pass { left, asked } => {
+            Self::Pass { left, checked_all } => {
                 *left = left.saturating_sub(count);
-                *asked = complete;
+                *checked_all = complete;
             }
             Self::Working | Self::Paused | Self::Stopping { .. } => {}
         }
     }
 
-    /// How long a call may take: while stopping, there must be time for another.
+    /// The time limit of a call: while stopping, there must be time for a second attempt.
     pub(super) fn call_limit(&self) -> Duration {
         if self.is_stopping() { GRACE / 2 } else { Duration::MAX }
     }
@@ -100,29 +101,29 @@ impl Mode {
 }
 
 impl Engine {
-    pub(super) fn obey(&mut self, command: Command) {
+    pub(super) fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Pause(told) => {
+            Command::Pause(paused) => {
                 self.pause();
-                self.pausing.push(told);
+                self.pause_waiters.push(paused);
             }
             Command::Resume => {
-                // Whoever waits for it to be drained waits in vain now, and hears that.
-                self.draining.clear();
+                // Callers that wait for the drain get an error, as their senders are dropped.
+                self.drain_waiters.clear();
                 self.mode = Mode::Working;
-                self.appetite.woken();
-                info!(store = %self.shared.name, "the worker goes on");
+                self.polling.wake();
+                info!(store = %self.shared.name, "worker resumed");
             }
-            Command::Drain(done) => {
+            Command::Drain(drained) => {
                 self.pause();
-                self.draining.push(done);
+                self.drain_waiters.push(drained);
             }
             Command::Stop => {
                 let cancel_at = Instant::now() + self.options.stop_budget;
                 self.mode = Mode::Stopping { cancel_at, cancelled: false };
                 self.release_queued();
-                self.try_again();
-                info!(store = %self.shared.name, running = self.tasks.len(), "the worker stops");
+                self.reset_backoff();
+                info!(store = %self.shared.name, running = self.tasks.len(), "worker stopping");
             }
         }
     }
@@ -130,40 +131,41 @@ impl Engine {
     fn pause(&mut self) {
         self.mode = Mode::Paused;
         self.release_queued();
-        info!(store = %self.shared.name, running = self.tasks.len(), "the worker pauses");
+        info!(store = %self.shared.name, running = self.tasks.len(), "worker paused");
     }
 
-    /// The store may be back: what is to be told is told now.
-    fn try_again(&mut self) {
+    /// Retries without a delay: the store may be available again.
+    fn reset_backoff(&mut self) {
         self.retry_at = None;
         self.failures = 0;
     }
 
-    /// What no handler has begun goes to other workers.
+    /// Releases deliveries that no handler has started, so that other workers can claim them.
     fn release_queued(&mut self) {
-        for ticket in std::mem::take(&mut self.held.queue) {
-            if let Some(lane) = self.held.item(&ticket).and_then(|item| item.lane) {
-                self.lanes.all[lane].queued -= 1;
+        for key in std::mem::take(&mut self.in_flight.queue) {
+            if let Some(route) = self.in_flight.item(&key).and_then(|item| item.route) {
+                self.routes.all[route].queued -= 1;
             }
-            self.held.settle(ticket, Verdict::Release);
+            self.in_flight.settle(key, Verdict::Release);
         }
     }
 
-    /// Whether there is nothing more to do. Cancels handlers, and gives up, when their time has come.
+    /// Whether there is nothing more to do. When the stop budget is used up, cancels handlers; after the grace period,
+    /// gives up.
     pub(super) fn has_ended(&mut self, now: Instant) -> bool {
-        let empty = self.held.is_empty() && self.work.is_none() && self.unanswered.is_none();
+        let empty = self.in_flight.is_empty() && self.work.is_none() && self.unanswered.is_none();
         if empty {
-            for done in self.draining.drain(..) {
-                // Whoever waited may have gone.
-                let _ = done.send(());
+            for drained in self.drain_waiters.drain(..) {
+                // The caller may have stopped waiting.
+                let _ = drained.send(());
             }
         }
         match self.mode {
             Mode::Working | Mode::Paused => false,
             Mode::UntilIdle { worked: true, .. } if empty => {
-                // What was handled may have made something else ready.
+                // The handled messages may have made others ready.
                 self.mode = Mode::UntilIdle { worked: false, checked: false };
-                self.appetite.woken();
+                self.polling.wake();
                 false
             }
             Mode::UntilIdle { checked, .. } => empty && checked,
@@ -172,30 +174,30 @@ impl Engine {
             Mode::Stopping { cancel_at, cancelled } => {
                 if now >= cancel_at && !cancelled {
                     self.cancel_running();
-                    self.try_again();
+                    self.reset_backoff();
                     self.mode = Mode::Stopping { cancel_at, cancelled: true };
                 }
                 let given_up = now >= cancel_at + GRACE;
                 if given_up {
-                    self.stopped.unsettled = self.held.len() as u64;
-                    warn!(store = %self.shared.name, unsettled = self.held.len(), "stopped without having settled all");
+                    self.summary.unsettled = self.in_flight.len() as u64;
+                    warn!(store = %self.shared.name, unsettled = self.in_flight.len(), "worker stopped with unsettled deliveries");
                 }
                 given_up
             }
         }
     }
 
-    /// Tells those who wait for a pause when nothing more can come: a claim under way may still bring something.
-    pub(super) fn tell_paused(&mut self) {
-        if self.work.as_ref().is_none_or(|call| call.about.claims.is_empty()) {
-            for told in self.pausing.drain(..) {
-                let _ = told.send(());
+    /// Confirms pauses once no further delivery can arrive: a claim in flight may still return some.
+    pub(super) fn confirm_pauses(&mut self) {
+        if self.work.as_ref().is_none_or(|call| call.request.claims.is_empty()) {
+            for paused in self.pause_waiters.drain(..) {
+                let _ = paused.send(());
             }
         }
     }
 
     fn cancel_running(&self) {
-        for (_, item) in self.held.items() {
+        for (_, item) in self.in_flight.items() {
             if let Phase::Running { cancellation, .. } = &item.phase {
                 cancellation.cancel();
             }

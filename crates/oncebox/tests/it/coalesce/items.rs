@@ -1,15 +1,15 @@
-//! Items that are numbers: keys, uids, owners. And what is answered about them.
+//! Test items identified by numbers (keys, uids, owners), and their outcomes.
 
 use std::time::Duration;
 
 use oncebox_core::{
     Attributes, Batch, Begin, Claim, Content, Delivery, Extension, Fence, Fingerprint, Hold, Key, Lease,
-    Namespace, NewMessage, Number, Owner, Payload, Policy, Receipt, Settlement, Shard, Sighting, Span, State,
-    Timestamp, Topic, Trace, Uid, Verdict,
+    MessageState, MessageSummary, Namespace, NewMessage, Number, Observation, Owner, Payload, Policy,
+    Settlement, Shard, Span, Timestamp, Topic, Trace, Uid, Verdict,
 };
 
 pub(crate) fn number(key: &Key) -> u64 {
-    key.id.as_str().parse().expect("tests name keys by numbers")
+    key.id.as_str().parse().expect("test keys are numbers")
 }
 
 pub(crate) fn key(item: u64) -> Key {
@@ -20,8 +20,8 @@ pub(crate) fn message(item: u64) -> NewMessage {
     NewMessage::new(key(item), Topic::new("t").unwrap(), Payload::default())
 }
 
-pub(crate) fn sighting(item: u64) -> Sighting {
-    Sighting { key: key(item), hash: None, hold: hold() }
+pub(crate) fn observation(item: u64) -> Observation {
+    Observation { key: key(item), hash: None, hold: hold() }
 }
 
 pub(crate) fn begin(item: u64) -> Begin {
@@ -62,12 +62,12 @@ fn hold() -> Hold {
     Policy::INBOX.hold
 }
 
-pub(crate) fn receipt(item: u64) -> Receipt {
-    Receipt {
+pub(crate) fn summary(item: u64) -> MessageSummary {
+    MessageSummary {
         uid: Uid::from_u128(item.into()),
         accepted_at: Timestamp::EPOCH,
         dedup_until: Timestamp::EPOCH,
-        state: State::Processing,
+        state: MessageState::Processing,
         trace: Trace::default(),
     }
 }

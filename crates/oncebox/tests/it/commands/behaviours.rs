@@ -1,4 +1,4 @@
-//! The list of behaviours that we share with `LiteBus`: complete, and true.
+//! Checks that the list of behaviours shared with `LiteBus` is complete and names existing tests.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn tests(row: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_behaviour_names_a_test_that_exists() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies among others");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in a folder of crates");
     let rows: Vec<_> = LIST.lines().filter(|line| line.starts_with("| L-T")).collect();
     assert_eq!(rows.len(), COUNT);
     for (row, number) in rows.into_iter().zip(1..) {

@@ -1,10 +1,12 @@
-//! Contracts: what commands are stored under, and how older versions are read.
+//! Contracts: the names and versions of stored commands, and how older versions are read.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use oncebox::commands::{Command, Contracted, Contracts, Execution, Mediator, Processor, Scheduler, Status};
-use oncebox::{Failure, Growth, Kind};
+use oncebox::commands::{
+    Command, CommandStatus, Contracted, Contracts, Execution, Mediator, Processor, Scheduler,
+};
+use oncebox::{ErrorKind, Failure, worker::Growth};
 use serde::{Deserialize, Serialize};
 
 use super::kit::{Add, Bank, PAY, Pay, backoff, options, pay, plain};
@@ -17,9 +19,9 @@ impl Command for Other {
     type Output = ();
 }
 
-fn refused(contracts: Result<Contracts, oncebox::Error>) -> String {
-    let error = contracts.err().expect("it is refused");
-    assert_eq!(error.kind(), Kind::Invalid);
+fn rejected(contracts: Result<Contracts, oncebox::Error>) -> String {
+    let error = contracts.err().expect("the contract is rejected");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
     error.to_string()
 }
 
@@ -27,22 +29,22 @@ fn refused(contracts: Result<Contracts, oncebox::Error>) -> String {
 #[test]
 fn a_type_has_one_contract_and_a_contract_one_type() {
     let one = || Contracts::new().register::<Pay>(PAY, 1).unwrap();
-    assert!(one().register::<Pay>(PAY, 1).is_ok(), "the same again is fine");
+    assert!(one().register::<Pay>(PAY, 1).is_ok(), "registering the same contract again is allowed");
     assert!(one().register::<Other>(PAY, 2).is_ok(), "another version is another contract");
-    let text = refused(one().register::<Pay>(PAY, 2));
+    let text = rejected(one().register::<Pay>(PAY, 2));
     assert!(
         text.ends_with(&format!("kit::Pay` is already registered as `{PAY}@1`: a type has one contract"))
     );
-    let text = refused(one().register::<Other>(PAY, 1));
+    let text = rejected(one().register::<Other>(PAY, 1));
     assert!(text.starts_with(&format!("contract `{PAY}@1` is already registered for command ")), "{text}");
-    let text = refused(one().upcast(PAY, 1, |old: Pay| Ok(old)));
+    let text = rejected(one().upcast(PAY, 1, |old: Pay| Ok(old)));
     assert!(text.contains("is already registered"), "{text}");
 
     for name in ["", " \t", "a\0b", &"x".repeat(241)] {
-        assert!(refused(Contracts::new().register::<Pay>(name, 1)).starts_with("contract name"));
+        assert!(rejected(Contracts::new().register::<Pay>(name, 1)).starts_with("contract name"));
     }
-    let text = refused(Contracts::new().register::<Pay>(PAY, 0));
-    assert_eq!(text, "contract version must be greater than zero: begin with 1");
+    let text = rejected(Contracts::new().register::<Pay>(PAY, 0));
+    assert_eq!(text, "contract version must be greater than zero: start with 1");
 }
 
 /// Holds: CMD-05.
@@ -50,13 +52,13 @@ fn a_type_has_one_contract_and_a_contract_one_type() {
 fn a_command_without_a_contract_is_not_stored() {
     on_every_store(async |fixture| {
         let error = fixture.scheduler().schedule(&Other, plain()).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("contracts::Other` is not registered"), "{error}");
         assert_eq!(fixture.commands().await.ready, 0);
     });
 }
 
-/// Tells whether a type meets what scheduling and registering ask for; that they do ask is shown by their doc tests.
+/// Whether a type meets the bounds of scheduling and registering; their doc tests show that the bounds exist.
 struct Schedulable<C>(PhantomData<C>);
 
 trait Otherwise {
@@ -75,8 +77,8 @@ fn only_a_command_without_a_result_can_be_scheduled() {
     const { assert!(Schedulable::<Pay>::IS && !Schedulable::<Add>::IS) };
 }
 
-/// Every call that leases, runs or settles, as a method of all types. A method of the type itself comes first: were there one, the
-/// calls below would be its calls, and would not compile.
+/// Every call that leases, runs or settles, as a trait method of `Scheduler`. An inherent method takes precedence: if
+/// there were one, the calls below would resolve to it and would not compile.
 trait ProcessorOnly {
     fn claim(&self) -> bool {
         false
@@ -101,7 +103,7 @@ trait ProcessorOnly {
 
 impl ProcessorOnly for Scheduler {}
 
-/// The compiler refuses the calls themselves; the doc tests of `Scheduler` show that.
+/// The compiler rejects the real calls; the doc tests of `Scheduler` show that.
 /// Holds: CMD-07.
 #[test]
 fn a_scheduler_can_neither_lease_nor_settle() {
@@ -116,7 +118,11 @@ fn a_scheduler_can_neither_lease_nor_settle() {
             scheduler.process_pending(),
         ];
         assert_eq!(calls, [false; 5]);
-        assert_eq!(scheduler.status(id).await.unwrap(), Some(Status::Pending), "reading leases nothing");
+        assert_eq!(
+            scheduler.status(id).await.unwrap(),
+            Some(CommandStatus::Pending),
+            "reading does not lease the command"
+        );
         assert_eq!(fixture.record(id).await.lease, None);
     });
 }
@@ -162,7 +168,7 @@ fn each_concrete_type_of_a_generic_command_has_its_own_contract() {
     });
 }
 
-/// What the first version stored.
+/// The payload of the first version.
 #[derive(Serialize, Deserialize)]
 struct PayInEuros {
     payment: u64,
@@ -173,36 +179,36 @@ impl Command for PayInEuros {
     type Output = ();
 }
 
-/// What the second one stored.
+/// The payload of the second version.
 #[derive(Serialize, Deserialize)]
 struct PayInCents {
     payment: u64,
     cents: Option<u64>,
 }
 
-/// Reads what the first version stored as the second one.
+/// Upcasts payloads of the first version to the second.
 fn first_upcast() -> Contracts {
     let in_cents = |PayInEuros { payment, euros }| Ok(PayInCents { payment, cents: euros.checked_mul(100) });
     Contracts::new().upcast(PAY, 1, in_cents).unwrap()
 }
 
-fn for_sure(PayInCents { payment, cents }: PayInCents) -> Result<Pay, Failure> {
-    let cents = cents.ok_or_else(|| Failure::dead("more than there is"))?;
+fn require_cents(PayInCents { payment, cents }: PayInCents) -> Result<Pay, Failure> {
+    let cents = cents.ok_or_else(|| Failure::dead("amount too large"))?;
     Ok(Pay { payment, cents })
 }
 
 /// Holds: CMD-10.
 #[test]
-fn what_older_versions_stored_is_upcast_step_by_step() {
+fn commands_of_older_versions_are_upcast_one_version_at_a_time() {
     on_every_store(async |fixture| {
-        // Two versions of the program ago.
+        // Commands stored two program versions ago.
         let first = Contracts::new().register::<PayInEuros>(PAY, 1).unwrap();
         let scheduler = fixture.oncebox.scheduler(&first);
         let old = scheduler.schedule(&PayInEuros { payment: 1, euros: 7 }, plain()).await.unwrap();
         let too_old = scheduler.schedule(&PayInEuros { payment: 2, euros: u64::MAX }, plain()).await.unwrap();
 
         let now = first_upcast()
-            .upcast(PAY, 2, for_sure)
+            .upcast(PAY, 2, require_cents)
             .and_then(|contracts| contracts.register::<Pay>(PAY, 3))
             .unwrap();
         let scheduler = fixture.oncebox.scheduler(&now);
@@ -211,21 +217,21 @@ fn what_older_versions_stored_is_upcast_step_by_step() {
         let processor = Processor::new(&fixture.oncebox, &now, &bank.mediator(), options(|_| {})).unwrap();
         processor.process_pending().await.unwrap();
         assert_eq!(bank.sorted(), ["1 700", "3 100"]);
-        assert_eq!(fixture.status(old.command_id).await, Status::Completed);
+        assert_eq!(fixture.status(old.command_id).await, CommandStatus::Completed);
         let dead = fixture.record(too_old.command_id).await;
-        assert_eq!(dead.last_error.unwrap().as_str(), "more than there is");
-        assert!(matches!(dead.status, Status::DeadLettered { .. }));
+        assert_eq!(dead.last_error.unwrap().as_str(), "amount too large");
+        assert!(matches!(dead.status, CommandStatus::DeadLettered { .. }));
     });
 }
 
 /// Holds: CMD-16.
 #[test]
-fn an_unknown_contract_and_an_unreadable_payload_fail_as_any_other_command() {
+fn an_unknown_contract_and_an_unreadable_payload_fail_like_any_other_command() {
     on_every_store(async |fixture| {
         let theirs = Contracts::new().register::<PayInEuros>(PAY, 9).unwrap();
         let unknown = PayInEuros { payment: 1, euros: 1 };
         let unknown = fixture.oncebox.scheduler(&theirs).schedule(&unknown, plain()).await.unwrap();
-        // The same contract, but another type under it.
+        // The same contract with another type.
         let theirs = Contracts::new().register::<PayInEuros>(PAY, 2).unwrap();
         let unreadable = PayInEuros { payment: 77_321, euros: 1 };
         let unreadable = fixture.oncebox.scheduler(&theirs).schedule(&unreadable, plain()).await.unwrap();
@@ -240,9 +246,9 @@ fn an_unknown_contract_and_an_unreadable_payload_fail_as_any_other_command() {
         );
         assert_eq!(processor.process_pending().await.unwrap().retrying, 2);
         fixture.advance(std::time::Duration::from_millis(29_999));
-        assert_eq!(processor.process_pending().await.unwrap(), oncebox::Stopped::default(), "not yet");
+        assert_eq!(processor.process_pending().await.unwrap(), oncebox::WorkerSummary::default(), "not yet");
         for id in [unknown.command_id, unreadable.command_id] {
-            assert!(matches!(fixture.status(id).await, Status::Failed { attempt: 1, next: Some(_) }));
+            assert!(matches!(fixture.status(id).await, CommandStatus::Failed { attempt: 1, next: Some(_) }));
         }
         fixture.advance(std::time::Duration::from_millis(1));
         assert_eq!(processor.process_pending().await.unwrap().dead, 2);
@@ -250,38 +256,42 @@ fn an_unknown_contract_and_an_unreadable_payload_fail_as_any_other_command() {
         assert!(unknown.last_error.unwrap().as_str().contains("not registered"));
         let unreadable = fixture.record(unreadable.command_id).await;
         let error = unreadable.last_error.unwrap();
-        assert!(error.as_str().contains("payload is not of the type"), "{error}");
+        assert!(error.as_str().contains("payload does not match the type"), "{error}");
         assert!(!error.as_str().contains("77321"), "payloads stay out of errors");
         for status in [unknown.status, unreadable.status] {
-            assert_eq!(status, Status::DeadLettered { reason: oncebox::DeadReason::Exhausted });
+            assert_eq!(
+                status,
+                CommandStatus::DeadLettered { reason: oncebox::message::DeadReason::Exhausted }
+            );
         }
     });
 }
 
-/// During a rolling upgrade the processor that knows a newer contract may be on another machine.
+/// During a rolling upgrade, the processor that has the newer contract may be on another machine.
 #[test]
-fn unregistered_contracts_can_be_left_to_others() {
+fn unregistered_contracts_can_be_left_to_other_processors() {
     on_every_store(async |fixture| {
         let newer = Contracts::new().register::<PayInEuros>(PAY, 3).unwrap();
         let command = PayInEuros { payment: 1, euros: 1 };
         let left = fixture.oncebox.scheduler(&newer).schedule(&command, plain()).await.unwrap();
         fixture.pay([2]).await;
-        let leave = options(|options| options.unregistered = oncebox::Unhandled::Leave);
+        let leave = options(|options| options.unregistered = oncebox::worker::Unhandled::Leave);
         let processor = super::kit::processor(&fixture.oncebox, &Bank::default(), leave);
         assert_eq!(processor.process_pending().await.unwrap().handled, 1);
-        assert_eq!(fixture.status(left.command_id).await, Status::Pending);
+        assert_eq!(fixture.status(left.command_id).await, CommandStatus::Pending);
     });
 }
 
-/// A claim names 64 topics at most, and a pass asks for all of them, however small its batch.
+/// A claim names at most 64 topics, and a pass claims from all topics, however small its batch.
 #[test]
-fn more_contracts_than_one_claim_can_name_are_all_served() {
+fn more_contracts_than_fit_in_one_claim_are_all_served() {
     on_every_store(async |fixture| {
         let mut contracts = Contracts::new().register::<Pay>(PAY, 131).unwrap();
         for version in 1..131 {
             contracts = contracts.upcast(PAY, version, |same: Pay| Ok(same)).unwrap();
         }
-        let one = options(|options| (options.batch, options.unregistered) = (1, oncebox::Unhandled::Leave));
+        let one =
+            options(|options| (options.batch, options.unregistered) = (1, oncebox::worker::Unhandled::Leave));
         let bank = Bank::default();
         let processor = Processor::new(&fixture.oncebox, &contracts, &bank.mediator(), one).unwrap();
         for version in [131, 1, 70] {
@@ -302,17 +312,17 @@ impl Contracted for Other {
 
 /// Holds: CMD-05.
 #[tokio::test(crate = "crate::timed")]
-async fn a_processor_refuses_contracts_that_lead_nowhere() {
+async fn a_processor_rejects_incomplete_contracts() {
     let oncebox = oncebox::Oncebox::open("memory:").await.unwrap();
-    let refused = |contracts: Contracts| {
+    let rejected = |contracts: Contracts| {
         let processor = Processor::new(&oncebox, &contracts, &Bank::default().mediator(), options(|_| {}));
-        processor.err().expect("it is refused").to_string()
+        processor.err().expect("the contracts are rejected").to_string()
     };
     let gap = first_upcast().register::<Pay>(PAY, 3).unwrap();
     assert!(
-        refused(gap).contains(&format!("upcaster of `{PAY}@1` leads to a version that is not registered"))
+        rejected(gap).contains(&format!("upcaster of `{PAY}@1` leads to a version that is not registered"))
     );
-    let unhandled = refused(Contracts::new().add::<Other>().unwrap());
+    let unhandled = rejected(Contracts::new().add::<Other>().unwrap());
     assert!(unhandled.contains("contracts::Other` has no handler"), "{unhandled}");
-    assert_eq!(refused(Contracts::new()), "contracts are none: register at least one");
+    assert_eq!(rejected(Contracts::new()), "contracts must not be empty: register at least one");
 }

@@ -1,14 +1,19 @@
-//! Commands to try things with, and a bank that handles them.
+//! Test commands, and a bank that handles them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use oncebox::commands::{
-    Command, Contracts, Execution, Mediator, Processor, ProcessorOptions, Record, ScheduleOptions, Scheduler,
-    Status,
+    Command, CommandRecord, CommandStatus, Contracts, Execution, Mediator, Processor, ProcessorOptions,
+    ScheduleOptions, Scheduler,
 };
-use oncebox::{Backoff, Counts, Failure, Growth, Jitter, Namespace, Oncebox, Uid};
+use oncebox::{
+    Backoff, Failure, Oncebox,
+    message::{Namespace, Uid},
+    operator::Counts,
+    worker::{Growth, Jitter},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::fixture::Fixture;
@@ -29,7 +34,7 @@ pub(super) fn pay(payment: u64) -> Pay {
     Pay { payment, cents: 100 }
 }
 
-/// One that cannot be scheduled.
+/// A command with a result, which cannot be scheduled.
 pub(super) struct Add(pub(super) u64, pub(super) u64);
 
 impl Command for Add {
@@ -40,7 +45,7 @@ pub(super) fn contracts() -> Contracts {
     Contracts::new().register::<Pay>(PAY, 2).unwrap()
 }
 
-/// Notes what it did, and fails as often as it was told to.
+/// Records what it did, and fails a given number of times.
 #[derive(Clone, Default)]
 pub(super) struct Bank {
     done: Arc<Mutex<Vec<String>>>,
@@ -56,19 +61,19 @@ impl Bank {
         self.done.lock().unwrap().push(text.into());
     }
 
-    /// What was done, in order.
+    /// The recorded actions, in order.
     pub(super) fn done(&self) -> Vec<String> {
         self.done.lock().unwrap().clone()
     }
 
-    /// The same, sorted.
+    /// The recorded actions, sorted.
     pub(super) fn sorted(&self) -> Vec<String> {
         let mut done = self.done();
         done.sort();
         done
     }
 
-    pub(super) fn refuse(&self) -> Result<(), std::io::Error> {
+    pub(super) fn maybe_fail(&self) -> Result<(), std::io::Error> {
         let failures =
             self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match failures {
@@ -77,19 +82,19 @@ impl Bank {
         }
     }
 
-    /// A mediator whose handler of payments notes them in this bank.
+    /// A mediator whose payment handler records payments in this bank.
     pub(super) fn mediator(&self) -> Mediator {
         Mediator::builder().with_state(self.clone()).handle(book).build().unwrap()
     }
 }
 
 async fn book(command: Arc<Pay>, execution: Execution<Bank>) -> Result<(), Failure> {
-    execution.state().refuse()?;
+    execution.state().maybe_fail()?;
     execution.state().note(format!("{} {}", command.payment, command.cents));
     Ok(())
 }
 
-/// Without jitter: what a test says, happens.
+/// A backoff without jitter, so that delays are exact.
 pub(super) fn backoff(seconds: u64, growth: Growth) -> Backoff {
     Backoff::new(Duration::from_secs(seconds), Duration::from_secs(600), growth, Jitter::None).unwrap()
 }
@@ -123,15 +128,15 @@ impl Fixture {
         ids
     }
 
-    pub(super) async fn status(&self, id: Uid) -> Status {
-        self.scheduler().status(id).await.unwrap().expect("it is known")
+    pub(super) async fn status(&self, id: Uid) -> CommandStatus {
+        self.scheduler().status(id).await.unwrap().expect("the command is known")
     }
 
-    pub(super) async fn record(&self, id: Uid) -> Record {
-        self.scheduler().record(id).await.unwrap().expect("it is known")
+    pub(super) async fn record(&self, id: Uid) -> CommandRecord {
+        self.scheduler().record(id).await.unwrap().expect("the command is known")
     }
 
     pub(super) async fn commands(&self) -> Counts {
-        self.oncebox.operator("test").of(Namespace::Commands).counts(None).await.unwrap()
+        self.oncebox.operator("test").in_namespace(Namespace::Commands).counts(None).await.unwrap()
     }
 }

@@ -1,10 +1,14 @@
-//! Processing: one pass, what it takes, and what handlers know.
+//! Processing: what one pass runs, and what handlers can see.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox::commands::{Execution, Mediator, Processor, ProcessorOptions, Status};
-use oncebox::{Backoff, Failure, Growth, Jitter, Kind, Owner};
+use oncebox::commands::{CommandStatus, Execution, Mediator, Processor, ProcessorOptions};
+use oncebox::{
+    Backoff, ErrorKind, Failure,
+    queue::Owner,
+    worker::{Growth, Jitter},
+};
 
 use super::kit::{Bank, Pay, contracts, options, pay, plain, processor};
 use crate::fixture::on_every_store;
@@ -15,13 +19,13 @@ fn a_pass_runs_what_is_due_and_completes_it() {
     on_every_store(async |fixture| {
         let bank = Bank::default();
         let processor = processor(&fixture.oncebox, &bank, options(|_| {}));
-        assert_eq!(processor.process_pending().await.unwrap().handled, 0, "there is nothing yet");
+        assert_eq!(processor.process_pending().await.unwrap().handled, 0, "nothing is scheduled yet");
         let ids = fixture.pay(1..=3).await;
         assert_eq!(processor.process_pending().await.unwrap().handled, 3);
         assert_eq!(bank.sorted(), ["1 100", "2 100", "3 100"]);
         for id in ids {
             let record = fixture.record(id).await;
-            assert_eq!((record.status, record.attempts, record.lease), (Status::Completed, 1, None));
+            assert_eq!((record.status, record.attempts, record.lease), (CommandStatus::Completed, 1, None));
         }
         assert_eq!(processor.process_pending().await.unwrap().handled, 0);
     });
@@ -29,10 +33,10 @@ fn a_pass_runs_what_is_due_and_completes_it() {
 
 /// Holds: CMD-15, CMD-18.
 #[test]
-fn a_pass_takes_no_more_than_a_batch_in_order() {
+fn a_pass_runs_at_most_one_batch_in_order() {
     on_every_store(async |fixture| {
         let bank = Bank::default();
-        // One at a time, though a pass takes two.
+        // Batches of two, but one command at a time.
         let two = options(|options| (options.batch, options.concurrency) = (2, Some(1)));
         let processor = processor(&fixture.oncebox, &bank, two);
         fixture.pay(1..=5).await;
@@ -46,7 +50,7 @@ fn a_pass_takes_no_more_than_a_batch_in_order() {
 
 /// Holds: CMD-11.
 #[test]
-fn a_command_is_not_run_before_it_is_visible() {
+fn a_command_does_not_run_before_it_is_visible() {
     on_every_store(async |fixture| {
         let bank = Bank::default();
         let processor = processor(&fixture.oncebox, &bank, options(|_| {}));
@@ -54,15 +58,18 @@ fn a_command_is_not_run_before_it_is_visible() {
         let id = fixture.scheduler().schedule(&pay(1), later).await.unwrap().command_id;
         fixture.advance(Duration::from_millis(59_999));
         assert_eq!(processor.process_pending().await.unwrap().handled, 0);
-        assert_eq!((fixture.status(id).await, fixture.record(id).await.attempts), (Status::Pending, 0));
+        assert_eq!(
+            (fixture.status(id).await, fixture.record(id).await.attempts),
+            (CommandStatus::Pending, 0)
+        );
         fixture.advance(Duration::from_millis(1));
-        assert_eq!(processor.process_pending().await.unwrap().handled, 1, "at the very moment");
+        assert_eq!(processor.process_pending().await.unwrap().handled, 1, "at the exact time");
     });
 }
 
 type Noting = Execution<Bank>;
 
-fn told(stage: &str, execution: &Noting) -> Result<(), Failure> {
+fn note_stage(stage: &str, execution: &Noting) -> Result<(), Failure> {
     let ids = [execution.correlation(), execution.causation(), execution.tenant()];
     let ids = ids.map(|id| id.unwrap_or("-")).join(" ");
     execution.state().note(format!("{stage} {} {ids}", execution.is_inbox_execution()));
@@ -71,18 +78,18 @@ fn told(stage: &str, execution: &Noting) -> Result<(), Failure> {
 
 /// Holds: CMD-14.
 #[test]
-fn every_handler_knows_that_the_command_was_stored_and_where_it_comes_from() {
+fn every_handler_sees_that_the_command_was_stored_and_its_trace_ids() {
     on_every_store(async |fixture| {
         let bank = Bank::default();
         let mediator = Mediator::builder()
             .with_state(bank.clone())
-            .before(async |_: Arc<Pay>, execution: Noting| told("before", &execution))
+            .before(async |_: Arc<Pay>, execution: Noting| note_stage("before", &execution))
             .handle(async |command: Arc<Pay>, execution: Noting| {
-                told("handle", &execution)?;
+                note_stage("handle", &execution)?;
                 if command.payment == 2 { Err(Failure::dead("never")) } else { Ok(()) }
             })
-            .after(async |_: Arc<Pay>, execution: Noting| told("after", &execution))
-            .on_error(async |_: Arc<Pay>, execution: Noting, _: Failure| told("error", &execution))
+            .after(async |_: Arc<Pay>, execution: Noting| note_stage("after", &execution))
+            .on_error(async |_: Arc<Pay>, execution: Noting, _: Failure| note_stage("error", &execution))
             .build()
             .unwrap();
         let processor = Processor::new(&fixture.oncebox, &contracts(), &mediator, options(|_| {})).unwrap();
@@ -111,11 +118,11 @@ fn every_handler_knows_that_the_command_was_stored_and_where_it_comes_from() {
 
 /// Holds: CMD-14.
 #[test]
-fn a_handler_knows_which_run_this_is() {
+fn a_handler_sees_the_delivery_number_and_the_last_error() {
     on_every_store(async |fixture| {
         let bank = Bank::default();
         let note = async |_: Arc<Pay>, execution: Noting| {
-            let context = execution.context().expect("a processor runs it");
+            let context = execution.context().expect("a processor runs the command");
             let run = (execution.command_id().unwrap(), context.delivery(), context.last_error());
             execution.state().note(format!("{run:?}"));
             if context.delivery() == 1 {
@@ -136,44 +143,44 @@ fn a_handler_knows_which_run_this_is() {
 
 /// Holds: CMD-15.
 #[tokio::test(crate = "crate::timed")]
-async fn senseless_options_are_refused() {
+async fn invalid_processor_options_are_rejected() {
     let oncebox = oncebox::Oncebox::open("memory:").await.unwrap();
-    let refused = |set: fn(&mut ProcessorOptions)| {
-        let made = Processor::new(&oncebox, &contracts(), &Bank::default().mediator(), options(set));
-        let error = made.err().expect("it is refused");
-        assert_eq!(error.kind(), Kind::Invalid);
+    let rejected = |set: fn(&mut ProcessorOptions)| {
+        let processor = Processor::new(&oncebox, &contracts(), &Bank::default().mediator(), options(set));
+        let error = processor.err().expect("the options are rejected");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
         error.to_string()
     };
-    assert_eq!(refused(|options| options.batch = 0), "batch size must be greater than zero");
-    assert_eq!(refused(|options| options.lease = Duration::ZERO), "lease must be greater than zero");
-    assert_eq!(refused(|options| options.retry.attempts_max = 0), "attempts_max must be greater than zero");
-    assert_eq!(refused(|options| options.concurrency = Some(0)), "concurrency must be greater than zero");
+    assert_eq!(rejected(|options| options.batch = 0), "batch size must be greater than zero");
+    assert_eq!(rejected(|options| options.lease = Duration::ZERO), "lease must be greater than zero");
+    assert_eq!(rejected(|options| options.retry.attempts_max = 0), "attempts_max must be greater than zero");
+    assert_eq!(rejected(|options| options.concurrency = Some(0)), "concurrency must be greater than zero");
     assert_eq!(
-        refused(|options| options.poll_interval = Duration::ZERO),
+        rejected(|options| options.poll_interval = Duration::ZERO),
         "poll interval must be greater than zero"
     );
     assert_eq!(
-        refused(|options| options.timeout = Some(Duration::ZERO)),
+        rejected(|options| options.timeout = Some(Duration::ZERO)),
         "timeout must be greater than zero"
     );
-    assert_eq!(refused(|options| options.batch = 10_001), "batch size is over 10000");
+    assert_eq!(rejected(|options| options.batch = 10_001), "batch size must be at most 10000");
     assert_eq!(
-        refused(|options| options.lease = Duration::from_millis(99)),
-        "lease is shorter than 100 ms: heartbeats could not keep it"
+        rejected(|options| options.lease = Duration::from_millis(99)),
+        "lease must be at least 100 ms, or heartbeats cannot extend it in time"
     );
-    assert_eq!(refused(|options| options.lease = Duration::MAX), "lease is longer than ten years");
+    assert_eq!(rejected(|options| options.lease = Duration::MAX), "lease is longer than ten years");
     assert!(Owner::new(0).is_err());
     let second = Duration::from_secs(1);
     assert!(Backoff::new(Duration::ZERO, second, Growth::Fixed, Jitter::Fifth).is_err());
     assert!(Backoff::new(second * 2, second, Growth::Exponential, Jitter::None).is_err());
     assert!(Backoff::new(second, Duration::MAX, Growth::Exponential, Jitter::None).is_err());
-    assert!(oncebox.health().await.is_healthy(), "what was refused is no loop that fails");
+    assert!(oncebox.health().await.is_healthy(), "a rejected processor does not count as a failing loop");
 }
 
-/// The inbox and commands share a store, and neither takes what is the other's.
+/// The inbox and commands share a store, and neither claims messages of the other.
 /// Holds: RULE-02.
 #[test]
-fn a_processor_takes_nothing_of_the_inbox() {
+fn a_processor_does_not_claim_inbox_messages() {
     on_every_store(async |fixture| {
         let topic = contracts_topic();
         fixture.enqueue(&topic, "1").await;
@@ -189,7 +196,7 @@ fn a_processor_takes_nothing_of_the_inbox() {
     });
 }
 
-/// The topic that payments are stored under.
+/// The topic under which payments are stored.
 fn contracts_topic() -> String {
     format!("{}@2", super::kit::PAY)
 }

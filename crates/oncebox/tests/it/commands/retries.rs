@@ -1,11 +1,17 @@
-//! Failing: when a command is run again, and when it is given up.
+//! Failures: when a command is retried, and when it becomes a dead letter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox::commands::{Execution, Mediator, Processor, Status};
-use oncebox::{Backoff, Clock, DeadReason, Failure, Growth, Jitter, Namespace, Operated};
+use oncebox::commands::{CommandStatus, Execution, Mediator, Processor};
+use oncebox::{
+    Backoff, Failure,
+    message::{DeadReason, Namespace},
+    operator::Operated,
+    store::Clock,
+    worker::{Growth, Jitter},
+};
 
 use super::kit::{Bank, Pay, backoff, contracts, options, processor};
 use crate::fixture::{on_every_store, on_every_store_with};
@@ -29,7 +35,7 @@ fn a_failed_command_is_visible_again_after_its_delay() {
                 let stopped = processor.process_pending().await.unwrap();
                 assert_eq!((stopped.handled, stopped.retrying), (0, 1));
                 let next = fixture.clock.now().after(Duration::from_secs(delay));
-                assert_eq!(fixture.status(id).await, Status::Failed { attempt, next: Some(next) });
+                assert_eq!(fixture.status(id).await, CommandStatus::Failed { attempt, next: Some(next) });
                 let record = fixture.record(id).await;
                 assert_eq!(
                     (record.attempts, record.visible_after, record.lease),
@@ -43,7 +49,7 @@ fn a_failed_command_is_visible_again_after_its_delay() {
             }
             assert_eq!(processor.process_pending().await.unwrap().handled, 1);
             let record = fixture.record(id).await;
-            assert_eq!((record.status, record.attempts), (Status::Completed, 4));
+            assert_eq!((record.status, record.attempts), (CommandStatus::Completed, 4));
         }
     });
 }
@@ -67,30 +73,33 @@ fn a_command_that_fails_too_often_is_dead_lettered_with_its_last_error() {
         assert_eq!(processor.process_pending().await.unwrap().dead, 1);
         let record = fixture.record(id).await;
         assert_eq!((record.attempts, record.lease), (2, None));
-        assert_eq!(record.status, Status::DeadLettered { reason: DeadReason::Exhausted });
+        assert_eq!(record.status, CommandStatus::DeadLettered { reason: DeadReason::Exhausted });
         let error = record.last_error.unwrap();
         assert_eq!(error.as_str(), "std::io::error::Error: the bank is closed", "type and message, no stack");
         fixture.advance(Duration::from_secs(3_600));
         assert_eq!(
             processor.process_pending().await.unwrap(),
-            oncebox::Stopped::default(),
-            "nobody leases it"
+            oncebox::WorkerSummary::default(),
+            "a dead letter is not leased"
         );
 
-        // An operator gives it another chance.
-        let operator =
-            fixture.oncebox.operator("ops").of(Namespace::Commands).because("the bank is open again");
+        // An operator redrives it.
+        let operator = fixture
+            .oncebox
+            .operator("ops")
+            .in_namespace(Namespace::Commands)
+            .because("the bank is open again");
         assert!(matches!(operator.redrive(id).await.unwrap(), Operated::Changed(_)));
-        assert_eq!(fixture.status(id).await, Status::Pending);
+        assert_eq!(fixture.status(id).await, CommandStatus::Pending);
         assert_eq!(processor.process_pending().await.unwrap().handled, 1);
-        assert_eq!(fixture.status(id).await, Status::Completed);
+        assert_eq!(fixture.status(id).await, CommandStatus::Completed);
     });
 }
 
-/// The limit that the scheduler named counts, else the processor's, whichever of them is larger.
+/// The limit of the scheduler applies if it is set, otherwise that of the processor, whichever of them is larger.
 /// Holds: CMD-15, CMD-16, RULE-07.
 #[test]
-fn a_command_runs_as_often_as_its_scheduler_says_or_else_its_processor() {
+fn the_attempt_limit_of_the_scheduler_overrides_the_processors() {
     on_every_store(async |fixture| {
         for (stored, allowed, runs) in [(None, 10, 10), (None, 2, 2), (Some(7), 10, 7), (Some(7), 2, 7)] {
             let bank = Bank::failing(u32::MAX);
@@ -101,7 +110,7 @@ fn a_command_runs_as_often_as_its_scheduler_says_or_else_its_processor() {
             let id = scheduler.schedule(&super::kit::pay(1), super::kit::plain()).await.unwrap().command_id;
             let set = options(|options| options.retry.attempts_max = allowed);
             let processor = processor(&fixture.oncebox, &bank, set);
-            while !matches!(fixture.status(id).await, Status::DeadLettered { .. }) {
+            while !matches!(fixture.status(id).await, CommandStatus::DeadLettered { .. }) {
                 processor.process_pending().await.unwrap();
                 fixture.advance(Duration::from_secs(600));
             }
@@ -110,7 +119,7 @@ fn a_command_runs_as_often_as_its_scheduler_says_or_else_its_processor() {
     });
 }
 
-/// The delays of a hundred commands that fail at once.
+/// The retry delays of a hundred commands that fail in one pass.
 async fn delays(fixture: &crate::fixture::Fixture, backoff: Backoff) -> BTreeSet<Duration> {
     let set = options(|options| (options.batch, options.retry.backoff) = (100, backoff));
     let processor = processor(&fixture.oncebox, &Bank::failing(u32::MAX), set);
@@ -118,7 +127,9 @@ async fn delays(fixture: &crate::fixture::Fixture, backoff: Backoff) -> BTreeSet
     assert_eq!(processor.process_pending().await.unwrap().retrying, 100);
     let mut delays = BTreeSet::new();
     for id in ids {
-        let Status::Failed { next: Some(next), .. } = fixture.status(id).await else { panic!("it failed") };
+        let CommandStatus::Failed { next: Some(next), .. } = fixture.status(id).await else {
+            panic!("the command failed")
+        };
         delays.insert(next.since(fixture.clock.now()));
     }
     delays
@@ -126,9 +137,9 @@ async fn delays(fixture: &crate::fixture::Fixture, backoff: Backoff) -> BTreeSet
 
 /// Holds: CMD-15.
 #[test]
-fn delays_are_spread_by_a_fifth_unless_jitter_is_off() {
+fn default_jitter_spreads_delays_by_20_percent() {
     // The same draws in every run.
-    let set = |builder: oncebox::Builder| builder.rng(Box::new(oncebox_testkit::SplitMix::new(7)));
+    let set = |builder: oncebox::OnceboxBuilder| builder.rng(Box::new(oncebox_testkit::SplitMix::new(7)));
     on_every_store_with(set, async |fixture| {
         let [four, five, six] = [4, 5, 6].map(Duration::from_secs);
         let spread = delays(&fixture, oncebox::commands::Retry::default().backoff).await;
@@ -145,12 +156,12 @@ fn delays_are_spread_by_a_fifth_unless_jitter_is_off() {
 
 /// Holds: CMD-16.
 #[test]
-fn a_handler_decides_for_itself_and_a_panic_is_a_failure() {
+fn a_handler_chooses_how_to_fail_and_a_panic_is_a_failure() {
     on_every_store(async |fixture| {
         let handle = async |command: Arc<Pay>, _: Execution| match command.payment {
             1 => Err(Failure::dead("refused for good")),
             2 => panic!("out of cash"),
-            _ => Err(Failure::retry_after(Duration::from_secs(7), "come again")),
+            _ => Err(Failure::retry_after(Duration::from_secs(7), "try later")),
         };
         let mediator = Mediator::builder().handle(handle).build().unwrap();
         let fixed = Backoff::new(Duration::from_secs(9), Duration::from_secs(9), Growth::Fixed, Jitter::None);
@@ -158,13 +169,13 @@ fn a_handler_decides_for_itself_and_a_panic_is_a_failure() {
         let processor = Processor::new(&fixture.oncebox, &contracts(), &mediator, set).unwrap();
         let ids = fixture.pay(1..=3).await;
         processor.process_pending().await.unwrap();
-        let failed = |seconds| Status::Failed {
+        let failed = |seconds| CommandStatus::Failed {
             attempt: 1,
             next: Some(fixture.clock.now().after(Duration::from_secs(seconds))),
         };
-        let expected = [Status::DeadLettered { reason: DeadReason::Failed }, failed(9), failed(7)];
+        let expected = [CommandStatus::DeadLettered { reason: DeadReason::Failed }, failed(9), failed(7)];
         for ((id, expected), error) in
-            ids.into_iter().zip(expected).zip(["refused", "panic: out of cash", "come"])
+            ids.into_iter().zip(expected).zip(["refused", "panic: out of cash", "try later"])
         {
             let record = fixture.record(id).await;
             assert_eq!(record.status, expected);

@@ -1,11 +1,15 @@
-//! Scheduling: what is stored, and what whoever schedules is told.
+//! Scheduling: what is stored, and what the receipt contains.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use oncebox::commands::{Outcome, Receipt, ScheduleOptions, Status};
-use oncebox::{Clock, Kind, Trace, Uid};
+use oncebox::commands::{CommandStatus, ScheduleOptions, ScheduleOutcome, ScheduleReceipt};
+use oncebox::{
+    ErrorKind,
+    message::{Trace, Uid},
+    store::Clock,
+};
 use tracing::Level;
 
 use super::kit::{Bank, PAY, options, pay, plain, processor};
@@ -19,15 +23,15 @@ fn traced() -> ScheduleOptions {
 
 /// Holds: CMD-03, CMD-11.
 #[test]
-fn everything_is_stored_and_told() {
+fn the_receipt_and_the_record_contain_all_fields() {
     on_every_store(async |fixture| {
         let now = fixture.clock.now();
         let due = now.after(Duration::from_secs(90));
         let id = Uid::from_u128(0x0190_1234_5678_7abc_8def_0123_4567_89ab);
         let options = traced().idempotency_key("payment:7").command_id(id).visible_at(due);
         let receipt = fixture.scheduler().schedule(&pay(7), options).await.unwrap();
-        let Receipt { outcome, command_id, contract, accepted_at, dedup_until, trace, .. } = receipt;
-        assert_eq!((outcome, command_id, accepted_at), (Outcome::Accepted, id, now));
+        let ScheduleReceipt { outcome, command_id, contract, accepted_at, dedup_until, trace, .. } = receipt;
+        assert_eq!((outcome, command_id, accepted_at), (ScheduleOutcome::Accepted, id, now));
         assert_eq!((contract.name(), contract.version()), (PAY, 2));
         assert_eq!(dedup_until, now.after(Duration::from_secs(30 * 24 * 60 * 60)));
         let ids = |trace: &Trace| {
@@ -40,13 +44,13 @@ fn everything_is_stored_and_told() {
         assert_eq!((record.command_id, &record.contract), (id, &contract));
         assert_eq!(record.payload, r#"{"payment":7,"cents":100}"#);
         assert_eq!((record.created_at, record.visible_after), (now, Some(due)));
-        assert_eq!((record.attempts, &record.status), (0, &Status::Pending));
+        assert_eq!((record.attempts, &record.status), (0, &CommandStatus::Pending));
         assert_eq!(record.idempotency_key.as_deref(), Some("payment:7"));
         assert_eq!((record.lease, &record.last_error), (None, &None));
         assert_eq!(ids(&record.trace), expected);
-        assert!(!format!("{record:?}").contains("payment:7"), "keys and payloads stay out of what is logged");
+        assert!(!format!("{record:?}").contains("payment:7"), "`Debug` output contains no keys and payloads");
 
-        // It is all there when it has been run, too.
+        // The record stays complete after the command has run.
         fixture.advance(Duration::from_secs(90));
         let bank = Bank::default();
         assert_eq!(
@@ -58,19 +62,19 @@ fn everything_is_stored_and_told() {
             1
         );
         let after = fixture.record(id).await;
-        assert_eq!((after.status, after.attempts, after.lease), (Status::Completed, 1, None));
+        assert_eq!((after.status, after.attempts, after.lease), (CommandStatus::Completed, 1, None));
         assert_eq!((after.payload, after.contract, after.trace), (record.payload, contract, record.trace));
     });
 }
 
 /// Holds: CMD-04, CMD-12.
 #[test]
-fn a_duplicate_gets_the_first_receipt_whatever_it_brings() {
+fn a_duplicate_gets_the_first_receipt_whatever_its_content() {
     on_every_store(async |fixture| {
         let scheduler = fixture.scheduler();
         let first = scheduler.schedule(&pay(1), traced().idempotency_key("k")).await.unwrap();
         fixture.advance(Duration::from_secs(5));
-        // Another payload, another type under another contract, other trace ids, another command id.
+        // Duplicates with another payload, another type and contract, other trace ids, another command id.
         let theirs = oncebox::commands::Contracts::new().register::<super::keys::Keyed>("keyed", 7).unwrap();
         let again = |later: ScheduleOptions| {
             let (ours, theirs) = (scheduler.clone(), fixture.oncebox.scheduler(&theirs));
@@ -85,7 +89,7 @@ fn a_duplicate_gets_the_first_receipt_whatever_it_brings() {
         };
         let later = plain().correlation("other").command_id(Uid::from_u128(7));
         let mut expected = first.clone();
-        expected.outcome = Outcome::AlreadyAccepted;
+        expected.outcome = ScheduleOutcome::AlreadyAccepted;
         assert_eq!(again(later.clone()).await, [expected.clone(), expected.clone()]);
 
         let bank = Bank::default();
@@ -95,7 +99,7 @@ fn a_duplicate_gets_the_first_receipt_whatever_it_brings() {
         assert_eq!(
             (&ours.contract, &theirs.contract),
             (&first.contract, &first.contract),
-            "also when it is done"
+            "also after it completed"
         );
         assert_eq!(
             (ours.command_id, ours.accepted_at, ours.trace),
@@ -106,7 +110,7 @@ fn a_duplicate_gets_the_first_receipt_whatever_it_brings() {
 }
 
 #[test]
-fn many_are_stored_in_order_with_one_receipt_each() {
+fn many_commands_are_stored_in_order_with_one_receipt_each() {
     on_every_store_with(
         |builder| builder.payload_bytes_max(64),
         async |fixture| {
@@ -115,7 +119,10 @@ fn many_are_stored_in_order_with_one_receipt_each() {
             let keys = ["a", "b", "a"].map(|key| plain().idempotency_key(key));
             let receipts = scheduler.schedule_many(commands.iter().zip(keys)).await.unwrap();
             let outcomes: Vec<_> = receipts.iter().map(|receipt| receipt.as_ref().unwrap().outcome).collect();
-            assert_eq!(outcomes, [Outcome::Accepted, Outcome::Accepted, Outcome::AlreadyAccepted]);
+            assert_eq!(
+                outcomes,
+                [ScheduleOutcome::Accepted, ScheduleOutcome::Accepted, ScheduleOutcome::AlreadyAccepted]
+            );
 
             let large = super::keys::Keyed { key: Some("x".repeat(64)) };
             let contracts =
@@ -123,7 +130,7 @@ fn many_are_stored_in_order_with_one_receipt_each() {
             let error = fixture.oncebox.scheduler(&contracts).schedule(&large, plain()).await.unwrap_err();
             assert_eq!(
                 (error.kind(), error.to_string().as_str()),
-                (Kind::Invalid, "command is 74 bytes long as JSON, the limit is 64")
+                (ErrorKind::Invalid, "command is 74 bytes long as JSON, the limit is 64")
             );
             assert_eq!(fixture.commands().await.ready, 2);
         },
@@ -136,13 +143,13 @@ fn what_is_out_of_bounds_is_refused_and_nothing_is_stored() {
         let long = "x".repeat(1_025);
         for (options, text) in [
             (plain().idempotency_key(&long), "idempotency key is 1025 bytes long, the limit is 1000"),
-            (plain().idempotency_key("a\0b"), "idempotency key holds a NUL character: remove it"),
+            (plain().idempotency_key("a\0b"), "idempotency key contains a NUL character: remove it"),
             (plain().tenant(&long[..1_001]), "tenant id is 1001 bytes long, the limit is 1000"),
             (plain().correlation(&long), "correlation id is 1025 bytes long, the limit is 1024"),
-            (plain().causation("a\0b"), "causation id holds a NUL character: remove it"),
+            (plain().causation("a\0b"), "causation id contains a NUL character: remove it"),
         ] {
             let error = fixture.scheduler().schedule(&pay(1), options).await.unwrap_err();
-            assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, text));
+            assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, text));
         }
         assert!(fixture.scheduler().attempts_max(0).is_err());
         assert_eq!(fixture.commands().await.ready, 0);
@@ -150,7 +157,7 @@ fn what_is_out_of_bounds_is_refused_and_nothing_is_stored() {
 }
 
 #[test]
-fn a_status_is_told_for_commands_alone() {
+fn status_and_record_exist_only_for_commands() {
     on_every_store(async |fixture| {
         fixture.enqueue("t", "1").await;
         let message = fixture.show("1").await.uid;
@@ -160,11 +167,11 @@ fn a_status_is_told_for_commands_alone() {
     });
 }
 
-/// Whoever looks at traces finds the run of a command below the span that scheduled it.
+/// In a trace, the run of a command is a child of the span that scheduled it.
 #[test]
-fn a_command_carries_the_trace_of_whoever_scheduled_it() {
+fn a_command_carries_the_trace_of_its_scheduling_span() {
     let traces = Arc::new(Traces::default());
-    let set = |builder: oncebox::Builder| builder.trace_context(traces.clone());
+    let set = |builder: oncebox::OnceboxBuilder| builder.trace_context(traces.clone());
     on_every_store_with(set, async |fixture| {
         fixture.pay([1]).await;
         processor(&fixture.oncebox, &Bank::default(), options(|_| {})).process_pending().await.unwrap();
@@ -174,7 +181,7 @@ fn a_command_carries_the_trace_of_whoever_scheduled_it() {
 
 /// Holds: RULE-08, RULE-22.
 #[test]
-fn what_is_scheduled_is_counted_and_logged_without_keys_and_payloads() {
+fn scheduling_is_counted_and_logged_without_keys_and_payloads() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let (capture, _guard) = Capture::start();
@@ -201,7 +208,7 @@ fn what_is_scheduled_is_counted_and_logged_without_keys_and_payloads() {
     assert_eq!(count(scheduled, Some("already_accepted")), Some(&DebugValue::Counter(6)));
     assert_eq!(count(scheduled, Some("conflict")), Some(&DebugValue::Counter(3)));
     assert_eq!(count(oncebox::telemetry::names::DIVERGED, None), Some(&DebugValue::Counter(6)));
-    assert_eq!(capture.find(Level::WARN, &["came again with other content"]).len(), 6);
-    let told = |text: &str| capture.lines().iter().any(|(_, line)| line.contains(text));
-    assert!(told(PAY) && !told("secret-key") && !told("7732"));
+    assert_eq!(capture.find(Level::WARN, &["duplicate command has different content"]).len(), 6);
+    let logged = |text: &str| capture.lines().iter().any(|(_, line)| line.contains(text));
+    assert!(logged(PAY) && !logged("secret-key") && !logged("7732"));
 }

@@ -1,17 +1,17 @@
-//! Commands and the application's own transaction, on PostgreSQL.
+//! Commands in transactions of the application, on PostgreSQL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use oncebox::commands::{Execution, Mediator, Outcome, Processor, ProcessorOptions, Status};
+use oncebox::commands::{CommandStatus, Execution, Mediator, Processor, ProcessorOptions, ScheduleOutcome};
 use oncebox::postgres::PgTransaction;
-use oncebox::{Failure, Kind, Oncebox, Uid};
+use oncebox::{ErrorKind, Failure, Oncebox, message::Uid};
 use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
 
 use super::kit::{Bank, Pay, contracts, options, pay, plain, processor};
 use crate::fixture::{self, on_every_store};
 
-/// Commands on the server's own clock, with a table of the application's beside them.
+/// Commands on the database server's clock, and an application table in the same database.
 struct Shop {
     oncebox: Oncebox,
     pool: PgPool,
@@ -32,7 +32,7 @@ impl Shop {
         self.pool.fetch_all(all).await.unwrap().iter().map(|row| row.get(0)).collect()
     }
 
-    async fn status(&self, id: Uid) -> Option<Status> {
+    async fn status(&self, id: Uid) -> Option<CommandStatus> {
         self.oncebox.scheduler(&contracts()).status(id).await.unwrap()
     }
 }
@@ -53,10 +53,10 @@ async fn a_command_is_stored_with_the_applications_own_row_or_not_at_all() {
         let (receipt, wake) = scheduler.schedule_in(&mut tx, &pay(1), plain().command_id(id)).await.unwrap();
         assert_eq!(
             (receipt.outcome, receipt.command_id),
-            (Outcome::Accepted, id),
-            "the first time and, undone, again"
+            (ScheduleOutcome::Accepted, id),
+            "new the first time, and again after a rollback"
         );
-        assert_eq!(shop.status(id).await, None, "nobody sees it before the commit");
+        assert_eq!(shop.status(id).await, None, "it is not visible before the commit");
         if commits {
             tx.commit().await.unwrap();
             wake.fire();
@@ -70,23 +70,26 @@ async fn a_command_is_stored_with_the_applications_own_row_or_not_at_all() {
     }
     let mut tx = shop.pool.begin().await.unwrap();
     let (again, _) = scheduler.schedule_in(&mut tx, &pay(2), plain().command_id(id)).await.unwrap();
-    assert_eq!((again.outcome, again.command_id), (Outcome::AlreadyAccepted, id));
+    assert_eq!((again.outcome, again.command_id), (ScheduleOutcome::AlreadyAccepted, id));
     tx.rollback().await.unwrap();
     let bank = Bank::default();
     processor(&shop.oncebox, &bank, options(|_| {})).process_pending().await.unwrap();
-    assert_eq!((bank.done(), shop.status(id).await), (vec!["1 100".to_owned()], Some(Status::Completed)));
+    assert_eq!(
+        (bank.done(), shop.status(id).await),
+        (vec!["1 100".to_owned()], Some(CommandStatus::Completed))
+    );
 }
 
 /// Holds: CMD-17.
 #[test]
-fn a_store_without_transactions_says_so() {
+fn a_store_without_transactions_rejects_transactional_calls() {
     on_every_store(async |fixture| {
-        // Opened without them, PostgreSQL has none either.
-        let refused = fixture.scheduler().schedule_in(&mut 7, &pay(1), plain()).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Unsupported);
+        // The fixture opens PostgreSQL without transactions, too.
+        let error = fixture.scheduler().schedule_in(&mut 7, &pay(1), plain()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
         let processor = processor(&fixture.oncebox, &Bank::default(), options(|_| {}));
         let refused = processor.in_transactions::<PgTransaction>().err().unwrap();
-        assert!(refused.to_string().contains("takes part in no transactions"), "{refused}");
+        assert!(refused.to_string().contains("does not support transactions"), "{refused}");
     });
 }
 
@@ -103,10 +106,11 @@ async fn audit(command: Arc<Pay>, execution: Execution<Arc<str>>) -> Result<(), 
     Ok(())
 }
 
-/// What all handlers of a command wrote and its completion commit together; what a failed run wrote is gone.
+/// The writes of all handlers of a command commit together with its completion; the writes of a failed run are rolled
+/// back.
 /// Holds: CMD-10, RULE-01.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn what_handlers_write_commits_with_the_completion() {
+async fn handler_writes_commit_with_the_completion() {
     let shop = shop().await;
     let mediator =
         Mediator::builder().with_state(shop.table.clone()).handle(book).after(audit).build().unwrap();
@@ -120,15 +124,15 @@ async fn what_handlers_write_commits_with_the_completion() {
     let stopped = processor.process_pending().await.unwrap();
     assert_eq!((stopped.handled, stopped.retrying), (1, 1));
     assert_eq!(shop.booked().await, [1, 101]);
-    assert_eq!(shop.status(ids[0]).await, Some(Status::Completed));
-    assert!(matches!(shop.status(ids[1]).await, Some(Status::Failed { attempt: 1, .. })));
+    assert_eq!(shop.status(ids[0]).await, Some(CommandStatus::Completed));
+    assert!(matches!(shop.status(ids[1]).await, Some(CommandStatus::Failed { attempt: 1, .. })));
     let outside = mediator.send(pay(3)).await.unwrap_err();
-    assert!(outside.text().contains("runs in no such transaction"), "{}", outside.text());
+    assert!(outside.text().contains("does not run in a transaction of this type"), "{}", outside.text());
 }
 
 /// Holds: CMD-08.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn commands_live_in_postgres_by_url_or_by_pool_under_the_schema_that_was_chosen() {
+async fn commands_are_stored_in_the_chosen_postgres_schema_by_url_or_pool() {
     let server = oncebox_testkit::servers::Postgres::shared().unwrap();
     let url = server.url();
     let joint = if url.contains('?') { '&' } else { '?' };
@@ -137,33 +141,33 @@ async fn commands_live_in_postgres_by_url_or_by_pool_under_the_schema_that_was_c
     let key = plain().idempotency_key("k");
     let id = scheduler.schedule(&pay(1), key.clone()).await.unwrap().command_id;
 
-    // The same tables by a pool of the application's.
+    // The same tables, opened with a pool of the application.
     let pool = PgPool::connect(&url).await.unwrap();
-    let mut chosen = oncebox::postgres::Options::default();
+    let mut chosen = oncebox::postgres::PostgresOptions::default();
     chosen.schema = oncebox::postgres::Schema::new("chosen").unwrap();
     let store = oncebox::postgres::PostgresStore::new(pool.clone(), &chosen);
     let by_pool = Oncebox::builder().on_postgres(Arc::new(store)).unwrap();
     let again = by_pool.scheduler(&contracts()).schedule(&pay(1), key).await.unwrap();
-    assert_eq!((again.outcome, again.command_id), (Outcome::AlreadyAccepted, id));
+    assert_eq!((again.outcome, again.command_id), (ScheduleOutcome::AlreadyAccepted, id));
     let bytes = sqlx::query("select payload from chosen.message").fetch_all(&pool).await.unwrap();
     let bytes: Vec<Vec<u8>> = bytes.iter().map(|row| row.get(0)).collect();
-    assert_eq!(bytes, [br#"{"payment":1,"cents":100}"#], "byte by byte");
+    assert_eq!(bytes, [br#"{"payment":1,"cents":100}"#], "stored byte by byte");
     let bank = Bank::default();
     assert_eq!(processor(&by_pool, &bank, options(|_| {})).process_pending().await.unwrap().handled, 1);
-    assert_eq!(scheduler.status(id).await.unwrap(), Some(Status::Completed));
+    assert_eq!(scheduler.status(id).await.unwrap(), Some(CommandStatus::Completed));
     by_url.close().await.unwrap();
 }
 
-/// Each command that runs needs a connection for its transaction.
+/// Each running command needs a connection for its transaction.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn more_commands_in_transactions_than_connections_are_refused_at_construction() {
+async fn transactional_concurrency_above_the_connection_limit_is_rejected_at_construction() {
     let shop = shop().await;
     let processor = |set: fn(&mut ProcessorOptions)| {
         processor(&shop.oncebox, &Bank::default(), options(set)).in_transactions::<PgTransaction>()
     };
     let refused = processor(|options| options.concurrency = Some(6)).err().unwrap();
-    assert_eq!(refused.kind(), Kind::Invalid);
-    let text = "6 handlers would run in transactions at once, and the store's connections allow 5: ";
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let text = "6 handlers would run in transactions at once, but the store's connections allow only 5: ";
     assert!(refused.to_string().starts_with(text), "{refused}");
     processor(|options| options.concurrency = Some(5)).unwrap();
     processor(|_| {}).unwrap();

@@ -1,15 +1,17 @@
-//! How long a parcel waits after a delivery that was not acknowledged.
+//! Retry delays of messages that were not acknowledged.
 
 use std::time::Duration;
 
-use oncebox::Clock;
-use oncebox::mailbox::{Mailbox, MailboxSettings, MsgId, Outcome, Parcel, Receive, Sent};
+use oncebox::mailbox::{
+    Mailbox, MailboxSettings, MsgId, OutgoingMessage, Receive, SendOutcome, SettleOutcome,
+};
+use oncebox::store::Clock;
 use oncebox_core::Rng;
 
 use super::mailbox;
 use crate::fixture::{Fixture, on_every_store_with};
 
-/// Draws the same number every time.
+/// Returns the same number every time.
 struct Constant(u64);
 
 impl Rng for Constant {
@@ -19,31 +21,31 @@ impl Rng for Constant {
 }
 
 async fn send(mailbox: &Mailbox, topic: &str) -> MsgId {
-    match mailbox.send(Parcel::new(topic, "k").bytes("x")).await.unwrap() {
-        Sent::Accepted(ticket) => ticket.msg_id,
-        sent => panic!("it is new: {sent:?}"),
+    match mailbox.send(OutgoingMessage::new(topic, "k").bytes("x")).await.unwrap() {
+        SendOutcome::Accepted(receipt) => receipt.msg_id,
+        outcome => panic!("the message is new: {outcome:?}"),
     }
 }
 
-/// Receives and gives back.
-async fn give_back(mailbox: &Mailbox, topic: &str) -> Outcome {
+/// Receives a message and nacks it.
+async fn nack_next(mailbox: &Mailbox, topic: &str) -> SettleOutcome {
     let envelope = mailbox.receive(Receive::new(topic)).await.unwrap().envelopes.remove(0);
     mailbox.nack(envelope.receipt, Some("no")).await.unwrap()
 }
 
-/// The same, and waits; answers for how long.
-async fn given_back(fixture: &Fixture, mailbox: &Mailbox, topic: &str, id: MsgId) -> Duration {
-    assert_eq!(give_back(mailbox, topic).await, Outcome::Ok);
+/// Receives a message, nacks it, and advances the clock to its retry; returns the delay.
+async fn nack_and_wait(fixture: &Fixture, mailbox: &Mailbox, topic: &str, id: MsgId) -> Duration {
+    assert_eq!(nack_next(mailbox, topic).await, SettleOutcome::Ok);
     let waiting = mailbox.operator("test").show(id).await.unwrap().unwrap();
-    let delay = waiting.retry_at.expect("it comes again").since(fixture.clock.now());
+    let delay = waiting.retry_at.expect("the message will be retried").since(fixture.clock.now());
     fixture.advance(delay);
     delay
 }
 
-/// `rand(1 ms, min(60 s, 1 s · 2^delivery))`: what is drawn is the remainder of the number by the length of the range.
+/// `rand(1 ms, min(60 s, 1 s · 2^delivery))`: the random number modulo the length of the range.
 /// Holds: MBX-P-7, RULE-10.
 #[test]
-fn a_parcel_waits_for_what_is_drawn_from_its_range() {
+fn the_retry_delay_is_drawn_from_the_backoff_range() {
     for draw in [0, u64::MAX] {
         on_every_store_with(
             |builder| builder.rng(Box::new(Constant(draw))),
@@ -52,17 +54,17 @@ fn a_parcel_waits_for_what_is_drawn_from_its_range() {
                 let id = send(&mailbox, "t").await;
                 for most in [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
                     let drawn = Duration::from_millis(1 + draw % most);
-                    assert_eq!(given_back(&fixture, &mailbox, "t", id).await, drawn);
+                    assert_eq!(nack_and_wait(&fixture, &mailbox, "t", id).await, drawn);
                 }
             },
         );
     }
 }
 
-/// A topic with delays and a limit of its own has these, and all others the usual ones.
+/// The settings of the topic apply if there are any, otherwise the defaults.
 /// Holds: MBX-C-4, MBX-P-7, RULE-07, RULE-10.
 #[test]
-fn a_topic_has_its_own_delays_and_its_own_limit() {
+fn a_topic_can_have_its_own_backoff_and_attempt_limit() {
     const DRAW: u64 = u64::MAX;
     on_every_store_with(
         |builder| builder.rng(Box::new(Constant(DRAW))),
@@ -83,10 +85,10 @@ fn a_topic_has_its_own_delays_and_its_own_limit() {
                 ("usual", usual, 8_000),
             ] {
                 let drawn = Duration::from_millis(1 + DRAW % most);
-                assert_eq!(given_back(&fixture, &mailbox, topic, id).await, drawn, "{topic}");
+                assert_eq!(nack_and_wait(&fixture, &mailbox, topic, id).await, drawn, "{topic}");
             }
-            assert_eq!(give_back(&mailbox, "own").await, Outcome::Dead);
-            assert_eq!(give_back(&mailbox, "usual").await, Outcome::Ok);
+            assert_eq!(nack_next(&mailbox, "own").await, SettleOutcome::Dead);
+            assert_eq!(nack_next(&mailbox, "usual").await, SettleOutcome::Ok);
         },
     );
 }

@@ -1,23 +1,24 @@
-//! Sightings and marks: I-T17 to I-T28.
+//! Observations and marks: I-T17 to I-T28.
 
 use std::time::Duration;
 
-use oncebox::{Kind, Message, MessageState, Oncebox, Operated};
+use oncebox::{ErrorKind, Message, MessageState, Oncebox, operator::Operated};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, on_every_store};
 
-/// So many services, each with an inbox of its own on the same store, see the message `1` at once; gives what each is told.
-async fn sighted_at_once(fixture: &Fixture, services: usize) -> Vec<bool> {
-    let mut sightings = JoinSet::new();
+/// This number of services, each with its own inbox on the same store, observe message `1` concurrently. Returns their
+/// results.
+async fn observe_concurrently(fixture: &Fixture, services: usize) -> Vec<bool> {
+    let mut observations = JoinSet::new();
     for _ in 0..services {
         let inbox = Oncebox::builder().on(fixture.store.clone()).unwrap().inbox();
-        sightings.spawn(async move { inbox.already_processed("test", "1").await.unwrap() });
+        observations.spawn(async move { inbox.already_processed("test", "1").await.unwrap() });
     }
-    sightings.join_all().await
+    observations.join_all().await
 }
 
-/// There is one entry, and nobody's sighting spent an attempt.
+/// There is one entry, and no observation used an attempt.
 async fn one_entry_without_attempts(fixture: &Fixture) {
     let counts = fixture.oncebox.operator("test").counts(None).await.unwrap();
     assert_eq!((counts.seen, counts.ready, counts.done, counts.dead), (1, 0, 0, 0));
@@ -36,7 +37,7 @@ fn i_t17_a_new_id_is_not_processed_and_is_recorded() {
 
 /// Replays I-T18.
 #[test]
-fn i_t18_what_is_marked_processed_is_processed() {
+fn i_t18_a_key_marked_processed_is_processed() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         inbox.already_processed("test", "1").await.unwrap();
@@ -47,7 +48,7 @@ fn i_t18_what_is_marked_processed_is_processed() {
 
 /// Replays I-T19.
 #[test]
-fn i_t19_marking_processed_makes_done_and_tells_when() {
+fn i_t19_marking_processed_sets_done_and_the_time() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         inbox.already_processed("test", "1").await.unwrap();
@@ -61,7 +62,7 @@ fn i_t19_marking_processed_makes_done_and_tells_when() {
 
 /// Replays I-T20.
 #[test]
-fn i_t20_marking_processing_makes_processing() {
+fn i_t20_marking_processing_sets_processing() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         inbox.already_processed("test", "1").await.unwrap();
@@ -72,7 +73,7 @@ fn i_t20_marking_processing_makes_processing() {
 
 /// Replays I-T21.
 #[test]
-fn i_t21_marking_dead_makes_dead() {
+fn i_t21_marking_dead_sets_dead() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         inbox.already_processed("test", "1").await.unwrap();
@@ -83,9 +84,9 @@ fn i_t21_marking_dead_makes_dead() {
 
 /// Replays I-T22.
 #[test]
-fn i_t22_five_sightings_at_once_leave_one_entry_and_no_attempt() {
+fn i_t22_five_concurrent_observations_leave_one_entry_and_no_attempt() {
     on_every_store(async |fixture| {
-        assert_eq!(sighted_at_once(&fixture, 5).await, [false; 5]);
+        assert_eq!(observe_concurrently(&fixture, 5).await, [false; 5]);
         one_entry_without_attempts(&fixture).await;
     });
 }
@@ -103,8 +104,8 @@ fn i_t23_a_hash_of_32_bytes_is_stored() {
     });
 }
 
-/// Every call that takes the id and the source refuses blanks; nothing is recorded.
-async fn refused_blank(fixture: &Fixture, source: &str, id: &str, named: &str) {
+/// Every call with an id and a source rejects blanks; nothing is recorded.
+async fn assert_blank_rejected(fixture: &Fixture, source: &str, id: &str, named: &str) {
     let inbox = fixture.oncebox.inbox();
     let refusals = [
         inbox.already_processed(source, id).await.map(drop),
@@ -115,29 +116,29 @@ async fn refused_blank(fixture: &Fixture, source: &str, id: &str, named: &str) {
     ];
     for refused in refusals {
         let refused = refused.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Invalid);
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert!(refused.to_string().starts_with(named), "{refused}");
     }
     let counts = fixture.oncebox.operator("test").counts(None).await.unwrap();
-    assert_eq!(counts, oncebox::Counts::default());
+    assert_eq!(counts, oncebox::operator::Counts::default());
 }
 
-/// That there is none at all cannot be written down.
+/// A missing id cannot be expressed in Rust.
 /// Replays I-T24.
 #[test]
-fn i_t24_an_empty_id_is_refused() {
-    on_every_store(async |fixture| refused_blank(&fixture, "test", "", "id").await);
+fn i_t24_an_empty_id_is_rejected() {
+    on_every_store(async |fixture| assert_blank_rejected(&fixture, "test", "", "id").await);
 }
 
 /// Replays I-T25.
 #[test]
-fn i_t25_an_empty_source_is_refused() {
-    on_every_store(async |fixture| refused_blank(&fixture, "", "1", "source").await);
+fn i_t25_an_empty_source_is_rejected() {
+    on_every_store(async |fixture| assert_blank_rejected(&fixture, "", "1", "source").await);
 }
 
 /// Replays I-T26.
 #[test]
-fn i_t26_from_first_sight_to_processed() {
+fn i_t26_a_key_goes_from_first_observation_to_processed() {
     on_every_store(async |fixture| {
         let inbox = fixture.oncebox.inbox();
         assert!(!inbox.already_processed("test", "1").await.unwrap());
@@ -149,7 +150,7 @@ fn i_t26_from_first_sight_to_processed() {
     });
 }
 
-/// Nor will it be taken for processed; when it died is told.
+/// It does not count as processed, and has the time at which it became Dead.
 /// Replays I-T27.
 #[test]
 fn i_t27_a_dead_message_is_not_processed() {
@@ -166,9 +167,9 @@ fn i_t27_a_dead_message_is_not_processed() {
 
 /// Replays I-T28.
 #[test]
-fn i_t28_ten_services_at_once_leave_one_entry_and_no_attempt() {
+fn i_t28_ten_concurrent_services_leave_one_entry_and_no_attempt() {
     on_every_store(async |fixture| {
-        assert_eq!(sighted_at_once(&fixture, 10).await, [false; 10]);
+        assert_eq!(observe_concurrently(&fixture, 10).await, [false; 10]);
         one_entry_without_attempts(&fixture).await;
     });
 }

@@ -2,20 +2,25 @@
 
 use std::time::Duration;
 
-use oncebox::{DeadReason, Key, Kind, Message, MessageState, Oncebox, Operated, Owner, Settled, WorkQueue};
+use oncebox::{
+    ErrorKind, Message, MessageState, Oncebox, WorkQueue,
+    message::{DeadReason, Key},
+    operator::Operated,
+    queue::{Owner, Settled},
+};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, key, on_every_store};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The ids of what an owner gets.
+/// The ids of the messages that an owner claims.
 async fn claimed(queue: &WorkQueue, owner: Owner) -> Vec<String> {
     let deliveries = queue.claim(owner, LEASE, 10).await.unwrap();
     deliveries.iter().map(|delivery| delivery.key.id.to_string()).collect()
 }
 
-/// A message `1` that is claimed.
+/// Enqueues and claims message `1`.
 async fn held(fixture: &Fixture) -> (WorkQueue, Owner) {
     fixture.enqueue("t", "1").await;
     let queue = fixture.oncebox.queue();
@@ -35,7 +40,7 @@ fn i_t1_a_claim_on_an_empty_inbox_gets_nothing() {
 
 /// Replays I-T2.
 #[test]
-fn i_t2_a_claim_gets_what_was_enqueued() {
+fn i_t2_a_claim_gets_enqueued_messages() {
     on_every_store(async |fixture| {
         held(&fixture).await;
     });
@@ -43,7 +48,7 @@ fn i_t2_a_claim_gets_what_was_enqueued() {
 
 /// Replays I-T3.
 #[test]
-fn i_t3_what_is_due_later_is_not_claimed() {
+fn i_t3_a_message_that_is_due_later_is_not_claimed() {
     on_every_store(async |fixture| {
         let later = Message::new("t", "test", "1").due_in(Duration::from_secs(600));
         fixture.oncebox.inbox().enqueue(later).await.unwrap();
@@ -54,7 +59,7 @@ fn i_t3_what_is_due_later_is_not_claimed() {
 
 /// Replays I-T4.
 #[test]
-fn i_t4_what_is_acknowledged_is_not_claimed_again() {
+fn i_t4_an_acknowledged_message_is_not_claimed_again() {
     on_every_store(async |fixture| {
         let (queue, owner) = held(&fixture).await;
         queue.ack(owner, &[key("1")]).await.unwrap();
@@ -63,14 +68,14 @@ fn i_t4_what_is_acknowledged_is_not_claimed_again() {
     });
 }
 
-/// A delay of zero is refused; what was not tried is released, and is there at once.
+/// A delay of zero is rejected; an untried message is released and claimable at once.
 /// Replays I-T5.
 #[test]
 fn i_t5_a_released_message_is_claimable_at_once() {
     on_every_store(async |fixture| {
         let (queue, owner) = held(&fixture).await;
         let refused = queue.abandon(owner, &[key("1")], None, Some(Duration::ZERO)).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Invalid);
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert_eq!(queue.release(owner, &[key("1")]).await.unwrap(), [Settled::Released]);
         assert_eq!(claimed(&queue, owner).await, ["1"]);
     });
@@ -78,7 +83,7 @@ fn i_t5_a_released_message_is_claimable_at_once() {
 
 /// Replays I-T6.
 #[test]
-fn i_t6_what_has_failed_is_not_claimed_again() {
+fn i_t6_a_failed_message_is_not_claimed_again() {
     on_every_store(async |fixture| {
         let (queue, owner) = held(&fixture).await;
         queue.fail(owner, &[key("1")], "no").await.unwrap();
@@ -101,7 +106,7 @@ fn i_t7_a_message_is_read_as_it_was_enqueued() {
     });
 }
 
-/// An operator brings it back, and it is known who did.
+/// An operator redrives it, and the audit log names the operator.
 /// Replays I-T8.
 #[test]
 fn i_t8_a_dead_message_is_redriven_and_claimable() {
@@ -127,7 +132,7 @@ fn i_t9_a_claim_marks_processing_and_owner() {
 
 /// Replays I-T10.
 #[test]
-fn i_t10_two_claimers_one_message() {
+fn i_t10_one_of_two_concurrent_claims_gets_the_message() {
     on_every_store(async |fixture| {
         fixture.enqueue("t", "1").await;
         let mut claimers = JoinSet::new();
@@ -141,7 +146,7 @@ fn i_t10_two_claimers_one_message() {
 
 /// Replays I-T11.
 #[test]
-fn i_t11_an_acknowledgement_makes_done_clears_the_owner_and_tells_when() {
+fn i_t11_an_acknowledgement_sets_done_and_the_time_and_clears_the_owner() {
     on_every_store(async |fixture| {
         let (queue, owner) = held(&fixture).await;
         fixture.advance(Duration::from_secs(3));
@@ -152,7 +157,7 @@ fn i_t11_an_acknowledgement_makes_done_clears_the_owner_and_tells_when() {
     });
 }
 
-/// It stays Processing: Seen is what was never enqueued.
+/// It stays Processing: Seen is the state of messages that were never enqueued.
 /// Replays I-T12.
 #[test]
 fn i_t12_an_abandoned_message_has_no_owner_and_waits() {
@@ -177,7 +182,7 @@ fn i_t13_a_failed_message_is_dead_and_has_no_owner() {
     });
 }
 
-/// Who tries is told.
+/// The other owner gets `LeaseLost`.
 /// Replays I-T14.
 #[test]
 fn i_t14_an_acknowledgement_by_another_owner_changes_nothing() {
@@ -193,7 +198,7 @@ fn i_t14_an_acknowledgement_by_another_owner_changes_nothing() {
     });
 }
 
-/// Attempts are deliveries that ended badly.
+/// Attempts are deliveries that failed.
 /// Replays I-T15.
 #[test]
 fn i_t15_a_fresh_message_has_no_attempt() {
@@ -207,11 +212,11 @@ fn i_t15_a_fresh_message_has_no_attempt() {
     });
 }
 
-/// An answer, not an error.
+/// The result is `None`, not an error.
 /// Replays I-T16.
 #[test]
 fn i_t16_an_unknown_message_is_not_found() {
     on_every_store(async |fixture| {
-        assert_eq!(fixture.oncebox.queue().get(&key("nobody sent it")).await.unwrap(), None);
+        assert_eq!(fixture.oncebox.queue().get(&key("unknown")).await.unwrap(), None);
     });
 }

@@ -1,4 +1,4 @@
-//! Handlers in transactions and the connections that they need.
+//! Transactional handlers and the connections that they need.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,10 @@ use std::time::Duration;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use oncebox::postgres::{PostgresStore, Tx};
 use oncebox::telemetry::names;
-use oncebox::{Context, Key, Kind, Message, MessageState, Oncebox, Route, Snapshot, State, Worker};
+use oncebox::{
+    Context, ErrorKind, Message, MessageState, Oncebox, State, Worker, message::Key, operator::Snapshot,
+    worker::Route,
+};
 use oncebox_testkit::servers::Postgres;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -16,15 +19,16 @@ use tokio::sync::Notify;
 use crate::fixture;
 use crate::timed::{until, within};
 
-/// An inbox on few connections, and one with enough on the same tables, to look at it.
-struct Narrow {
+/// An inbox with few connections, and one with enough connections on the same tables, to inspect it.
+struct Constrained {
     oncebox: Oncebox,
     pool: PgPool,
-    beside: Oncebox,
+    inspector: Oncebox,
 }
 
-/// Handlers may have `transactions` open; one connection more is for all other calls. Who gets none is told soon.
-async fn narrow(transactions: u32) -> Narrow {
+/// Handlers can have `transactions` open; one more connection serves all other calls. Acquiring a connection times out
+/// soon.
+async fn constrained(transactions: u32) -> Constrained {
     let (store, schema) = fixture::postgres_with_schema(None).await;
     let server = Postgres::shared().unwrap();
     let pool = PgPoolOptions::new()
@@ -34,64 +38,64 @@ async fn narrow(transactions: u32) -> Narrow {
         .await
         .unwrap();
     let few = Arc::new(PostgresStore::new(pool.clone(), &schema));
-    Narrow {
+    Constrained {
         oncebox: Oncebox::builder().on_postgres(few).unwrap(),
         pool,
-        beside: Oncebox::builder().on_postgres(store).unwrap(),
+        inspector: Oncebox::builder().on_postgres(store).unwrap(),
     }
 }
 
-impl Narrow {
+impl Constrained {
     async fn enqueue(&self, id: &str) {
-        self.beside.inbox().enqueue(Message::new("payment", "shop", id)).await.unwrap();
+        self.inspector.inbox().enqueue(Message::new("payment", "shop", id)).await.unwrap();
     }
 
     async fn show(&self, id: &str) -> Snapshot {
         let key = Key::inbox("shop", id).unwrap();
-        self.beside.operator("test").show(key).await.unwrap().unwrap()
+        self.inspector.operator("test").show(key).await.unwrap().unwrap()
     }
 
     async fn is_done(&self, id: &str) -> bool {
         self.show(id).await.state == MessageState::Done
     }
 
-    /// What health says about transactions that cannot be begun.
+    /// Whether health reports that transactions cannot begin.
     async fn begin_fails(&self) -> bool {
         let health = self.oncebox.health().await;
-        health.findings.iter().any(|finding| finding.text.contains("calls of begin failed in a row"))
+        health.findings.iter().any(|finding| finding.text.contains("consecutive begin calls failed"))
     }
 }
 
-/// That the store has no connection to give says nothing about the message.
+/// A missing connection is not a failure of the message.
 /// Holds: RULE-07.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_waits_for_its_transaction_spends_no_attempt() {
-    let shop = narrow(1).await;
+    let shop = constrained(1).await;
     shop.enqueue("1").await;
     // The application has every connection of the pool.
     let taken = [shop.pool.begin().await.unwrap(), shop.pool.begin().await.unwrap()];
     let worker = Worker::new(&shop.oncebox).on("payment", async |_: Tx| {}).start().unwrap();
-    until("health says that no transaction can be begun", async || shop.begin_fails().await).await;
+    until("health reports that no transaction can begin", async || shop.begin_fails().await).await;
     let waiting = shop.show("1").await;
     assert_eq!((waiting.attempts, waiting.deliveries), (0, 1), "{waiting:?}");
     drop(taken);
     until("it is handled", async || shop.is_done("1").await).await;
     let done = shop.show("1").await;
     assert_eq!((done.attempts, done.deliveries), (0, 1), "{done:?}");
-    assert!(!shop.begin_fails().await, "it is over");
+    assert!(!shop.begin_fails().await, "the failure is over");
     worker.stop().await.unwrap();
 }
 
-/// A transaction that cannot be begun for as long as a lease lasts: another worker may have better luck.
+/// If the transaction cannot begin for the length of a lease, the message is released to other workers.
 /// Holds: RULE-07.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_whose_transaction_cannot_be_begun_is_given_back_without_an_attempt() {
-    let shop = narrow(1).await;
+async fn a_message_whose_transaction_cannot_begin_is_released_without_an_attempt() {
+    let shop = constrained(1).await;
     shop.enqueue("1").await;
     let taken = [shop.pool.begin().await.unwrap(), shop.pool.begin().await.unwrap()];
     let worker = Worker::new(&shop.oncebox).on("payment", async |_: Tx| {}).lease(Duration::from_secs(3));
     let worker = worker.start().unwrap();
-    until("it is given back and delivered again", async || shop.show("1").await.deliveries >= 2).await;
+    until("it is released and delivered again", async || shop.show("1").await.deliveries >= 2).await;
     assert_eq!(shop.show("1").await.attempts, 0);
     drop(taken);
     until("it is handled", async || shop.is_done("1").await).await;
@@ -102,17 +106,18 @@ async fn a_message_whose_transaction_cannot_be_begun_is_given_back_without_an_at
 /// Holds: RULE-05.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_do_not_starve_the_heartbeats_of_their_leases() {
-    let shop = narrow(1).await;
+    let shop = constrained(1).await;
     shop.enqueue("1").await;
-    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let handler = async |_: Tx, State((begun, go_on)): State<(Arc<Notify>, Arc<Notify>)>| {
-        begun.notify_one();
-        go_on.notified().await;
+    let (started, resume) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler = async |_: Tx, State((started, resume)): State<(Arc<Notify>, Arc<Notify>)>| {
+        started.notify_one();
+        resume.notified().await;
     };
-    let worker = Worker::new(&shop.oncebox).with_state((begun.clone(), go_on.clone())).on("payment", handler);
+    let worker =
+        Worker::new(&shop.oncebox).with_state((started.clone(), resume.clone())).on("payment", handler);
     let worker = worker.lease(Duration::from_secs(6)).start().unwrap();
-    within("the handler begins", begun.notified()).await;
-    // The handler has one connection of the pool, and the application has the other.
+    within("the handler starts", started.notified()).await;
+    // The handler holds one connection of the pool, and the application the other.
     let taken = within("the application's transaction", async {
         loop {
             if let Ok(taken) = shop.pool.begin().await {
@@ -128,41 +133,41 @@ async fn transactions_do_not_starve_the_heartbeats_of_their_leases() {
     })
     .await;
     assert_eq!(shop.show("1").await.deliveries, 1, "the lease was not lost");
-    go_on.notify_one();
+    resume.notify_one();
     until("it is handled", async || shop.is_done("1").await).await;
     drop(taken);
     let stopped = worker.stop().await.unwrap();
     assert_eq!((stopped.handled, stopped.lost), (1, 0), "{stopped:?}");
 }
 
-/// What cannot work is refused with the numbers; what nobody has set is what works.
+/// A concurrency that exceeds the connections is rejected with both numbers; the default fits the connections.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
-async fn more_handlers_in_transactions_than_connections_are_refused_at_start() {
-    let shop = narrow(2).await;
+async fn transactional_concurrency_above_the_connection_limit_is_rejected_at_start() {
+    let shop = constrained(2).await;
     let worker = || Worker::new(&shop.oncebox).on("payment", async |_: Tx| {});
     let refused = worker().concurrency(5).start().err().unwrap();
-    assert_eq!(refused.kind(), Kind::Invalid);
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
     assert_eq!(
         refused.to_string(),
-        "5 handlers would run in transactions at once, and the store's connections allow 2: lower `concurrency`, of the worker \
+        "5 handlers would run in transactions at once, but the store's connections allow only 2: lower `concurrency` of the worker \
          or of these topics, or give the store 3 more connections (`connections=` in its URL, or a larger pool)"
     );
     worker().concurrency(2).run_until_idle().await.unwrap();
     // Handlers without a transaction need no connection of their own.
-    let narrow_route = Route::new("payment", async |_: Tx| {}).concurrency(2);
-    let wide = Worker::new(&shop.oncebox).route(narrow_route).on("other", async || {}).concurrency(50);
+    let limited_route = Route::new("payment", async |_: Tx| {}).concurrency(2);
+    let wide = Worker::new(&shop.oncebox).route(limited_route).on("other", async || {}).concurrency(50);
     wide.run_until_idle().await.unwrap();
 
     let url = format!("{}?connections=3&ensure=yes&schema=three", Postgres::shared().unwrap().url());
     let three = Oncebox::open(&url).await.unwrap();
     let refused = Worker::new(&three).on("payment", async |_: Tx| {}).start().err().unwrap();
-    assert!(refused.to_string().contains("the store's connections allow 0"), "{refused}");
+    assert!(refused.to_string().contains("the store's connections allow only 0"), "{refused}");
 }
 
-/// Several workers of a process share what there is.
+/// Several workers of a process share the available transactions.
 #[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
 async fn workers_share_the_transactions_that_the_store_allows() {
-    let shop = narrow(2).await;
+    let shop = constrained(2).await;
     for id in 0..12 {
         shop.enqueue(&id.to_string()).await;
     }
@@ -179,21 +184,21 @@ async fn workers_share_the_transactions_that_the_store_allows() {
     let (one, two, three) = tokio::join!(worker(), worker(), worker());
     let handled = one.unwrap().handled + two.unwrap().handled + three.unwrap().handled;
     assert_eq!(handled, 12);
-    assert!((1..=2).contains(&most.load(Ordering::SeqCst)), "{most:?} at once");
+    assert!((1..=2).contains(&most.load(Ordering::SeqCst)), "{most:?} concurrent transactions");
     for id in 0..12 {
         assert_eq!(shop.show(&id.to_string()).await.attempts, 0);
     }
 }
 
-/// A delivery that was settled in its handler's transaction is one that ended, not two.
+/// A delivery that is settled in its handler's transaction counts as one, not two.
 #[test]
-fn a_delivery_that_its_transaction_settled_is_counted_once() {
+fn a_delivery_settled_in_its_transaction_is_counted_once() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
         let runtime = crate::timed::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let shop = narrow(2).await;
+            let shop = constrained(2).await;
             for id in ["1", "2", "3"] {
                 shop.enqueue(id).await;
             }

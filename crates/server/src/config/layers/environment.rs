@@ -1,45 +1,44 @@
-//! Variables: `ONCEBOX__SECTION__NAME=value`.
+//! Environment variables: `ONCEBOX__SECTION__NAME=value`.
 
 use std::collections::BTreeMap;
 
-use super::{Given, TOPICS, Target, unknown};
+use super::{Assignment, TOPICS, Target, unknown};
 use crate::config::origin::Origin;
 use crate::config::problem::Problems;
 use crate::config::raw::Raw;
 
 const PREFIX: &str = "ONCEBOX__";
 
-/// The variable that sets a setting.
+/// The name of the variable for a setting.
 pub(in crate::config) fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('.', "__"))
 }
 
-pub(super) fn read(environment: &[(String, String)], problems: &mut Problems) -> Vec<Given> {
-    let mut given = Vec::new();
+pub(super) fn read(environment: &[(String, String)], problems: &mut Problems) -> Vec<Assignment> {
+    let mut assignments = Vec::new();
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for (variable, value) in environment {
         let Some(name) = own(variable) else { continue };
         let origin = Origin::Variable(variable.clone());
         if let Some(other) = seen.insert(name.clone(), variable) {
-            problems.at(&name, &origin, &format!("is set by {other} too: remove one of them"));
+            problems.at(&name, &origin, &format!("is also set by {other}: remove one of them"));
             continue;
         }
         let path: Vec<&str> = name.split('.').collect();
         if path.starts_with(&TOPICS) {
-            let fault =
-                "cannot be set by a variable, which does not know upper from lower case: use the file";
+            let fault = "cannot be set by a variable, because variable names are case-insensitive and topics are not: use the file";
             problems.at(&super::dotted(&path), &origin, fault);
             continue;
         }
         match Target::find(&path) {
-            Some(target) => given.push(Given { target, raw: Raw::Untyped(value.clone()), origin }),
+            Some(target) => assignments.push(Assignment { target, raw: Raw::Untyped(value.clone()), origin }),
             None => unknown(&path, &origin, problems),
         }
     }
-    given
+    assignments
 }
 
-/// The dotted name of a variable of ours.
+/// The dotted name of the setting, if the variable has our prefix.
 fn own(variable: &str) -> Option<String> {
     let (prefix, rest) = variable.split_at_checked(PREFIX.len())?;
     prefix.eq_ignore_ascii_case(PREFIX).then(|| rest.to_lowercase().replace("__", "."))

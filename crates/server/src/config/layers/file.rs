@@ -1,49 +1,52 @@
-//! The file: TOML, every fault with its line.
+//! The TOML file. Every error names its line.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::{Given, Target, dotted, is_section, unknown};
+use super::{Assignment, Target, dotted, is_section, unknown};
 use crate::config::nearest;
 use crate::config::origin::Origin;
 use crate::config::problem::Problems;
 use crate::config::raw::Raw;
 use crate::config::redrive::{self, RedriveRule};
-use crate::config::unit::line;
+use crate::config::unit::one_line;
 
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
-pub(super) fn read(path: &Path, text: &str, problems: &mut Problems) -> (Vec<Given>, Vec<RedriveRule>) {
-    let shown = line(&path.to_string_lossy());
+pub(super) fn read(path: &Path, text: &str, problems: &mut Problems) -> (Vec<Assignment>, Vec<RedriveRule>) {
+    let shown = one_line(&path.to_string_lossy());
     if text.len() > FILE_BYTES_MAX {
-        problems.add(format!("{shown} has {} bytes, the most is {FILE_BYTES_MAX}: shorten it", text.len()));
+        problems.add(format!(
+            "{shown} has {} bytes, but at most {FILE_BYTES_MAX} are allowed: shorten it",
+            text.len()
+        ));
         return (Vec::new(), Vec::new());
     }
     let (table, errors) = DeTable::parse_recoverable(text);
     let starts = text.match_indices('\n').map(|(byte, _)| byte + 1).collect();
     let mut file =
-        File { path, starts, broken: BTreeSet::new(), given: Vec::new(), rules: Vec::new(), problems };
+        File { path, starts, broken: BTreeSet::new(), assignments: Vec::new(), rules: Vec::new(), problems };
     for error in errors {
         let line = file.line(error.span().map_or(text.len(), |span| span.start));
-        // What the parser makes of the rest of a broken line is a guess, so only the first fault is told; and only in
-        // the parser's words, because the line itself may hold a password.
+        // The parser guesses the rest of a broken line, so only its first error is reported; and only the message of
+        // the parser, because the line may contain a password.
         if file.broken.insert(line) {
-            file.problems.add(format!("{shown}, line {line}: {}: correct it", error.message()));
+            file.problems.add(format!("{shown}, line {line}: {}", error.message()));
         }
     }
     file.table(&mut Vec::new(), table.get_ref());
-    (file.given, file.rules)
+    (file.assignments, file.rules)
 }
 
 struct File<'a> {
     path: &'a Path,
-    /// Where each line after the first begins.
+    /// Offset of each line after the first.
     starts: Vec<usize>,
-    /// Lines that are not TOML.
+    /// Lines that are not valid TOML.
     broken: BTreeSet<usize>,
-    given: Vec<Given>,
+    assignments: Vec<Assignment>,
     rules: Vec<RedriveRule>,
     problems: &'a mut Problems,
 }
@@ -70,16 +73,15 @@ impl File<'_> {
         match (Target::find(path), value) {
             (Some(target), _) => {
                 let raw = if broken { Raw::Broken } else { Raw::of(value) };
-                self.given.push(Given { target, raw, origin });
+                self.assignments.push(Assignment { target, raw, origin });
             }
             (None, DeValue::Table(table)) if is_section(path) => self.table(path, table),
             (None, _) if broken => {}
             (None, DeValue::Table(_)) => {
                 let fault = match nearest::section(path) {
-                    Some(name) => format!("is no section: did you mean {name}?"),
-                    None => {
-                        "is no section: remove it, or find its name in the configuration reference".to_owned()
-                    }
+                    Some(name) => format!("is not a section: did you mean {name}?"),
+                    None => "is not a section: remove it, or find its name in the configuration reference"
+                        .to_owned(),
                 };
                 self.problems.at(&dotted(path), &origin, &fault);
             }
@@ -87,7 +89,7 @@ impl File<'_> {
         }
     }
 
-    /// The line that a byte is on, from 1.
+    /// The line of a byte offset, from 1.
     fn line(&self, byte: usize) -> usize {
         line_of(&self.starts, byte)
     }

@@ -1,4 +1,4 @@
-//! Profile, amnesia and store.
+//! What profile and amnesia imply for each other and for the store.
 
 use crate::config::draft::Draft;
 use crate::config::field::Value;
@@ -9,27 +9,27 @@ use crate::config::store;
 use crate::config::table::find;
 use crate::config::target::Target;
 
-/// Fills in what the profile and amnesia imply; what was set stays. Gives the warnings.
-pub(super) fn settle(draft: &mut Draft, problems: &mut Problems) -> Vec<String> {
+/// Applies what the profile and amnesia imply to settings that were not set. Returns the warnings.
+pub(super) fn apply_implied(draft: &mut Draft, problems: &mut Problems) -> Vec<String> {
     let targets = (find("profile"), find("amnesia"), find("store"));
     let (Some(profile), Some(amnesia), Some(store)) = targets else { return Vec::new() };
     let (profile, amnesia, store) = (Target::of(profile), Target::of(amnesia), Target::of(store));
-    if [&profile, &amnesia, &store].iter().any(|target| draft.is_doubtful(target)) {
+    if [&profile, &amnesia, &store].iter().any(|target| draft.is_invalid(target)) {
         return Vec::new();
     }
     if draft.config.profile == Profile::Micronode && !draft.origins.has(&amnesia) {
-        draft.set(&amnesia, Value::Flag(true), Origin::Follows("profile"));
+        draft.set(&amnesia, Value::Bool(true), Origin::Follows("profile"));
     }
     let store_set = draft.origins.has(&store);
     if draft.config.amnesia && !store_set {
         draft.set(&store, Value::Text(STORE_AMNESIA.to_owned()), Origin::Follows("amnesia"));
     }
     let in_memory = store::is_memory(&draft.config.store);
-    let (amnesia, store) = (draft.origins.holding(&amnesia), draft.origins.holding(&store));
+    let (amnesia, store) = (draft.origins.effective(&amnesia), draft.origins.effective(&store));
     if draft.config.amnesia && !in_memory {
         let url = crate::config::raw::shown(&draft.config.store);
         let fault = format!(
-            "is {url}, but amnesia ({amnesia}) keeps nothing on disk: write `memory:`, or set amnesia to false"
+            "is {url}, but amnesia ({amnesia}) keeps nothing on disk: set it to `memory:`, or set amnesia to false"
         );
         problems.at("store", &store, &fault);
     }
@@ -41,13 +41,13 @@ fn warnings(draft: &Draft, amnesia: &Origin, store: &Origin) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.amnesia && config.profile == Profile::Macronode {
         warnings.push(format!(
-            "amnesia ({amnesia}) is on: all messages, dead letters too, are gone when the process ends"
+            "amnesia ({amnesia}) is on: all messages, including dead letters, are lost when the process ends"
         ));
     }
     if !config.amnesia && store::is_memory(&config.store) {
         warnings.push(format!(
-            "store ({store}) is memory: all messages, dead letters too, are gone when the process ends; \
-             set amnesia to true to say that this is meant"
+            "store ({store}) is in memory: all messages, including dead letters, are lost when the process ends; \
+             set amnesia to true to confirm that this is intended"
         ));
     }
     warnings

@@ -1,4 +1,4 @@
-//! The items of a list, each still in JSON: for batches in which one of them is wrong.
+//! The unparsed items of a list, for batches in which some items are invalid.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::super::fault::Whole;
-use super::super::refusal::Refusal;
-use super::refuse_part;
+use super::super::api_error::ApiError;
+use super::super::parse_error::Root;
+use super::part_error;
 
-/// Items that are kept: as many as the settings allow at most, and one to see that there are more.
+/// Maximum number of items that are kept: the maximum of the setting, and one more to detect that there are too many.
 const ITEMS_MAX: usize = 10_001;
 
 struct List<'a>(Vec<&'a RawValue>);
@@ -41,22 +41,22 @@ impl<'de> Deserialize<'de> for List<'de> {
     }
 }
 
-/// The items of the list that a field is; never more than any settings allow, and one.
-pub(in crate::http) fn list<'a>(field: &str, value: &'a RawValue) -> Result<Vec<&'a RawValue>, Refusal> {
+/// Returns the items of a list field, at most [`ITEMS_MAX`].
+pub(in crate::http) fn list<'a>(field: &str, value: &'a RawValue) -> Result<Vec<&'a RawValue>, ApiError> {
     let parsed = List::deserialize(value);
     parsed
         .map(|list| list.0)
-        .map_err(|_| Refusal::schema(format!("{field} has a wrong type: expected a list")))
+        .map_err(|_| ApiError::schema(format!("{field} has the wrong type: expected a list")))
 }
 
-/// A field that is an object by itself.
-pub(in crate::http) fn part<'a, T: Deserialize<'a>>(field: &str, value: &'a RawValue) -> Result<T, Refusal> {
-    serde_path_to_error::deserialize(value).map_err(|error| refuse_part(Whole::Field(field), &error))
+/// Parses a field that is an object.
+pub(in crate::http) fn part<'a, T: Deserialize<'a>>(field: &str, value: &'a RawValue) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|error| part_error(Root::Field(field), &error))
 }
 
-/// One of them. Names the field that is wrong, and not the item: its place in the answer does.
-pub(in crate::http) fn item<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, Refusal> {
-    serde_path_to_error::deserialize(value).map_err(|error| refuse_part(Whole::Called("the item"), &error))
+/// Parses an item. The error names the field, not the item, because results are in the order of the items.
+pub(in crate::http) fn item<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|error| part_error(Root::Named("the item"), &error))
 }
 
 #[cfg(test)]
@@ -66,31 +66,32 @@ mod tests {
     use super::{ITEMS_MAX, item, list};
 
     #[test]
-    fn each_item_has_its_own_fault() {
+    fn each_item_has_its_own_error() {
         let json = r#" [{"op":"ack","delivery":"d"}, {"op":"ack"}, 7, {"op":"ack","delivery":[]}, [], {"op":"ack","delivery":"\ud800"}] "#;
         let value = serde_json::from_str(json).unwrap();
         let items = list("settle", value).unwrap();
-        let said: Vec<_> =
-            items.iter().map(|value| item::<SettleItem>(value).map_err(|refusal| refusal.message)).collect();
-        assert_eq!(said[0].as_ref().unwrap().delivery, "d");
-        let said: Vec<_> = said[1..].iter().map(|said| said.as_ref().unwrap_err().as_str()).collect();
+        let results: Vec<_> =
+            items.iter().map(|value| item::<SettleItem>(value).map_err(|error| error.message)).collect();
+        assert_eq!(results[0].as_ref().unwrap().delivery, "d");
+        let results: Vec<_> =
+            results[1..].iter().map(|results| results.as_ref().unwrap_err().as_str()).collect();
         assert_eq!(
-            said,
+            results,
             [
                 "delivery is missing",
-                "the item has a wrong type: expected an object",
-                "delivery has a wrong type: expected a string",
-                "the item has a wrong type: expected an object",
-                "delivery is not Unicode",
+                "the item has the wrong type: expected an object",
+                "delivery has the wrong type: expected a string",
+                "the item has the wrong type: expected an object",
+                "delivery is not valid Unicode",
             ]
         );
         let value = serde_json::from_str(r#"{"op":"ack"}"#).unwrap();
         let wrong = list("settle", value).unwrap_err();
-        assert_eq!(wrong.message, "settle has a wrong type: expected a list");
+        assert_eq!(wrong.message, "settle has the wrong type: expected a list");
     }
 
     #[test]
-    fn more_items_than_any_settings_allow_are_not_kept() {
+    fn at_most_items_max_items_are_kept() {
         for (count, kept) in
             [(ITEMS_MAX - 1, ITEMS_MAX - 1), (ITEMS_MAX, ITEMS_MAX), (3 * ITEMS_MAX, ITEMS_MAX)]
         {

@@ -1,4 +1,4 @@
-//! Payloads that are bodies by themselves, with the rest in headers.
+//! Messages with a binary body and the other fields in headers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,15 +9,15 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
 use oncebox_wire as wire;
-use oncebox_wire::mailbox::Envelope;
-use oncebox_wire::{Base64, Code, header};
+use oncebox_wire::mailbox::MessageEnvelope;
+use oncebox_wire::{Base64, ErrorCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::super::api_error::ApiError;
 use super::super::percent;
-use super::super::refusal::Refusal;
 
-/// What fields of a message are called as headers.
-pub(super) const TERMS: [(&str, &str); 8] = [
+/// Names of message fields as headers.
+pub(super) const HEADER_NAMES: [(&str, &str); 8] = [
     ("topic", header::TOPIC),
     ("idem_key", header::IDEM_KEY),
     ("payload_hash", header::PAYLOAD_HASH),
@@ -28,15 +28,15 @@ pub(super) const TERMS: [(&str, &str); 8] = [
     ("expires_in_ms", header::EXPIRES_IN_MS),
 ];
 
-/// The message that a body and its headers are.
-pub(super) fn message(headers: &HeaderMap, payload: &[u8]) -> Result<wire::mailbox::Send, Refusal> {
-    let needed = |name: &'static str| {
-        text(headers, name)?.ok_or_else(|| Refusal::schema(format!("the header `{name}` is missing")))
+/// Builds the message from a body and headers.
+pub(super) fn message(headers: &HeaderMap, payload: &[u8]) -> Result<wire::mailbox::SendRequest, ApiError> {
+    let required = |name: &'static str| {
+        text(headers, name)?.ok_or_else(|| ApiError::schema(format!("the header `{name}` is missing")))
     };
-    Ok(wire::mailbox::Send {
-        topic: needed(header::TOPIC)?,
-        idem_key: needed(header::IDEM_KEY)?,
-        // A piece of the buffer that it was read into would keep all of that in memory.
+    Ok(wire::mailbox::SendRequest {
+        topic: required(header::TOPIC)?,
+        idem_key: required(header::IDEM_KEY)?,
+        // A slice of the read buffer would keep the whole buffer in memory.
         payload_b64: Base64(Bytes::copy_from_slice(payload)),
         payload_hash: text(headers, header::PAYLOAD_HASH)?,
         attrs: attributes(headers)?,
@@ -48,47 +48,48 @@ pub(super) fn message(headers: &HeaderMap, payload: &[u8]) -> Result<wire::mailb
     })
 }
 
-fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Refusal> {
+fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, ApiError> {
     let Some(text) = text(headers, name)? else { return Ok(None) };
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| digits);
-    let refusal = || Refusal::schema(format!("the header `{name}` is not a whole number of milliseconds"));
-    number.ok_or_else(refusal).map(Some)
+    let error = || ApiError::schema(format!("the header `{name}` is not a whole number of milliseconds"));
+    number.ok_or_else(error).map(Some)
 }
 
-fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, Refusal> {
+fn text(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let value = value.to_str().map_err(|_| not_encoded(name))?;
     decode(value, name).map(Some)
 }
 
-fn decode(value: &str, name: &'static str) -> Result<String, Refusal> {
+fn decode(value: &str, name: &'static str) -> Result<String, ApiError> {
     percent::decode(value).map(std::borrow::Cow::into_owned).ok_or_else(|| not_encoded(name))
 }
 
-fn not_encoded(name: &'static str) -> Refusal {
-    Refusal::schema(format!(
-        "the header `{name}` is not percent-encoded UTF-8: write a byte as `%` and two hex digits, and `%` itself as `%25`"
+fn not_encoded(name: &'static str) -> ApiError {
+    ApiError::schema(format!(
+        "the header `{name}` is not percent-encoded UTF-8: encode a byte as `%` and two hex digits, and `%` itself as `%25`"
     ))
 }
 
-fn attributes(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Refusal> {
+fn attributes(headers: &HeaderMap) -> Result<BTreeMap<String, String>, ApiError> {
     let name = header::ATTRS;
     let Some(value) = headers.get(name) else { return Ok(BTreeMap::new()) };
     let value = value.to_str().map_err(|_| not_encoded(name))?;
     let mut attributes = BTreeMap::new();
     for pair in value.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) =
-            pair.split_once('=').ok_or_else(|| Refusal::schema("x-attrs is not name=value&name=value"))?;
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| ApiError::schema("x-attrs is not of the form name=value&name=value"))?;
         if attributes.insert(decode(key, name)?, decode(value, name)?).is_some() {
-            return Err(Refusal::schema("x-attrs has a name more than once: send each name once"));
+            return Err(ApiError::schema("x-attrs contains a name more than once: send each name once"));
         }
     }
     Ok(attributes)
 }
 
-/// A message as a body and its headers.
-pub(super) fn answer(envelope: Envelope) -> Result<Response, Refusal> {
+/// Responds with the payload as the body and the other fields as headers.
+pub(super) fn response(envelope: MessageEnvelope) -> Result<Response, ApiError> {
     let mut attrs = String::new();
     for (name, value) in &envelope.attrs {
         let separator = if attrs.is_empty() { "" } else { "&" };
@@ -112,7 +113,10 @@ pub(super) fn answer(envelope: Envelope) -> Result<Response, Refusal> {
         (header::VISIBLE_UNTIL, envelope.visible_until),
     ] {
         let value = HeaderValue::try_from(value).map_err(|_| {
-            Refusal::new(Code::Unsupported, "the message does not fit into headers: receive it as JSON")
+            ApiError::new(
+                ErrorCode::Unsupported,
+                "the message cannot be represented in headers: receive it as JSON",
+            )
         })?;
         headers.insert(HeaderName::from_static(name), value);
     }

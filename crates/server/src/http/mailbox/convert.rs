@@ -1,18 +1,18 @@
-//! Between what travels and what the library knows.
+//! Conversions between the wire types and the library.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox::Error;
-use oncebox::mailbox::{Damaged, Envelope, Parcel, Sent, Ticket};
+use oncebox::mailbox::{Damaged, Envelope, OutgoingMessage, SendOutcome, SendReceipt};
 use oncebox_core::{Trace, Uid};
 use oncebox_wire as wire;
-use oncebox_wire::{Base64, Code};
+use oncebox_wire::{Base64, ErrorCode};
 
-use super::super::refusal::Refusal;
+use super::super::api_error::ApiError;
 
-/// What the library calls by other names than a request.
-const TERMS: [(&str, &str); 9] = [
+/// Names of fields in the library and in requests.
+const FIELD_NAMES: [(&str, &str); 9] = [
     ("id", "idem_key"),
     ("attribute name", "a name in attrs"),
     ("attribute", "a name or value in attrs"),
@@ -24,63 +24,69 @@ const TERMS: [(&str, &str); 9] = [
     ("expires_in", "expires_in_ms"),
 ];
 
-/// The longest time that a message may wait until it is due, or until it expires: a year.
-const AHEAD_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Maximum time until a message is due or expires: one year.
+const FROM_NOW_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A failure of the mailbox, in the words of its requests.
-pub(super) fn refused(error: Error) -> Refusal {
-    Refusal::from(error).in_terms_of(&TERMS)
+/// Converts an error of the library, with the field names of requests.
+pub(super) fn api_error(error: Error) -> ApiError {
+    ApiError::from(error).with_field_names(&FIELD_NAMES)
 }
 
-/// The parcel of a message that came for a topic; `trace` is the request's.
-pub(super) fn parcel(send: wire::mailbox::Send, topic: Arc<str>, trace: &Trace) -> Result<Parcel, Refusal> {
-    if let Some(given) = &send.corr_id
-        && given.parse::<Uid>().is_err()
+/// Builds the library message of a send request; `trace` is that of the request.
+pub(super) fn outgoing_message(
+    send: wire::mailbox::SendRequest,
+    topic: Arc<str>,
+    trace: &Trace,
+) -> Result<OutgoingMessage, ApiError> {
+    if let Some(corr_id) = &send.corr_id
+        && corr_id.parse::<Uid>().is_err()
     {
-        return Err(Refusal::schema("corr_id is not a UUID: leave it out, and the request's is taken"));
+        return Err(ApiError::schema(
+            "corr_id is not a UUID: send a UUID, or omit it to use that of the request",
+        ));
     }
-    let mut parcel = Parcel::new(topic, send.idem_key).bytes(send.payload_b64.0);
+    let mut message = OutgoingMessage::new(topic, send.idem_key).bytes(send.payload_b64.0);
     if let Some(hash) = send.payload_hash {
         if !is_hash(&hash) {
-            return Err(Refusal::schema("payload_hash is not `b3:` and 64 hex digits"));
+            return Err(ApiError::schema("payload_hash is not `b3:` followed by 64 hex digits"));
         }
-        parcel = parcel.payload_hash(hash);
+        message = message.payload_hash(hash);
     }
     if !send.attrs.is_empty() {
-        parcel = parcel.attributes(send.attrs);
+        message = message.attributes(send.attrs);
     }
     if let Some(partition) = send.partition {
-        parcel = parcel.partition(partition);
+        message = message.partition(partition);
     }
     if let Some(key) = send.shard_key {
-        parcel = parcel.shard_key(key);
+        message = message.shard_key(key);
     }
     if let Some(millis) = send.due_in_ms {
-        parcel = parcel.due_in(ahead("due_in_ms", millis)?);
+        message = message.due_in(from_now("due_in_ms", millis)?);
     }
     if let Some(millis) = send.expires_in_ms {
-        parcel = parcel.expires_in(ahead("expires_in_ms", millis)?);
+        message = message.expires_in(from_now("expires_in_ms", millis)?);
     }
     if let (Some(due), Some(expires)) = (send.due_in_ms, send.expires_in_ms)
         && expires <= due
     {
-        return Err(Refusal::schema(format!(
-            "expires_in_ms is {expires}, not more than due_in_ms ({due}): the message would expire before it is delivered"
+        return Err(ApiError::schema(format!(
+            "expires_in_ms is {expires}, but must be greater than due_in_ms ({due}): the message would expire before it is due"
         )));
     }
     Ok(match &send.corr_id {
-        Some(given) => parcel.corr_id(given),
-        None => parcel.trace(trace.clone()),
+        Some(corr_id) => message.corr_id(corr_id),
+        None => message.trace(trace.clone()),
     })
 }
 
-/// A time from now within its bounds.
-fn ahead(name: &str, millis: u64) -> Result<Duration, Refusal> {
-    let (ahead, most) = (Duration::from_millis(millis), AHEAD_MAX.as_millis());
-    if ahead.is_zero() || ahead > AHEAD_MAX {
-        return Err(Refusal::schema(format!("{name} is {millis}: it must be from 1 to {most}")));
+/// Validates a time from now.
+fn from_now(name: &str, millis: u64) -> Result<Duration, ApiError> {
+    let (from_now, max) = (Duration::from_millis(millis), FROM_NOW_MAX.as_millis());
+    if from_now.is_zero() || from_now > FROM_NOW_MAX {
+        return Err(ApiError::schema(format!("{name} is {millis}, but must be from 1 to {max}")));
     }
-    Ok(ahead)
+    Ok(from_now)
 }
 
 fn is_hash(text: &str) -> bool {
@@ -88,57 +94,57 @@ fn is_hash(text: &str) -> bool {
     digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// A message that is taken in.
+/// A message that was accepted, now or before.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
-    pub(super) ticket: Ticket,
-    /// It came before.
+pub(super) struct Accepted {
+    pub(super) receipt: SendReceipt,
+    /// Whether the message was accepted before.
     pub(super) duplicate: bool,
 }
 
-/// What became of a message: taken in, now or before, or refused.
-pub(super) fn sent(sent: Sent) -> Result<Taken, Refusal> {
-    match sent {
-        Sent::Accepted(ticket) => Ok(Taken { ticket, duplicate: false }),
-        Sent::Duplicate(ticket) => Ok(Taken { ticket, duplicate: true }),
-        Sent::Conflict(ticket) => {
-            let text = "the idempotency key came before with another payload, and that one stays: send this one under another key";
-            Err(Refusal::new(Code::Duplicate, text).taken(ticket.msg_id.to_string(), false))
+/// Converts the outcome of a send.
+pub(super) fn accepted(outcome: SendOutcome) -> Result<Accepted, ApiError> {
+    match outcome {
+        SendOutcome::Accepted(receipt) => Ok(Accepted { receipt, duplicate: false }),
+        SendOutcome::Duplicate(receipt) => Ok(Accepted { receipt, duplicate: true }),
+        SendOutcome::Conflict(receipt) => {
+            let text = "the idempotency key was used before with another payload, which is kept: send this payload with another key";
+            Err(ApiError::new(ErrorCode::Duplicate, text).existing(receipt.msg_id.to_string(), false))
         }
-        Sent::Damaged => Err(Refusal::new(
-            Code::Integrity,
-            "the payload does not match payload_hash: it was damaged on its way, send it again",
+        SendOutcome::HashMismatch => Err(ApiError::new(
+            ErrorCode::Integrity,
+            "the payload does not match payload_hash: it was corrupted in transit, send it again",
         )),
-        Sent::TooLarge { bytes_max } => Err(Refusal::new(
-            Code::FrameTooLarge,
-            format!("the payload is larger than {bytes_max} bytes, the most that its topic takes"),
+        SendOutcome::TooLarge { bytes_max } => Err(ApiError::new(
+            ErrorCode::FrameTooLarge,
+            format!("the payload is larger than {bytes_max} bytes, the maximum of its topic"),
         )),
-        _ => Err(Refusal::new(Code::Unsupported, "the store answered what this server does not know")),
+        _ => Err(ApiError::new(ErrorCode::Unsupported, "the store returned an unknown outcome")),
     }
 }
 
-/// The refusal of a call that found nothing but damaged messages.
-pub(super) fn damaged(found: &[Damaged]) -> Refusal {
+/// The error of a receive that found nothing but damaged messages.
+pub(super) fn damaged(found: &[Damaged]) -> ApiError {
     let ids: Vec<_> = found.iter().map(|damaged| damaged.msg_id.to_string()).collect();
     let text = format!(
-        "what the store holds is not what was sent: {} (now dead letters, reason integrity); find out who changed the store's data",
+        "stored messages differ from what was sent: {} (now dead letters with reason integrity); find out what changed the data of the store",
         ids.join(", ")
     );
-    Refusal::new(Code::Integrity, text)
+    ApiError::new(ErrorCode::Integrity, text)
 }
 
-/// A damaged message, for the receiver to see.
-pub(super) fn damage(damaged: &Damaged) -> wire::mailbox::Damaged {
-    wire::mailbox::Damaged {
-        code: Code::Integrity,
+/// Converts a damaged message for the receiver.
+pub(super) fn damaged_to_wire(damaged: &Damaged) -> wire::mailbox::DamagedMessage {
+    wire::mailbox::DamagedMessage {
+        code: ErrorCode::Integrity,
         msg_id: damaged.msg_id.to_string(),
         corr_id: damaged.corr_id.clone(),
     }
 }
 
-pub(super) fn envelope(envelope: Envelope) -> wire::mailbox::Envelope {
+pub(super) fn envelope(envelope: Envelope) -> wire::mailbox::MessageEnvelope {
     let attrs = envelope.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    wire::mailbox::Envelope {
+    wire::mailbox::MessageEnvelope {
         msg_id: envelope.msg_id.to_string(),
         topic: envelope.topic,
         ts: envelope.ts.to_string(),

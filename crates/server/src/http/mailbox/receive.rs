@@ -1,4 +1,4 @@
-//! Receiving, and one round of work.
+//! Receiving, and rounds of a remote worker.
 
 use std::num::NonZeroU128;
 use std::time::Duration;
@@ -8,114 +8,120 @@ use axum::extract::{Request, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use oncebox::Kind;
-use oncebox::mailbox::{self, Envelope, Outcome, Receive, Settle};
+use oncebox::ErrorKind;
+use oncebox::mailbox::{self, Envelope, Receive, Settle, SettleOutcome};
 use oncebox_core::Uid;
 use oncebox_wire as wire;
-use oncebox_wire::mailbox::{Received, Recv, Worked};
+use oncebox_wire::mailbox::{RecvRequest, RecvResponse, WorkResponse};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::super::api_error::ApiError;
 use super::super::app::App;
-use super::super::gate::HungUp;
-use super::super::openapi::{Integrity, Refusals};
-use super::super::refusal::Refusal;
+use super::super::openapi::{BodyErrors, Integrity};
+use super::super::service::HungUp;
 use super::super::{body, json};
-use super::{TAG, binary, convert, outgoing, settle};
+use super::{TAG, binary, convert, settle, write_json};
 
-/// Visibilities are not longer than this: half a day.
+/// Maximum visibility timeout: half a day.
 pub(super) const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
-/// Waits are cut into pieces of this length, so that a server that stops does not wait for its receivers.
-pub(super) const PIECE: Duration = Duration::from_secs(1);
+/// Waits are split into slices of this length, so that a stopping server does not wait for its receivers.
+pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
 
-/// Gives messages out: hidden from others until they are acknowledged or their visibility ends.
+/// Receives messages.
 ///
-/// With `Accept: application/octet-stream` it gives one message, whose payload is the body and the rest headers, or 204.
+/// Received messages are hidden from other receivers until they are acknowledged or their visibility timeout ends.
+///
+/// With `Accept: application/octet-stream`, a single message is delivered with its payload as the body and the other
+/// fields as headers, or 204 if there is none.
 #[utoipa::path(
     post,
     path = "/v1/recv",
     tag = TAG,
-    request_body = Recv,
+    request_body = RecvRequest,
     responses(
-        (status = 200, description = "What was ready; none is no error.", body = Received),
+        (status = 200, description = "The messages that were ready; an empty list is not an error.", body = RecvResponse),
         Integrity,
-        Refusals,
+        BodyErrors,
     ),
 )]
 pub(super) async fn recv(
     State(app): State<App>,
     Extension(HungUp(hung_up)): Extension<HungUp>,
     request: Request,
-) -> Result<Response, Refusal> {
-    messages(&app, &hung_up, request).await
+) -> Result<Response, ApiError> {
+    handle_recv(&app, &hung_up, request).await
 }
 
-pub(in crate::http) async fn messages(
+pub(in crate::http) async fn handle_recv(
     app: &App,
     hung_up: &CancellationToken,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let (mut wish, _room): (Recv, _) =
-        body::read_json(app, &parts.headers, content, app.live().one()).await?;
+    let (mut recv, _permit): (RecvRequest, _) =
+        body::read_json(app, &parts.headers, content, app.active().single_body_limit()).await?;
     let as_bytes = wants_bytes(&parts.headers);
-    if as_bytes && wish.max_messages.replace(1).is_some_and(|messages| messages != 1) {
-        return Err(Refusal::schema("as bytes, one message is given at a time: leave max_messages out"));
+    if as_bytes && recv.max_messages.replace(1).is_some_and(|messages| messages != 1) {
+        return Err(ApiError::schema(
+            "with `accept: application/octet-stream`, a single message is delivered: omit max_messages",
+        ));
     }
-    let (_, taken) = take(app, hung_up, Vec::new(), &wish).await?;
-    if taken.envelopes.is_empty() && !taken.damaged.is_empty() {
-        return Err(convert::damaged(&taken.damaged));
+    let (_, received) = settle_and_receive(app, hung_up, Vec::new(), &recv).await?;
+    if received.envelopes.is_empty() && !received.damaged.is_empty() {
+        return Err(convert::damaged(&received.damaged));
     }
     if as_bytes {
-        return match taken.into_iter().next() {
-            Some(envelope) => binary::answer(convert::envelope(envelope)),
+        return match received.into_iter().next() {
+            Some(envelope) => binary::response(convert::envelope(envelope)),
             None => Ok(StatusCode::NO_CONTENT.into_response()),
         };
     }
-    body::answer_written(outgoing::received(&taken))
+    body::serialized_json(write_json::received(&received))
 }
 
-/// One round of a remote worker: settles what it is done with, then gives what is next, in one step.
+/// One round of a remote worker: settles finished deliveries, then delivers the next messages, in one step.
 #[utoipa::path(
     post,
     path = "/v1/work",
     tag = TAG,
-    request_body = wire::mailbox::Work,
-    responses((status = 200, description = "One outcome per delivery, and what was ready.", body = Worked), Refusals),
+    request_body = wire::mailbox::WorkRequest,
+    responses((status = 200, description = "One outcome per delivery, and the messages that were ready.", body = WorkResponse), BodyErrors),
 )]
 pub(super) async fn work(
     State(app): State<App>,
     Extension(HungUp(hung_up)): Extension<HungUp>,
     request: Request,
-) -> Result<Response, Refusal> {
-    round(&app, &hung_up, request).await
+) -> Result<Response, ApiError> {
+    handle_work(&app, &hung_up, request).await
 }
 
-pub(in crate::http) async fn round(
+pub(in crate::http) async fn handle_work(
     app: &App,
     hung_up: &CancellationToken,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let (bytes, _room) = body::read_unparsed(app, &parts.headers, content, app.live().many()).await?;
-    let (plan, recv) = match serde_json::from_slice::<wire::mailbox::Work>(&bytes) {
+    let (bytes, _permit) =
+        body::read_unparsed(app, &parts.headers, content, app.active().batch_body_limit()).await?;
+    let (plan, recv) = match serde_json::from_slice::<wire::mailbox::WorkRequest>(&bytes) {
         Ok(work) => (settle::Plan::new(app, work.settle.into_iter().map(Ok))?, work.recv),
-        Err(_) => one_by_one(app, &bytes)?,
+        Err(_) => parse_one_by_one(app, &bytes)?,
     };
     drop(bytes);
-    let (outcomes, taken) = take(app, hung_up, plan.settles, &recv).await?;
+    let (outcomes, received) = settle_and_receive(app, hung_up, plan.settles, &recv).await?;
     let results = settle::results(app, plan.items, outcomes);
-    body::answer_written(outgoing::worked(&results, &taken))
+    body::serialized_json(write_json::worked(&results, &received))
 }
 
-/// A round of work in which something is wrong: with one delivery alone, or with the whole.
-fn one_by_one(app: &App, bytes: &[u8]) -> Result<(settle::Plan, Recv), Refusal> {
+/// Parses a request that is invalid as a whole: if only single deliveries are invalid, the others are processed.
+fn parse_one_by_one(app: &App, bytes: &[u8]) -> Result<(settle::Plan, RecvRequest), ApiError> {
     const RECV: &str = "recv";
     let fields = json::Fields::parse(bytes, &[settle::LIST, RECV])?;
-    let recv = fields.get(RECV).ok_or_else(|| Refusal::schema("recv is missing"))?;
+    let recv = fields.get(RECV).ok_or_else(|| ApiError::schema("recv is missing"))?;
     let recv = json::part(RECV, recv)?;
     let plan = match fields.get(settle::LIST) {
-        Some(list) => settle::Plan::one_by_one(app, list)?,
+        Some(list) => settle::Plan::parse_one_by_one(app, list)?,
         None => settle::Plan::new(app, std::iter::empty())?,
     };
     Ok((plan, recv))
@@ -126,83 +132,81 @@ fn wants_bytes(headers: &HeaderMap) -> bool {
     accept.split(',').any(|kind| kind.trim().eq_ignore_ascii_case("application/octet-stream"))
 }
 
-/// What the library is asked for, without the wait.
-pub(super) fn wish(app: &App, wish: &Recv) -> Result<Receive, Refusal> {
-    let mut receive = Receive::new(wish.topic.as_str());
-    if let Some(millis) = wish.visibility_ms {
+/// Converts a request for the library, without the wait time.
+pub(super) fn receive_options(app: &App, recv: &RecvRequest) -> Result<Receive, ApiError> {
+    let mut receive = Receive::new(recv.topic.as_str());
+    if let Some(millis) = recv.visibility_ms {
         receive = receive.visibility(visibility(app, millis)?);
     }
-    if let Some(messages) = wish.max_messages {
+    if let Some(messages) = recv.max_messages {
         receive = receive.messages(messages);
     }
-    if let Some(bytes) = wish.max_bytes {
-        // An answer is built in memory.
-        receive = receive.bytes(bytes.min(app.live().config.http.batch_bytes_max as u64));
+    if let Some(bytes) = recv.max_bytes {
+        // The response is built in memory.
+        receive = receive.bytes(bytes.min(app.active().config.http.batch_bytes_max as u64));
     }
-    if let Some(worker) = &wish.worker {
+    if let Some(worker) = &recv.worker {
         receive = receive.worker(worker);
     }
-    if let Some(text) = &wish.request_id {
+    if let Some(text) = &recv.request_id {
         let request = text.parse::<Uid>().ok().and_then(|uid| NonZeroU128::new(uid.as_u128()));
         let request =
-            request.ok_or_else(|| Refusal::schema("request_id is not a UUID, or is the nil one"))?;
+            request.ok_or_else(|| ApiError::schema("request_id is not a UUID, or is the nil UUID"))?;
         receive = receive.request(request);
     }
     Ok(receive)
 }
 
-/// A visibility within its bounds.
-pub(super) fn visibility(app: &App, millis: u64) -> Result<Duration, Refusal> {
-    let (visibility, least) = (Duration::from_millis(millis), app.live().mailbox.settings().visibility_min);
-    if !(least..=VISIBILITY_MAX).contains(&visibility) {
-        let (least, most) = (least.as_millis(), VISIBILITY_MAX.as_millis());
-        return Err(Refusal::schema(format!(
-            "visibility_ms is {millis}: it must be from {least} to {most} (milliseconds)"
-        )));
+/// Validates a visibility timeout.
+pub(super) fn visibility(app: &App, millis: u64) -> Result<Duration, ApiError> {
+    let (visibility, min) = (Duration::from_millis(millis), app.active().mailbox.settings().visibility_min);
+    if !(min..=VISIBILITY_MAX).contains(&visibility) {
+        let (min, max) = (min.as_millis(), VISIBILITY_MAX.as_millis());
+        return Err(ApiError::schema(format!("visibility_ms is {millis}, but must be from {min} to {max}")));
     }
     Ok(visibility)
 }
 
-/// Settles, then takes what is ready, or waits for it. The waiting is cut into pieces, and ends when the client hangs up:
-/// it may be gone, and what it would be given would be hidden from others.
-async fn take(
+/// Settles deliveries, then receives what is ready, or waits for it. The wait is split into slices, and ends when the
+/// client closes its sending side: it may be gone, and messages delivered to it would be hidden from others.
+async fn settle_and_receive(
     app: &App,
     hung_up: &CancellationToken,
     settles: Vec<Settle>,
-    recv: &Recv,
-) -> Result<(Vec<Outcome>, mailbox::Received), Refusal> {
+    recv: &RecvRequest,
+) -> Result<(Vec<SettleOutcome>, mailbox::Received), ApiError> {
     let until = Instant::now() + app.wait(recv.wait_ms)?;
-    let wish = wish(app, recv)?;
-    let mailbox = &app.live().mailbox;
+    let options = receive_options(app, recv)?;
+    let mailbox = &app.active().mailbox;
     let began = Instant::now();
-    let (outcomes, mut taken) = if settles.is_empty() {
-        (Vec::new(), mailbox.receive(wish.clone()).await.map_err(convert::refused)?)
+    let (outcomes, mut received) = if settles.is_empty() {
+        (Vec::new(), mailbox.receive(options.clone()).await.map_err(convert::api_error)?)
     } else {
-        mailbox.work(settles, wish.clone()).await.map_err(convert::refused)?
+        mailbox.work(settles, options.clone()).await.map_err(convert::api_error)?
     };
-    app.meters.dequeue.record(began.elapsed());
-    while taken.is_nothing() && !app.stopping.is_cancelled() {
+    app.metrics.dequeue.record(began.elapsed());
+    while received.is_empty() && !app.stopping.is_cancelled() {
         let now = Instant::now();
         if now >= until {
             break;
         }
-        let next = mailbox.receive(wish.clone().wait(PIECE.min(until - now)));
+        let next = mailbox.receive(options.clone().wait(WAIT_SLICE.min(until - now)));
         let Some(next) = hung_up.run_until_cancelled(next).await else { break };
-        taken = match next {
-            // What was settled must be answered: the next wish tells that too much is in flight.
-            Err(error) if !outcomes.is_empty() && error.kind() == Kind::Saturated => break,
-            received => received.map_err(convert::refused)?,
+        received = match next {
+            // The settle outcomes must be returned: the next request reports that too many messages are in flight.
+            Err(error) if !outcomes.is_empty() && error.kind() == ErrorKind::Saturated => break,
+            result => result.map_err(convert::api_error)?,
         };
     }
-    delivered(app, &recv.topic, &taken.envelopes);
-    Ok((outcomes, taken))
+    record_delivered(app, &recv.topic, &received.envelopes);
+    Ok((outcomes, received))
 }
 
-/// Counts what was given out.
-pub(super) fn delivered(app: &App, topic: &str, envelopes: &[Envelope]) {
+/// Counts delivered messages.
+pub(super) fn record_delivered(app: &App, topic: &str, envelopes: &[Envelope]) {
     if envelopes.is_empty() {
         return;
     }
-    let again = envelopes.iter().filter(|envelope| envelope.attempt > 1).count();
-    app.meters.topic(topic).given_out(envelopes.len() as u64, again as u64);
+    let redelivered = envelopes.iter().filter(|envelope| envelope.attempt > 1).count();
+    app.metrics.topic(topic).delivered(envelopes.len() as u64, redelivered as u64);
 }

@@ -1,4 +1,4 @@
-//! Sending.
+//! Sending messages.
 
 use std::sync::Arc;
 
@@ -6,202 +6,217 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use oncebox::mailbox::Parcel;
+use oncebox::mailbox::OutgoingMessage;
 use oncebox_wire as wire;
-use oncebox_wire::mailbox::{SentBatch, SentItem};
-use oncebox_wire::{Code, header};
+use oncebox_wire::mailbox::{SendBatchResponse, SendBatchResult};
+use oncebox_wire::{ErrorCode, header};
 use tokio::time::Instant;
 
+use super::super::api_error::ApiError;
 use super::super::app::App;
-use super::super::body::{self, Kind};
-use super::super::gate::CorrId;
+use super::super::body::{self, BodyKind};
 use super::super::json;
-use super::super::openapi::{Duplicate, Integrity, Refusals};
-use super::super::refusal::Refusal;
-use super::{TAG, binary, convert, outgoing};
-use crate::meters::TopicMeters;
+use super::super::openapi::{BodyErrors, Duplicate, Integrity};
+use super::super::service::CorrId;
+use super::{TAG, binary, convert, write_json};
+use crate::server_metrics::TopicMetrics;
 
-/// Takes a message in, once within the replay window of its topic.
+/// Sends a message, which is accepted once within the replay window of its topic.
 ///
-/// The payload may also be the body itself, as `application/octet-stream`: then `X-Topic`, `X-Idem-Key` and, where needed,
-/// `X-Partition`, `X-Shard-Key`, `X-Payload-Hash`, `X-Attrs`, `X-Due-In-Ms` and `X-Expires-In-Ms` are headers.
+/// The payload may also be the body itself, as `application/octet-stream`. Then the headers `X-Topic`, `X-Idem-Key`
+/// and, if needed, `X-Partition`, `X-Shard-Key`, `X-Payload-Hash`, `X-Attrs`, `X-Due-In-Ms` and `X-Expires-In-Ms`
+/// contain the other fields.
 #[utoipa::path(
     post,
     path = "/v1/send",
     tag = TAG,
     params(SendHeaders),
-    request_body(content((wire::mailbox::Send = "application/json"))),
-    responses((status = 200, description = "It is taken in, now or before.", body = wire::mailbox::Sent), Duplicate, Integrity, Refusals),
+    request_body(content((wire::mailbox::SendRequest = "application/json"))),
+    responses((status = 200, description = "The message is accepted, now or before.", body = wire::mailbox::SendResponse), Duplicate, Integrity, BodyErrors),
 )]
 pub(super) async fn send(
     State(app): State<App>,
     Extension(corr_id): Extension<CorrId>,
     request: Request,
-) -> Result<Response, Refusal> {
-    one(&app, &corr_id, request).await
+) -> Result<Response, ApiError> {
+    handle_send(&app, &corr_id, request).await
 }
 
-pub(in crate::http) async fn one(app: &App, corr_id: &CorrId, request: Request) -> Result<Response, Refusal> {
+pub(in crate::http) async fn handle_send(
+    app: &App,
+    corr_id: &CorrId,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let answer_409 = answers_409(&parts.headers)?;
+    let conflict_409 = wants_conflict_409(&parts.headers)?;
     let kind = match body::kind(&parts.headers) {
         Ok(kind) => kind,
-        Err(refusal) => return Err(body::discard(&parts.headers, content, refusal).await),
+        Err(error) => return Err(body::discard(&parts.headers, content, error).await),
     };
-    let live = app.live();
-    let (bytes, _room) = app.room.read(&parts.headers, content, live.one()).await?;
-    let (mut message, terms): (wire::mailbox::Send, &[_]) = match kind {
-        Kind::Json => (json::parse(&bytes)?, &[]),
-        Kind::Bytes => (binary::message(&parts.headers, &bytes)?, &binary::TERMS),
+    let active = app.active();
+    let (bytes, _permit) = app.body_budget.read(&parts.headers, content, active.single_body_limit()).await?;
+    let (mut message, names): (wire::mailbox::SendRequest, &[_]) = match kind {
+        BodyKind::Json => (json::parse(&bytes)?, &[]),
+        BodyKind::Bytes => (binary::message(&parts.headers, &bytes)?, &binary::HEADER_NAMES),
     };
-    // While it is held, the connection cannot use its buffer again.
+    // While the bytes are alive, the connection cannot reuse its buffer.
     drop(bytes);
     let topic = Arc::<str>::from(std::mem::take(&mut message.topic));
-    let parcel = convert::parcel(message, topic.clone(), &corr_id.trace());
-    let parcel = parcel.map_err(|refusal| refusal.in_terms_of(terms))?;
-    refuse_while_stopping(app)?;
+    let message = convert::outgoing_message(message, topic.clone(), &corr_id.trace());
+    let message = message.map_err(|error| error.with_field_names(names))?;
+    reject_while_stopping(app)?;
     let began = Instant::now();
-    let sent = live.mailbox.send(parcel).await;
-    let taken = convert::sent(sent.map_err(|error| convert::refused(error).in_terms_of(terms))?)?;
-    app.meters.enqueue.record(began.elapsed());
-    app.meters.topic(&topic).taken_in(taken.duplicate);
-    if !taken.duplicate {
+    let sent = active.mailbox.send(message).await;
+    let accepted =
+        convert::accepted(sent.map_err(|error| convert::api_error(error).with_field_names(names))?)?;
+    app.metrics.enqueue.record(began.elapsed());
+    app.metrics.topic(&topic).accepted(accepted.duplicate);
+    if !accepted.duplicate {
         app.saturation.accepted();
     }
-    if taken.duplicate && answer_409 {
-        let text = "the message came before: it is delivered once";
-        return Err(Refusal::new(Code::Duplicate, text).taken(taken.ticket.msg_id.to_string(), true));
+    if accepted.duplicate && conflict_409 {
+        let text = "duplicate: the message was accepted before";
+        return Err(
+            ApiError::new(ErrorCode::Duplicate, text).existing(accepted.receipt.msg_id.to_string(), true)
+        );
     }
-    body::answer_written(outgoing::sent(taken))
+    body::serialized_json(write_json::sent(accepted))
 }
 
-/// Takes many messages in, in order, each with its own outcome.
+/// Sends many messages, in order, each with its own outcome.
 #[utoipa::path(
     post,
     path = "/v1/send/batch",
     tag = TAG,
-    request_body = wire::mailbox::SendBatch,
-    responses((status = 200, description = "One outcome per message, in order.", body = SentBatch), Refusals),
+    request_body = wire::mailbox::SendBatchRequest,
+    responses((status = 200, description = "One outcome per message, in order.", body = SendBatchResponse), BodyErrors),
 )]
 pub(super) async fn send_batch(
     State(app): State<App>,
     Extension(corr_id): Extension<CorrId>,
     request: Request,
-) -> Result<Response, Refusal> {
-    many(&app, &corr_id, request).await
+) -> Result<Response, ApiError> {
+    handle_send_batch(&app, &corr_id, request).await
 }
 
-pub(in crate::http) async fn many(
+pub(in crate::http) async fn handle_send_batch(
     app: &App,
     corr_id: &CorrId,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let live = app.live();
-    let (bytes, _room) = body::read_unparsed(app, &parts.headers, content, live.many()).await?;
-    let messages = messages(&bytes, live.config.http.batch_items_max)?;
+    let active = app.active();
+    let (bytes, _permit) =
+        body::read_unparsed(app, &parts.headers, content, active.batch_body_limit()).await?;
+    let messages = messages(&bytes, active.config.http.batch_items_max)?;
     drop(bytes);
-    refuse_while_stopping(app)?;
-    // One that is wrong must not keep the others out.
-    let mut parcels: Vec<Parcel> = Vec::with_capacity(messages.len());
+    reject_while_stopping(app)?;
+    // An invalid message must not affect the others.
+    let mut outgoing: Vec<OutgoingMessage> = Vec::with_capacity(messages.len());
     let trace = corr_id.trace();
-    // Those that are sent together mostly have one topic.
+    // Messages of a batch usually have the same topic.
     let mut topic: Arc<str> = Arc::default();
     let checked = messages.into_iter().map(|message| {
-        let parcel = message.and_then(|message| {
+        let message = message.and_then(|message| {
             if *topic != *message.topic {
                 topic = message.topic.as_str().into();
             }
-            convert::parcel(message, topic.clone(), &trace)
+            convert::outgoing_message(message, topic.clone(), &trace)
         });
-        (topic.clone(), parcel.map(|parcel| parcels.push(parcel)).err())
+        (topic.clone(), message.map(|message| outgoing.push(message)).err())
     });
     let checked: Vec<_> = checked.collect();
     let began = Instant::now();
-    let mut outcomes = live.mailbox.send_all(parcels).await?.into_iter();
-    app.meters.enqueue.record(began.elapsed());
-    let mut counted: Option<(Arc<str>, Arc<TopicMeters>)> = None;
-    let results = checked.into_iter().map(|(topic, refusal)| {
-        let taken = match refusal {
-            Some(refusal) => Err(refusal),
+    let mut outcomes = active.mailbox.send_all(outgoing).await?.into_iter();
+    app.metrics.enqueue.record(began.elapsed());
+    let mut counted: Option<(Arc<str>, Arc<TopicMetrics>)> = None;
+    let results = checked.into_iter().map(|(topic, error)| {
+        let accepted = match error {
+            Some(error) => Err(error),
             None => match outcomes.next() {
-                Some(outcome) => outcome.map_err(convert::refused).and_then(convert::sent),
-                None => Err(Refusal::new(Code::Unavailable, "the store gave no outcome: send it again")),
+                Some(outcome) => outcome.map_err(convert::api_error).and_then(convert::accepted),
+                None => Err(ApiError::new(
+                    ErrorCode::Unavailable,
+                    "the store returned no outcome: send the message again",
+                )),
             },
         };
-        let taken = taken.map_err(|refusal| refused(app, refusal))?;
-        let (_, meters) = match counted.take() {
+        let accepted = accepted.map_err(|error| rejected(app, error))?;
+        let (_, metrics) = match counted.take() {
             Some(same) if Arc::ptr_eq(&same.0, &topic) => counted.insert(same),
             _ => {
-                let meters = app.meters.topic(&topic);
-                counted.insert((topic, meters))
+                let metrics = app.metrics.topic(&topic);
+                counted.insert((topic, metrics))
             }
         };
-        meters.taken_in(taken.duplicate);
-        if !taken.duplicate {
+        metrics.accepted(accepted.duplicate);
+        if !accepted.duplicate {
             app.saturation.accepted();
         }
-        Ok(taken)
+        Ok(accepted)
     });
     let results: Vec<_> = results.collect();
-    body::answer_written(outgoing::sent_batch(&results))
+    body::serialized_json(write_json::sent_batch(&results))
 }
 
-/// The messages of a batch, or why one of them is none. All are parsed at once; only if that fails, each by itself.
-fn messages(bytes: &[u8], items_max: usize) -> Result<Vec<Result<wire::mailbox::Send, Refusal>>, Refusal> {
+/// Parses the messages of a batch, each with its own error. All are parsed at once; only if that fails, one by one.
+fn messages(
+    bytes: &[u8],
+    items_max: usize,
+) -> Result<Vec<Result<wire::mailbox::SendRequest, ApiError>>, ApiError> {
     const LIST: &str = "messages";
     let check = |count: usize| match count {
         count if count > items_max => {
-            Err(Refusal::schema(format!("the batch has more than {items_max} messages: split it")))
+            Err(ApiError::schema(format!("the batch has more than {items_max} messages: split it")))
         }
         _ => Ok(()),
     };
-    if let Ok(wire::mailbox::SendBatch { messages }) = serde_json::from_slice(bytes) {
+    if let Ok(wire::mailbox::SendBatchRequest { messages }) = serde_json::from_slice(bytes) {
         check(messages.len())?;
         return Ok(messages.into_iter().map(Ok).collect());
     }
     let fields = json::Fields::parse(bytes, &[LIST])?;
-    let list = fields.get(LIST).ok_or_else(|| Refusal::schema("messages is missing"))?;
+    let list = fields.get(LIST).ok_or_else(|| ApiError::schema("messages is missing"))?;
     let items = json::list(LIST, list)?;
     check(items.len())?;
     Ok(items.into_iter().map(json::item).collect())
 }
 
-/// A message of a batch that was not taken in, counted.
-fn refused(app: &App, refusal: Refusal) -> SentItem {
-    app.refused(&refusal);
-    let (code, msg_id) = (Some(refusal.code), refusal.taken_by());
-    SentItem { code, message: Some(refusal.message), msg_id, ..SentItem::default() }
+/// The result of a rejected message of a batch; counts the error.
+fn rejected(app: &App, error: ApiError) -> SendBatchResult {
+    app.record_error(&error);
+    let (code, msg_id) = (Some(error.code), error.existing_msg_id());
+    SendBatchResult { code, message: Some(error.message), msg_id, ..SendBatchResult::default() }
 }
 
-/// What is taken in while the server stops might not be written any more.
-fn refuse_while_stopping(app: &App) -> Result<(), Refusal> {
+/// A message accepted while the server stops might no longer be written.
+fn reject_while_stopping(app: &App) -> Result<(), ApiError> {
     if app.stopping.is_cancelled() {
-        return Err(Refusal::new(Code::Unavailable, "the server is stopping: send it again to the next one"));
+        return Err(ApiError::new(ErrorCode::Unavailable, "the server is stopping: retry later"));
     }
     Ok(())
 }
 
-fn answers_409(headers: &HeaderMap) -> Result<bool, Refusal> {
+fn wants_conflict_409(headers: &HeaderMap) -> Result<bool, ApiError> {
     match headers.get(header::IDEMPOTENCY_MODE).map(|mode| mode.to_str().unwrap_or_default()) {
         None | Some(header::FLAG_200) => Ok(false),
         Some(header::CONFLICT_409) => Ok(true),
-        Some(_) => Err(Refusal::schema("X-Idempotency-Mode is neither `200-flag` nor `409-conflict`")),
+        Some(_) => Err(ApiError::schema("X-Idempotency-Mode must be `200-flag` or `409-conflict`")),
     }
 }
 
-/// The headers, as the document says them.
+/// Headers in the OpenAPI document.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "headers are read as text")]
 struct SendHeaders {
-    /// `200-flag`, the usual way, or `409-conflict`: a duplicate is answered 409.
-    // An `Option` here would be described as one that may say `null`.
+    /// `200-flag` (the default), or `409-conflict` to answer duplicates with 409.
+    // An `Option` would be documented as nullable.
     #[param(inline, required = false, rename = "x-idempotency-mode", example = "200-flag")]
     idempotency_mode: IdempotencyMode,
 }
 
-/// How a duplicate is answered, as the document says it.
+/// How a duplicate is answered, in the OpenAPI document.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "the header is read as text")]
 enum IdempotencyMode {

@@ -1,4 +1,4 @@
-//! Receiving as a stream: one envelope per line, as they come.
+//! Receiving as a stream: one envelope per line.
 
 use std::io;
 use std::time::Duration;
@@ -12,51 +12,54 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
-use oncebox::Kind;
+use oncebox::ErrorKind;
 use oncebox::mailbox::{Receive, Received};
-use oncebox_wire::mailbox::Recv;
+use oncebox_wire::mailbox::RecvRequest;
 use tokio::time::Instant;
 
+use super::super::api_error::ApiError;
 use super::super::app::App;
 use super::super::body;
-use super::super::gate::HungUp;
-use super::super::openapi::Refusals;
-use super::super::refusal::Refusal;
-use super::receive::PIECE;
-use super::{TAG, convert, outgoing, receive};
+use super::super::openapi::BodyErrors;
+use super::super::service::HungUp;
+use super::receive::WAIT_SLICE;
+use super::{TAG, convert, receive, write_json};
 
-/// Pieces of the answer that wait to be written, at most: what is given out ahead of a slow reader is little.
-const PIECES_MAX: usize = 1;
+/// Maximum number of chunks that wait to be written, so that few messages are delivered ahead of a slow reader.
+const CHUNKS_MAX: usize = 1;
 
-/// Gives messages out as a stream, one JSON object per line. It goes on until nothing came for `wait_ms`, or the receiver
-/// leaves. Deliveries are settled by the other calls.
+/// Receives messages as a stream, one JSON object per line.
+///
+/// The stream ends when no message arrived for `wait_ms`, or when the receiver disconnects. Deliveries are settled with
+/// the other endpoints.
 #[utoipa::path(
     post,
     path = "/v1/recv/stream",
     tag = TAG,
-    request_body = oncebox_wire::schema::RecvStream,
-    responses((status = 200, description = "Envelopes, one per line; a message that is not what was sent is a line with `code`: `E_INTEGRITY`, its `msg_id` and `corr_id`.", body = String, content_type = "application/x-ndjson"), Refusals),
+    request_body = oncebox_wire::schema::RecvStreamRequest,
+    responses((status = 200, description = "Envelopes, one per line. A damaged message is a line with `code`: `E_INTEGRITY`, its `msg_id` and `corr_id`.", body = String, content_type = "application/x-ndjson"), BodyErrors),
 )]
 pub(super) async fn recv_stream(
     State(app): State<App>,
     Extension(HungUp(hung_up)): Extension<HungUp>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
-    let (recv, _room): (Recv, _) = body::read_json(&app, &parts.headers, content, app.live().one()).await?;
+    let (recv, _permit): (RecvRequest, _) =
+        body::read_json(&app, &parts.headers, content, app.active().single_body_limit()).await?;
     if recv.request_id.is_some() {
-        return Err(Refusal::schema("a stream cannot be repeated: leave request_id out"));
+        return Err(ApiError::schema("a stream cannot be repeated: omit request_id"));
     }
     let wait = app.wait(recv.wait_ms)?;
-    let wish = receive::wish(&app, &recv)?;
-    // What is wrong with the wish is told before the stream begins.
-    let first = app.live().mailbox.receive(wish.clone()).await.map_err(convert::refused)?;
-    let (sender, channel) = Channel::<Bytes, io::Error>::new(PIECES_MAX);
+    let options = receive::receive_options(&app, &recv)?;
+    // Errors of the request must be reported before the stream begins.
+    let first = app.active().mailbox.receive(options.clone()).await.map_err(convert::api_error)?;
+    let (sender, channel) = Channel::<Bytes, io::Error>::new(CHUNKS_MAX);
     let left = hung_up.child_token();
     let guard = left.clone().drop_guard();
-    tokio::spawn(left.run_until_cancelled_owned(give(app, recv.topic, wish, wait, first, sender)));
-    // The body is dropped when the receiver leaves, and a receiver that hangs up may have left: then nothing more is taken
-    // for nobody.
+    tokio::spawn(left.run_until_cancelled_owned(deliver(app, recv.topic, options, wait, first, sender)));
+    // The body is dropped when the receiver disconnects, and a receiver that closes its sending side may have
+    // disconnected: then no more messages are received.
     let body = channel.map_frame(move |frame| {
         let _ = &guard;
         frame
@@ -66,11 +69,11 @@ pub(super) async fn recv_stream(
     Ok(response)
 }
 
-/// Gives out until nothing came for a while.
-async fn give(
+/// Delivers messages until none arrived for `wait`.
+async fn deliver(
     app: App,
     topic: String,
-    wish: Receive,
+    options: Receive,
     wait: Duration,
     first: Received,
     mut sender: Sender<Bytes, io::Error>,
@@ -78,10 +81,10 @@ async fn give(
     let mut received = first;
     let mut until = Instant::now() + wait;
     loop {
-        if !received.is_nothing() {
-            receive::delivered(&app, &topic, &received.envelopes);
-            let Ok(piece) = outgoing::lines(&std::mem::take(&mut received)) else { return };
-            if sender.send_data(piece.into()).await.is_err() {
+        if !received.is_empty() {
+            receive::record_delivered(&app, &topic, &received.envelopes);
+            let Ok(chunk) = write_json::lines(&std::mem::take(&mut received)) else { return };
+            if sender.send_data(chunk.into()).await.is_err() {
                 return;
             }
             until = Instant::now() + wait;
@@ -90,17 +93,17 @@ async fn give(
             return;
         }
         let left = until.saturating_duration_since(Instant::now());
-        received = match app.live().mailbox.receive(wish.clone().wait(left.min(PIECE))).await {
-            Ok(received) if received.is_nothing() && left.is_zero() => return,
+        received = match app.active().mailbox.receive(options.clone().wait(left.min(WAIT_SLICE))).await {
+            Ok(received) if received.is_empty() && left.is_zero() => return,
             Ok(received) => received,
-            // There will be room again when somebody acknowledges.
-            Err(error) if error.kind() == Kind::Saturated && !left.is_zero() => {
-                tokio::time::sleep(left.min(PIECE)).await;
+            // Messages can be delivered again once others are acknowledged.
+            Err(error) if error.kind() == ErrorKind::Saturated && !left.is_zero() => {
+                tokio::time::sleep(left.min(WAIT_SLICE)).await;
                 Received::default()
             }
             Err(error) => {
-                tracing::warn!(%error, "a stream ended early");
-                return sender.abort(io::Error::other("the stream ended early"));
+                tracing::warn!(%error, "receive stream ended with error");
+                return sender.abort(io::Error::other("the stream ended with an error"));
             }
         };
     }

@@ -1,4 +1,4 @@
-//! A real HTTP connection over a pipe, with paused time.
+//! A real HTTP connection over an in-memory pipe, with paused time.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::super::activity::{Activity, Limits, Reason, WRITE_PROGRESS_BYTES};
+use super::super::activity::{Activity, CloseReason, Timeouts, WRITE_PROGRESS_BYTES};
 use super::{Ended, drive};
 
-const LIMITS: Limits =
-    Limits { idle: Duration::from_secs(60), head: Duration::from_secs(5), write: Duration::from_secs(10) };
+const TIMEOUTS: Timeouts =
+    Timeouts { idle: Duration::from_secs(60), head: Duration::from_secs(5), write: Duration::from_secs(10) };
 const SLOW: Duration = Duration::from_secs(600);
 const LARGE: usize = 10 * WRITE_PROGRESS_BYTES;
-/// What a steady reader takes in a second: more than it must.
+/// Bytes that a steady reader reads per second, which is more than required.
 const PIECE: usize = WRITE_PROGRESS_BYTES / 8;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -25,13 +25,13 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 struct Client {
     stream: DuplexStream,
     connection: JoinHandle<(Ended, Instant)>,
-    unwanted: CancellationToken,
+    close_requested: CancellationToken,
     stopping: CancellationToken,
 }
 
-/// `/slow` answers after ten minutes, `/large` with a large body, `/echo` with the request's, `/wait` when the client hangs
-/// up, anything else with `ok`, at once.
-async fn answer(request: Request, hung_up: &CancellationToken) -> Response {
+/// `/slow` responds after ten minutes, `/large` with a large body, `/echo` with the request body, `/wait` when the
+/// client closes its sending side, any other path with `ok` at once.
+async fn respond(request: Request, hung_up: &CancellationToken) -> Response {
     match request.uri().path() {
         "/slow" => sleep(SLOW).await,
         "/large" => return Response::new(Body::from(vec![b'x'; LARGE])),
@@ -47,31 +47,31 @@ async fn answer(request: Request, hung_up: &CancellationToken) -> Response {
 
 impl Client {
     fn connect() -> Self {
-        let (stream, far) = duplex(1024);
-        let activity = Activity::new(LIMITS);
-        let (unwanted, stopping) = (activity.unwanted().clone(), CancellationToken::new());
+        let (stream, server_side) = duplex(1024);
+        let activity = Activity::new(TIMEOUTS);
+        let (close_requested, stopping) = (activity.close_requested().clone(), CancellationToken::new());
         let stop = stopping.clone();
         let connection = tokio::spawn(async move {
             let hung_up = activity.hung_up().clone();
-            let answer = |request| answer(request, &hung_up);
-            let ended = drive(Box::new(far), &activity, &stop, answer, |_| None).await;
+            let respond = |request| respond(request, &hung_up);
+            let ended = drive(Box::new(server_side), &activity, &stop, respond, |_| None).await;
             (ended, Instant::now())
         });
-        Self { stream, connection, unwanted, stopping }
+        Self { stream, connection, close_requested, stopping }
     }
 
     async fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Reads until an answer `ok` has come.
+    /// Reads until a response `ok` is complete.
     async fn ok(&mut self) {
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\nok") {
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\nok") {
             let byte = self.stream.read_u8().await;
-            answer.push(byte.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&answer))));
+            response.push(byte.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&response))));
         }
-        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        assert!(response.starts_with(b"HTTP/1.1 200"));
     }
 
     async fn get(&mut self) {
@@ -79,8 +79,8 @@ impl Client {
         self.ok().await;
     }
 
-    /// Why the server closes the connection, and after how many seconds from now.
-    async fn closed(&mut self) -> (Reason, u64) {
+    /// Returns why the server closed the connection, and after how many seconds from now.
+    async fn closed(&mut self) -> (CloseReason, u64) {
         let start = Instant::now();
         match (&mut self.connection).await.unwrap() {
             (Ended::Closed(reason), at) => (reason, (at - start).as_secs()),
@@ -91,61 +91,61 @@ impl Client {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_first_head_is_closed_after_the_header_timeout() {
-    assert_eq!(Client::connect().closed().await, (Reason::Head, 5));
+    assert_eq!(Client::connect().closed().await, (CloseReason::Head, 5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_has_its_time_from_its_first_byte() {
+async fn the_header_timeout_starts_with_the_first_byte() {
     let mut client = Client::connect();
     client.get().await;
     sleep(Duration::from_secs(50)).await;
     client.write(b"GET / ").await;
     sleep(Duration::from_secs(3)).await;
     client.write(b"HTTP/1.1\r\n").await;
-    assert_eq!(client.closed().await, (Reason::Head, 2), "the second piece gives it no more time");
+    assert_eq!(client.closed().await, (CloseReason::Head, 2), "the second part does not extend the timeout");
 }
 
-/// Also after the first request, and after every later one.
+/// After the first request and after every later one.
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_is_closed_whatever_it_did_before() {
+async fn an_idle_connection_is_closed_after_any_number_of_requests() {
     for requests in 1..4 {
         let mut client = Client::connect();
         for _ in 0..requests {
             client.get().await;
             sleep(Duration::from_secs(40)).await;
         }
-        assert_eq!(client.closed().await, (Reason::Idle, 20), "{requests} requests");
+        assert_eq!(client.closed().await, (CloseReason::Idle, 20), "{requests} requests");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_answered_slowly_is_not_idle() {
+async fn a_connection_with_a_slow_request_is_not_idle() {
     let mut client = Client::connect();
     client.write(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     client.ok().await;
-    assert_eq!(client.closed().await, (Reason::Idle, 60));
+    assert_eq!(client.closed().await, (CloseReason::Idle, 60));
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_head_that_came_during_an_answer_has_its_time_from_there() {
+async fn half_a_head_received_during_a_response_has_its_timeout_from_the_end_of_the_response() {
     let mut client = Client::connect();
     client.write(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     sleep(Duration::from_secs(1)).await;
     client.write(b"GET / ").await;
     client.ok().await;
-    assert_eq!(client.closed().await, (Reason::Head, 5));
+    assert_eq!(client.closed().await, (CloseReason::Head, 5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_taken_is_given_up() {
+async fn a_response_that_is_not_read_is_abandoned() {
     let mut client = Client::connect();
     client.write(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-    assert_eq!(client.closed().await, (Reason::Write, 10));
+    assert_eq!(client.closed().await, (CloseReason::Write, 10));
 }
 
-/// 512 bytes a second are progress of a kind, but nobody waits 20 minutes for an answer.
+/// 512 bytes per second are progress, but the response would take 20 minutes.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_taken_in_drops_is_given_up() {
+async fn a_response_that_is_read_too_slowly_is_abandoned() {
     let mut client = Client::connect();
     client.write(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let start = Instant::now();
@@ -156,13 +156,13 @@ async fn an_answer_that_is_taken_in_drops_is_given_up() {
     }
     assert!(taken < WRITE_PROGRESS_BYTES, "{taken}");
     let (ended, at) = (&mut client.connection).await.unwrap();
-    assert!(matches!(ended, Ended::Closed(Reason::Write)), "{ended:?}");
+    assert!(matches!(ended, Ended::Closed(CloseReason::Write)), "{ended:?}");
     assert_eq!((at - start).as_secs(), 10);
 }
 
-/// It takes longer than a connection may idle.
+/// Reading the response takes longer than the idle timeout.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_taken_steadily_is_written_whole() {
+async fn a_response_that_is_read_steadily_is_written_completely() {
     let mut client = Client::connect();
     client.write(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let mut head = Vec::new();
@@ -174,14 +174,14 @@ async fn an_answer_that_is_taken_steadily_is_written_whole() {
         client.stream.read_exact(&mut [0; PIECE]).await.unwrap();
         sleep(Duration::from_secs(1)).await;
     }
-    assert!(start.elapsed() > LIMITS.idle);
+    assert!(start.elapsed() > TIMEOUTS.idle);
     client.get().await;
-    assert_eq!(client.closed().await, (Reason::Idle, 60));
+    assert_eq!(client.closed().await, (CloseReason::Idle, 60));
 }
 
-/// A client may close its sending side and read on: `printf … | nc -N` does.
+/// A client may close its sending side and keep reading, as `printf … | nc -N` does.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_closed_its_sending_side_gets_its_answer() {
+async fn a_client_that_closed_its_sending_side_gets_its_response() {
     for path in ["/slow", "/", "/wait"] {
         let mut client = Client::connect();
         client.write(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await;
@@ -193,47 +193,47 @@ async fn a_client_that_closed_its_sending_side_gets_its_answer() {
     let mut client = Client::connect();
     client.write(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     client.stream.shutdown().await.unwrap();
-    let mut answer = Vec::new();
-    client.stream.read_to_end(&mut answer).await.unwrap();
-    assert!(answer.len() > LARGE, "{}", answer.len());
+    let mut response = Vec::new();
+    client.stream.read_to_end(&mut response).await.unwrap();
+    assert!(response.len() > LARGE, "{}", response.len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_breaks_off_is_noticed_at_once() {
+async fn a_truncated_body_is_detected_at_once() {
     let mut client = Client::connect();
     client.write(b"POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nhal").await;
     let start = Instant::now();
     client.stream.shutdown().await.unwrap();
-    let mut answer = String::new();
-    client.stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.ends_with("broken"), "{answer}");
+    let mut response = String::new();
+    client.stream.read_to_string(&mut response).await.unwrap();
+    assert!(response.ends_with("broken"), "{response}");
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// The end of the stream is there before the request has read its body.
+/// The end of the stream arrives before the request has read its body.
 #[tokio::test(start_paused = true)]
-async fn a_body_before_the_end_of_the_stream_is_whole() {
+async fn a_body_before_the_end_of_the_stream_is_complete() {
     for length in [1, 2_000, LARGE] {
         let mut client = Client::connect();
-        let (mut near, mut far) = tokio::io::split(client.stream);
+        let (mut read_half, mut write_half) = tokio::io::split(client.stream);
         let body = vec![b'y'; length];
         let head = format!("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
         let request = [head.as_bytes(), &body].concat();
         let send = async {
-            far.write_all(&request).await.unwrap();
-            far.shutdown().await.unwrap();
+            write_half.write_all(&request).await.unwrap();
+            write_half.shutdown().await.unwrap();
         };
-        let mut answer = Vec::new();
-        let ((), read) = tokio::join!(send, near.read_to_end(&mut answer));
+        let mut response = Vec::new();
+        let ((), read) = tokio::join!(send, read_half.read_to_end(&mut response));
         read.unwrap();
-        assert!(answer.ends_with(&body), "{length}");
+        assert!(response.ends_with(&body), "{length}");
         let (ended, _) = (&mut client.connection).await.unwrap();
         assert!(matches!(ended, Ended::Client), "{ended:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chosen_connection_closes_at_once_if_it_has_no_request_and_after_it_if_it_has() {
+async fn a_connection_selected_for_closing_closes_at_once_or_after_its_request() {
     let mut silent = Client::connect();
     let mut idle = Client::connect();
     idle.get().await;
@@ -241,17 +241,17 @@ async fn a_chosen_connection_closes_at_once_if_it_has_no_request_and_after_it_if
     busy.write(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     sleep(Duration::from_secs(1)).await;
     for client in [&silent, &idle, &busy] {
-        client.unwanted.cancel();
+        client.close_requested.cancel();
     }
-    assert_eq!(silent.closed().await, (Reason::Limit, 0));
-    assert_eq!(idle.closed().await, (Reason::Limit, 0));
-    let mut answer = String::new();
-    busy.stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    assert_eq!(silent.closed().await, (CloseReason::Limit, 0));
+    assert_eq!(idle.closed().await, (CloseReason::Limit, 0));
+    let mut response = String::new();
+    busy.stream.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("ok"), "{response}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stops_closes_idle_connections_at_once() {
+async fn a_stopping_server_closes_idle_connections_at_once() {
     let mut silent = Client::connect();
     let mut idle = Client::connect();
     idle.get().await;

@@ -1,4 +1,4 @@
-//! Whatever is written, the answer is a configuration that holds or a list of faults.
+//! Arbitrary sources yield a valid configuration or a list of problems.
 
 use oncebox_server::config::{Sources, load, show};
 use proptest::prelude::{
@@ -56,7 +56,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// As a text, as it is, or in a list.
+/// As a string, bare, or in a list.
 fn toml_value() -> impl Strategy<Value = String> {
     (value(), 0..4_u8).prop_map(|(value, shape)| match shape {
         0 => format!("\"{value}\""),
@@ -66,7 +66,7 @@ fn toml_value() -> impl Strategy<Value = String> {
     })
 }
 
-fn judge(sources: &Sources) -> Result<(), proptest::test_runner::TestCaseError> {
+fn check(sources: &Sources) -> Result<(), proptest::test_runner::TestCaseError> {
     match load(sources) {
         Ok(loaded) => {
             prop_assert_eq!(loaded.config.mailbox.problems(), []);
@@ -88,28 +88,28 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_read_or_refused(text in any::<String>()) {
+    fn any_text_is_loaded_or_rejected(text in any::<String>()) {
         let mut sources = Sources::default();
         sources.file = Some(("oncebox.toml".into(), text));
-        judge(&sources)?;
+        check(&sources)?;
     }
 
     #[test]
-    fn any_settings_are_read_or_refused(lines in proptest::collection::vec((name(), toml_value()), 0..4)) {
+    fn any_settings_are_loaded_or_rejected(lines in proptest::collection::vec((name(), toml_value()), 0..4)) {
         let text: Vec<String> = lines.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let mut sources = Sources::default();
         sources.file = Some(("oncebox.toml".into(), text.join("\n")));
-        judge(&sources)?;
+        check(&sources)?;
     }
 
     #[test]
-    fn any_environment_is_read_or_refused(pairs in proptest::collection::vec((name(), value()), 0..4)) {
+    fn any_environment_is_loaded_or_rejected(pairs in proptest::collection::vec((name(), value()), 0..4)) {
         let mut sources = Sources::default();
         let variable = |name: &str| format!("ONCEBOX__{}", name.replace('.', "__"));
         sources.environment = pairs.iter().map(|(name, value)| (variable(name), value.clone())).collect();
-        judge(&sources)?;
+        check(&sources)?;
         sources.environment.clear();
         sources.flags = pairs;
-        judge(&sources)?;
+        check(&sources)?;
     }
 }

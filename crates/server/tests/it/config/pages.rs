@@ -1,4 +1,4 @@
-//! What is made from the table of settings.
+//! Pages that are generated from the table of settings.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use oncebox_server::config::{Sources, example, load, reference, show};
 
 use super::{read, sources};
 
-/// Compares a page with its file; writes the file if `ONCEBOX_BLESS` is set.
-fn fresh(name: &str, text: &str) {
+/// Compares a page with its file; updates the file if `ONCEBOX_BLESS` is set.
+fn assert_up_to_date(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
     if std::env::var_os("ONCEBOX_BLESS").is_some() {
         std::fs::write(&path, text).unwrap();
@@ -20,17 +20,17 @@ fn fresh(name: &str, text: &str) {
 }
 
 #[test]
-fn the_reference_is_fresh() {
-    fresh("configuration.md", &reference());
+fn the_reference_is_up_to_date() {
+    assert_up_to_date("configuration.md", &reference());
 }
 
 /// Holds: MBX-C-12.
 #[test]
-fn the_example_is_fresh_and_gives_the_defaults() {
-    fresh("oncebox.toml", &example());
+fn the_example_is_up_to_date_and_yields_the_defaults() {
+    assert_up_to_date("oncebox.toml", &example());
     let defaults = load(&Sources::default()).unwrap().config;
     assert_eq!(read(&example()).unwrap().config, defaults);
-    // With every `#` taken away it says the same.
+    // Without the `#` the file yields the same values.
     let bare =
         |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned();
     let lines: Vec<String> = example().lines().map(bare).collect();
@@ -42,7 +42,7 @@ fn the_example_is_fresh_and_gives_the_defaults() {
 
 /// Holds: MBX-C-12.
 #[test]
-fn what_is_shown_gives_the_same_again() {
+fn the_shown_configuration_loads_to_the_same_values() {
     let file = "profile = 'micronode'\nlisten = ['unix:/tmp/a \"b\".sock']\nlog.level = 'info,oncebox=debug'\n\
                 [mailbox.topics.\"orders \\\"eu\\\"\\u007f\"]\nreplay_window = '90s'\n";
     let environment = [("ONCEBOX__HTTP__WAIT_MAX", "1500ms")];
@@ -56,7 +56,7 @@ fn what_is_shown_gives_the_same_again() {
 
 /// Holds: MBX-C-12.
 #[test]
-fn every_line_that_is_shown_tells_its_origin() {
+fn every_shown_line_names_its_origin() {
     let file = "profile = 'micronode'\n[mailbox.topic]\nready_keep = '1d'\n[mailbox.topics.orders]\nreplay_window = '90s'\n";
     let environment = [("ONCEBOX__MAILBOX__SHARDS", "2")];
     let shown = show(&load(&sources(file, &environment, &[("http.wait_max", "5s")])).unwrap());
@@ -72,7 +72,7 @@ fn every_line_that_is_shown_tells_its_origin() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
     }
-    // The topic has it from all topics, and its origin with it.
+    // The topic inherits the value of all topics, and its origin.
     assert_eq!(shown.lines().filter(|line| *line == "ready_keep = \"1d\" # oncebox.toml, line 3").count(), 2);
     let settings = shown.lines().filter(|line| line.contains(" = "));
     assert!(

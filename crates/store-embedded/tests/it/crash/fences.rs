@@ -1,7 +1,8 @@
-//! A fence that was given out never comes again, whatever a power cut takes and whenever answers are given.
+//! A granted fence is never reused, whatever a power cut loses, in every durability mode.
 //!
-//! A fence carries the number of its opening, and two syncs make that number durable before the first grant: an opening that
-//! begins a segment has it in the segment's header, one that continues the newest segment (a full disk) in its first group alone.
+//! A fence contains its epoch, and two syncs make the epoch durable before the first grant: an open that starts a
+//! segment has it in the segment's header, one that continues the newest segment (on a full disk) only in its first
+//! group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use oncebox_store_embedded::{Durability, EmbeddedStore};
 use oncebox_testkit::{ManualClock, SplitMix, TestResult, block_on};
 
 use super::history::options;
-use super::tape::{Loss, Tape};
+use super::recording_disk::{Loss, RecordingDisk};
 use crate::disk::SimDisk;
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -52,32 +53,32 @@ fn claim(store: &EmbeddedStore) -> Fence {
 
 /// Holds: RULE-05.
 #[test]
-fn no_fence_comes_again_after_a_power_cut_soon_after_opening() -> TestResult {
+fn no_fence_is_reused_after_a_power_cut_soon_after_open() -> TestResult {
     for durability in MODES {
         let opener = Opener::new(durability);
-        let tape = Tape::default();
-        let store = opener.open(tape.clone(), "first");
+        let disk = RecordingDisk::default();
+        let store = opener.open(disk.clone(), "first");
         block_on(store.accept_one(&message(1)))?;
         drop(store);
-        let store = opener.open(tape.clone(), "first");
-        let given = claim(&store);
-        let position = tape.position();
+        let store = opener.open(disk.clone(), "first");
+        let granted = claim(&store);
+        let position = disk.position();
         for loss in Loss::ALL {
-            let left = Tape::new(tape.replay(position).crash(loss, &mut SplitMix::new(1)));
+            let left = RecordingDisk::new(disk.replay(position).crash(loss, &mut SplitMix::new(1)));
             let again = opener.open(left, "second");
-            // Whatever the holder of the lost lease had is over by now.
+            // The lost lease has ended by now.
             opener.clock.advance(LEASE * 2);
             let fence = claim(&again);
-            assert!(fence > given, "{durability:?}, lost {loss:?}: {given:?} came again as {fence:?}");
+            assert!(fence > granted, "{durability:?}, lost {loss:?}: {granted:?} was followed by {fence:?}");
         }
     }
     Ok(())
 }
 
-/// A full disk has no file for a new segment, so the number of an opening is in no header.
+/// On a full disk no segment can be created, so the epoch is in no header.
 /// Holds: RULE-05.
 #[test]
-fn no_fence_comes_again_after_a_power_cut_soon_after_opening_on_a_full_disk() {
+fn no_fence_is_reused_after_a_power_cut_soon_after_open_on_a_full_disk() {
     const OPENINGS: usize = 6;
     for durability in MODES {
         let (opener, mut disk) = (Opener::new(durability), SimDisk::default());
@@ -88,24 +89,24 @@ fn no_fence_comes_again_after_a_power_cut_soon_after_opening_on_a_full_disk() {
             |message: &NewMessage| !matches!(block_on(store.accept_one(message)), Ok(Accepted::New { .. }));
         assert!(messages.any(|message| full(&message)), "the disk is full");
         drop(store);
-        let (mut given, mut continued) = (None, 0);
+        let (mut granted, mut continued) = (None, 0);
         for boot in 1..=OPENINGS {
             let before = disk.newest_segment().0;
             let store = opener.open(disk.clone(), &boot.to_string());
             continued += usize::from(disk.newest_segment().0 == before);
-            // Whatever the holder of a lost lease had is over by now.
+            // The lost lease has ended by now.
             opener.clock.advance(LEASE * 2);
             let fence = claim(&store);
             assert!(
-                Some(fence) > given,
-                "{durability:?}: {given:?} came again as {fence:?} in opening {boot}"
+                Some(fence) > granted,
+                "{durability:?}: {granted:?} was followed by {fence:?} in epoch {boot}"
             );
-            given = Some(fence);
+            granted = Some(fence);
             let left = disk.after_power_cut();
             drop(store);
             disk = left;
             disk.set_full(true);
         }
-        assert!(continued >= 3, "only {continued} of {OPENINGS} openings found no file for a segment");
+        assert!(continued >= 3, "only {continued} of {OPENINGS} opens continued the newest segment");
     }
 }

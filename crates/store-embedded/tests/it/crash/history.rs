@@ -1,51 +1,51 @@
-//! Callers at work on a store, and what each of them knows after each call.
+//! Records callers that use a store, and what each of them knows after each call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
     Action, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Error, Hold, Id, Keep, Key, LastError,
-    Lease, Namespace, NewMessage, Order, Owner, Payload, Policy, Ref, Settlement, Sighting, Snapshot, Source,
-    Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
+    Lease, MessageRef, Namespace, NewMessage, Observation, Order, Owner, Payload, Policy, Settlement,
+    Snapshot, Source, Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
 };
-use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::{ManualClock, SplitMix, block_on};
 
-use super::tape::Tape;
+use super::recording_disk::RecordingDisk;
 
 const INBOX_KEYS: u64 = 20;
 const LEDGER_KEYS: u64 = 4;
 const SEGMENT_BYTES: u64 = 64 << 10;
 
-/// One call, and what its caller saw of its own messages after it.
+/// One call, and the caller's view of its own messages after it.
 pub(crate) struct Step {
-    /// Positions of the tape between which it was under way.
+    /// Positions of the recording at which the call started and returned.
     pub(crate) started: usize,
-    pub(crate) answered: usize,
-    /// Whether its answer promises that a power cut does not undo it.
-    pub(crate) solid: bool,
+    pub(crate) confirmed: usize,
+    /// Whether the call promises to survive a power cut.
+    pub(crate) durable: bool,
     pub(crate) time: Timestamp,
     pub(crate) view: Vec<Option<Snapshot>>,
 }
 
-/// What happened, caller by caller.
+/// The steps of each caller.
 pub(crate) struct History {
-    pub(crate) tape: Tape,
+    pub(crate) disk: RecordingDisk,
     pub(crate) callers: Vec<Vec<Step>>,
 }
 
-pub(crate) fn options(clock: &Arc<ManualClock>, boot: &str) -> Options {
-    let mut options = Options::default();
+pub(crate) fn options(clock: &Arc<ManualClock>, boot: &str) -> EmbeddedOptions {
+    let mut options = EmbeddedOptions::default();
     options.segment_bytes = SEGMENT_BYTES;
     options.clock = Some(clock.clone());
     options.boot_id = Some(boot.to_owned());
     options
 }
 
-pub(crate) fn keys(caller: u64) -> Vec<Ref> {
+pub(crate) fn keys(caller: u64) -> Vec<MessageRef> {
     let inbox = (0..INBOX_KEYS).map(|id| key(Namespace::Inbox, caller, id));
     let ledger = (0..LEDGER_KEYS).map(|id| key(Namespace::Ledger, caller, id));
-    inbox.chain(ledger).map(Ref::Key).collect()
+    inbox.chain(ledger).map(MessageRef::Key).collect()
 }
 
 fn key(namespace: Namespace, caller: u64, id: u64) -> Key {
@@ -57,17 +57,17 @@ fn source(caller: u64) -> String {
     format!("caller-{caller}")
 }
 
-/// Runs `callers` at once for `steps` calls each. One that is alone also lets time pass.
+/// Runs `callers` concurrently for `steps` calls each. A single caller also advances the clock.
 pub(crate) fn record(seed: u64, callers: u64, steps: usize) -> History {
-    let (tape, clock) = (Tape::default(), Arc::new(ManualClock::default()));
+    let (disk, clock) = (RecordingDisk::default(), Arc::new(ManualClock::default()));
     let options = options(&clock, "first");
-    let store = Arc::new(EmbeddedStore::open_on(Arc::new(tape.clone()), &options).unwrap());
+    let store = Arc::new(EmbeddedStore::open_on(Arc::new(disk.clone()), &options).unwrap());
     let work = |caller: u64| {
-        let (store, tape, clock) = (store.clone(), tape.clone(), clock.clone());
+        let (store, disk, clock) = (store.clone(), disk.clone(), clock.clone());
         std::thread::spawn(move || {
             let rng = SplitMix::new(seed ^ (caller << 32));
             let caller =
-                Caller { number: caller, alone: callers == 1, store, tape, clock, rng, held: Vec::new() };
+                Caller { number: caller, alone: callers == 1, store, disk, clock, rng, held: Vec::new() };
             block_on(caller.run(steps)).unwrap()
         })
     };
@@ -76,17 +76,17 @@ pub(crate) fn record(seed: u64, callers: u64, steps: usize) -> History {
     if seed.is_multiple_of(2) {
         block_on(store.close()).unwrap();
     }
-    History { tape, callers }
+    History { disk, callers }
 }
 
 struct Caller {
     number: u64,
     alone: bool,
     store: Arc<EmbeddedStore>,
-    tape: Tape,
+    disk: RecordingDisk,
     clock: Arc<ManualClock>,
     rng: SplitMix,
-    /// Leases that it was given and has not settled.
+    /// Leases that were granted to it and are not settled yet.
     held: Vec<(Uid, Lease)>,
 }
 
@@ -95,22 +95,22 @@ impl Caller {
         let keys = keys(self.number);
         let view = vec![None; keys.len()];
         let mut history =
-            vec![Step { started: 0, answered: 0, solid: true, time: Clock::now(&*self.clock), view }];
+            vec![Step { started: 0, confirmed: 0, durable: true, time: Clock::now(&*self.clock), view }];
         for _ in 0..steps {
             let pause = if self.alone && self.rng.below(8) == 0 { self.rng.below(700_000) } else { 1 };
             self.clock.advance(Duration::from_millis(pause));
-            let (started, time) = (self.tape.position(), Clock::now(&*self.clock));
-            let solid = self.call().await?;
-            let answered = self.tape.position();
+            let (started, time) = (self.disk.position(), Clock::now(&*self.clock));
+            let durable = self.call().await?;
+            let confirmed = self.disk.position();
             let view = self.store.get(&keys).await?;
-            // A call that did nothing promises nothing.
-            let solid = solid && history.last().is_some_and(|before: &Step| before.view != view);
-            history.push(Step { started, answered, solid, time, view });
+            // A call without effect promises nothing.
+            let durable = durable && history.last().is_some_and(|before: &Step| before.view != view);
+            history.push(Step { started, confirmed, durable, time, view });
         }
         Ok(history)
     }
 
-    /// Makes one call; answers whether it promises to survive a power cut.
+    /// Makes one call. Returns whether it promises to survive a power cut.
     async fn call(&mut self) -> Result<bool, Error> {
         match self.rng.below(16) {
             0..5 => {
@@ -141,15 +141,16 @@ impl Caller {
                 }
             }
             13 => {
-                let sighting = Sighting { key: self.ledger_key(), hash: None, hold: Policy::LEDGER.hold };
-                self.store.observe(&[sighting]).await?;
+                let observation =
+                    Observation { key: self.ledger_key(), hash: None, hold: Policy::LEDGER.hold };
+                self.store.observe(&[observation]).await?;
             }
             14 => {
                 let orders = [self.order(), self.order()];
                 self.store.operate(&orders).await?;
             }
             _ => {
-                self.store.upkeep(Budget::new(20)).await?;
+                self.store.maintain(Budget::new(20)).await?;
             }
         }
         Ok(true)
@@ -171,7 +172,7 @@ impl Caller {
         key(Namespace::Ledger, self.number, self.rng.below(LEDGER_KEYS))
     }
 
-    /// Mostly small; now and then larger than a segment.
+    /// A message: mostly small, sometimes larger than a segment.
     fn message(&mut self) -> NewMessage {
         let length = match self.rng.below(60) {
             0 => 100_000,
@@ -224,6 +225,6 @@ impl Caller {
             4 => Action::MarkDead { error: None },
             _ => Action::REDRIVE,
         };
-        Order { target: Ref::Key(self.inbox_key()), action }
+        Order { target: MessageRef::Key(self.inbox_key()), action }
     }
 }

@@ -1,21 +1,21 @@
-//! The same on a real disk, with segments of the usual size. `ONCEBOX_MASS_MESSAGES` asks for more messages.
+//! Mass expiry on a real disk, with segments of the default size. `ONCEBOX_MASS_MESSAGES` sets the number of messages.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oncebox_core::machine::Capacity;
 use oncebox_core::{Accepted, Budget, Clock, Store, StoreExt};
-use oncebox_store_embedded::{EmbeddedStore, Options};
+use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use super::{SECOND, check_expired, claim, message};
 
 const MESSAGES_DEFAULT: usize = 20_000;
-/// Taken in by one call.
+/// Messages accepted in one call.
 const CALL: usize = 1_000;
 
-/// A directory that is removed at the end.
+/// A temporary directory, removed at the end.
 struct Root(PathBuf);
 
 impl Drop for Root {
@@ -25,13 +25,13 @@ impl Drop for Root {
 }
 
 fn open(path: &Path, clock: &Arc<ManualClock>) -> EmbeddedStore {
-    let mut options = Options::default();
+    let mut options = EmbeddedOptions::default();
     options.clock = Some(clock.clone());
     options.capacity = Capacity { messages_max: 1 << 40, keys_max: 1 << 40, live_bytes_max: 1 << 50 };
     EmbeddedStore::open(path, &options).expect("an intact store opens")
 }
 
-/// What the end of the process now would leave.
+/// Copies the directory as a kill of the process would leave it now. Returns the number of bytes.
 fn copy(from: &Path, to: &Path) -> std::io::Result<u64> {
     std::fs::create_dir_all(to)?;
     let mut bytes = 0;
@@ -42,22 +42,22 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// Runs something and says how long it took.
+/// Runs something and prints how long it took.
 fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
-    let began = uptime();
+    let started = uptime();
     let result = run();
-    println!("{what}: {:.3} s", uptime().saturating_sub(began).as_secs_f64());
+    println!("{what}: {:.3} s", uptime().saturating_sub(started).as_secs_f64());
     result
 }
 
-/// The most memory that the process has had, as the system says it; nothing where it does not.
+/// The peak memory of the process; empty where the system does not report it.
 fn memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned()
 }
 
-/// However many messages expire at one instant: the store serves while they do, and opens after that, whether it was closed or
-/// killed before it or after it.
+/// However many messages expire at one instant: the store serves calls meanwhile, and opens afterwards, whether it was
+/// closed, or killed before or after.
 /// Holds: RULE-05, RULE-12.
 #[test]
 fn mass_expiry() -> TestResult {
@@ -68,7 +68,7 @@ fn mass_expiry() -> TestResult {
     let clock = Arc::new(ManualClock::default());
     let expires = Clock::now(&*clock).after(SECOND);
     let store = open(&data, &clock);
-    timed(&format!("{messages} messages taken in"), || {
+    timed(&format!("{messages} messages accepted"), || {
         for first in (0..messages).step_by(CALL) {
             let call: Vec<_> =
                 (first..messages.min(first + CALL)).map(|id| message(id, Some(expires))).collect();
@@ -81,8 +81,8 @@ fn mass_expiry() -> TestResult {
     let claimed = timed("the first call after all have expired", || block_on(store.claim(&claim(10))));
     assert_eq!(claimed?, []);
     check_expired(&store, messages, expires)?;
-    let upkept = timed("the first upkeep after that", || block_on(store.upkeep(Budget::new(10_000))))?;
-    assert_eq!(upkept.expired, messages as u64);
+    let report = timed("the first maintenance after that", || block_on(store.maintain(Budget::new(10_000))))?;
+    assert_eq!(report.expired, messages as u64);
     copy(&data, &worked)?;
     drop(store);
     for (path, before) in

@@ -1,31 +1,31 @@
-//! Every kind of damage is found, all of it, and nothing changes on the way.
+//! `verify` finds every kind of damage, and changes nothing.
 
-use oncebox_core::Kind;
-use oncebox_store_embedded::{Damage, Finding, Verified, stats, verify};
+use oncebox_core::ErrorKind;
+use oncebox_store_embedded::{Damage, Verified, VerifyFinding, stats, verify};
 use oncebox_testkit::{SplitMix, TestResult};
 
 use super::{Directory, accept, close, files, filled, frames};
 
-/// Where the frames of a segment begin.
+/// Offset of the first frame of a segment.
 const SEGMENT_DATA_OFFSET: usize = 128;
 
-/// What verify finds; it must not change a byte, and opening must refuse.
+/// The damage that `verify` finds. It must not change anything, and `stats` must fail.
 fn damage(directory: &Directory) -> Damage {
     let before = files(&directory.store());
     let verified = verify(&directory.store()).unwrap();
-    assert_eq!(stats(&directory.store()).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(stats(&directory.store()).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(files(&directory.store()), before, "verify changes nothing");
     let Verified::Damaged(damage) = verified else { panic!("{verified}") };
     damage
 }
 
-fn refused(directory: &Directory) {
+fn assert_corrupt(directory: &Directory) {
     let error = directory.open().unwrap_err();
-    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 
 #[test]
-fn damaged_frames_are_all_found() -> TestResult {
+fn all_damaged_frames_are_found() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     let segments = directory.segments();
@@ -37,28 +37,28 @@ fn damaged_frames_are_all_found() -> TestResult {
     let found = damage(&directory).findings;
     assert_eq!(found.len(), 2);
     for ((name, place), finding) in places.iter().zip(&found) {
-        let Finding::Frames { file, offset, frames: 1, .. } = finding else { panic!("{finding}") };
+        let VerifyFinding::Frames { file, offset, frames: 1, .. } = finding else { panic!("{finding}") };
         assert_eq!((file, *offset), (name, *place as u64));
     }
     assert!(found[0].to_string().contains("frames 4 to 4 cannot be read"), "{}", found[0]);
-    refused(&directory);
+    assert_corrupt(&directory);
     Ok(())
 }
 
 #[test]
-fn a_damaged_header_is_found_wherever_it_is() -> TestResult {
+fn a_damaged_header_is_found_in_every_segment() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     for (index, name) in directory.segments().iter().enumerate() {
         directory.put(&all);
         directory.flip(name, 20);
         let generation = 1 + index as u64;
-        assert_eq!(damage(&directory).findings, [Finding::Header { file: name.clone(), generation }]);
+        assert_eq!(damage(&directory).findings, [VerifyFinding::Header { file: name.clone(), generation }]);
     }
     Ok(())
 }
 
-/// The first, one in the middle or the last: what was answered is gone with it, and its file is named.
+/// Whichever segment is missing: confirmed writes are lost, and the error names the file.
 #[test]
 fn a_missing_segment_is_named() -> TestResult {
     let directory = filled()?;
@@ -72,16 +72,16 @@ fn a_missing_segment_is_named() -> TestResult {
         directory.put(&all);
         std::fs::remove_file(directory.path(name))?;
         let (generation, file) = (1 + index as u64, Some(name.clone()));
-        assert_eq!(damage(&directory).findings, [Finding::Missing { generation, file }]);
+        assert_eq!(damage(&directory).findings, [VerifyFinding::Missing { generation, file }]);
         let error = directory.open().unwrap_err();
-        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert!(error.to_string().contains(name), "{error}");
         assert!(error.to_string().contains("oncebox store repair"), "{error}");
     }
     Ok(())
 }
 
-/// A store that lost the only segment with anything in it is not an empty store.
+/// A store that lost its only segment with data is not an empty store.
 #[test]
 fn a_store_without_its_segments_is_not_an_empty_one() -> TestResult {
     let directory = Directory::new();
@@ -90,23 +90,23 @@ fn a_store_without_its_segments_is_not_an_empty_one() -> TestResult {
     close(store)?;
     let name = directory.segments().pop().ok_or("a segment")?;
     std::fs::remove_file(directory.path(&name))?;
-    let missing = [Finding::Missing { generation: 1, file: Some(name.clone()) }];
+    let missing = [VerifyFinding::Missing { generation: 1, file: Some(name.clone()) }];
     assert_eq!(damage(&directory).findings, missing);
-    refused(&directory);
-    // Not even the blank ones are left.
+    assert_corrupt(&directory);
+    // Remove the blank segments, too.
     for file in files(&directory.store()).into_keys().filter(|file| file != "store") {
         std::fs::remove_file(directory.path(&file))?;
     }
     assert_eq!(damage(&directory).findings, missing);
     let error = directory.open().unwrap_err();
-    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains(&name), "{error}");
     Ok(())
 }
 
-/// A segment that was begun and has no frame yet does not hide that all before it are gone.
+/// A segment that was started and has no frame yet does not hide that all segments before it are missing.
 #[test]
-fn a_new_segment_does_not_hide_that_others_are_gone() -> TestResult {
+fn an_empty_newest_segment_does_not_hide_missing_ones() -> TestResult {
     let directory = filled()?;
     let mut segments = directory.segments();
     let newest = segments.pop().ok_or("a segment")?;
@@ -118,8 +118,8 @@ fn a_new_segment_does_not_hide_that_others_are_gone() -> TestResult {
         std::fs::remove_file(directory.path(name))?;
     }
     let (generation, file) = (segments.len() as u64, segments.pop());
-    assert_eq!(damage(&directory).findings, [Finding::Missing { generation, file }]);
-    refused(&directory);
+    assert_eq!(damage(&directory).findings, [VerifyFinding::Missing { generation, file }]);
+    assert_corrupt(&directory);
     Ok(())
 }
 
@@ -127,20 +127,20 @@ fn a_new_segment_does_not_hide_that_others_are_gone() -> TestResult {
 fn the_identity_is_checked() -> TestResult {
     let directory = filled()?;
     directory.flip("store", 12);
-    assert_eq!(damage(&directory).findings, [Finding::Identity]);
-    refused(&directory);
+    assert_eq!(damage(&directory).findings, [VerifyFinding::Identity]);
+    assert_corrupt(&directory);
     std::fs::remove_file(directory.path("store"))?;
-    assert_eq!(damage(&directory).findings, [Finding::Identity]);
-    refused(&directory);
+    assert_eq!(damage(&directory).findings, [VerifyFinding::Identity]);
+    assert_corrupt(&directory);
     let other = filled()?;
     std::fs::copy(other.path("store"), directory.path("store"))?;
-    assert_eq!(damage(&directory).findings, [Finding::Identity]);
-    // Nothing at all tells the id.
+    assert_eq!(damage(&directory).findings, [VerifyFinding::Identity]);
+    // The id is nowhere.
     std::fs::remove_file(directory.path("store"))?;
     for name in directory.segments() {
         directory.flip(&name, 20);
     }
-    assert_eq!(verify(&directory.store()).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(verify(&directory.store()).unwrap_err().kind(), ErrorKind::Corrupt);
     Ok(())
 }
 
@@ -148,13 +148,13 @@ fn the_identity_is_checked() -> TestResult {
 fn a_segment_of_another_store_is_found() -> TestResult {
     let (directory, other) = (filled()?, filled()?);
     std::fs::copy(other.path(&other.segments()[0]), directory.path("00000999.seg"))?;
-    assert_eq!(damage(&directory).findings, [Finding::Foreign { file: "00000999.seg".to_owned() }]);
+    assert_eq!(damage(&directory).findings, [VerifyFinding::Foreign { file: "00000999.seg".to_owned() }]);
     Ok(())
 }
 
-/// A whole frame whose effects make no sense: somebody wrote it so, and no checksum helps.
+/// An intact frame with invalid effects: its checksum is valid.
 #[test]
-fn a_group_that_cannot_be_understood_is_found() -> TestResult {
+fn a_group_that_cannot_be_decoded_is_found() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     let name = directory.segments().remove(0);
@@ -171,9 +171,11 @@ fn a_group_that_cannot_be_understood_is_found() -> TestResult {
         bytes[offset + 56..offset + 72].copy_from_slice(&checksum.as_bytes()[..16]);
     });
     let found = damage(&directory).findings;
-    let [Finding::Undecodable { file, offset: place, lsn: 3, .. }] = &found[..] else { panic!("{found:?}") };
+    let [VerifyFinding::Undecodable { file, offset: place, lsn: 3, .. }] = &found[..] else {
+        panic!("{found:?}")
+    };
     assert_eq!((file, *place), (&name, offset as u64));
-    refused(&directory);
+    assert_corrupt(&directory);
     Ok(())
 }
 
@@ -183,7 +185,7 @@ fn more_than_a_hundred_findings_are_counted() -> TestResult {
     let all = files(&directory.store());
     let mut flipped = 0;
     for name in directory.segments() {
-        // Every second frame, so that none lies beside another.
+        // Every second frame, so that no two damaged frames are adjacent.
         for offset in frames(&all[&name]).into_iter().step_by(2) {
             directory.flip(&name, offset);
             flipped += 1;
@@ -208,9 +210,9 @@ fn more_than_a_hundred_findings_are_counted() -> TestResult {
     Ok(())
 }
 
-/// What opening refuses, verify calls damaged, and the other way round.
+/// `verify` reports damage if and only if the store does not open.
 #[test]
-fn verify_says_what_opening_does() -> TestResult {
+fn verify_agrees_with_open() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     let segments = directory.segments();
@@ -225,8 +227,8 @@ fn verify_says_what_opening_does() -> TestResult {
         let opened = directory.open();
         let sound = !matches!(verified, Verified::Damaged(_));
         assert_eq!(sound, opened.is_ok(), "round {round}: {name} at {offset}: {verified}");
-        if let (Verified::Torn(cut), Ok(store)) = (&verified, &opened) {
-            assert_eq!(store.cut(), Some(cut));
+        if let (Verified::Torn(tail), Ok(store)) = (&verified, &opened) {
+            assert_eq!(store.torn_tail(), Some(tail));
         }
     }
     Ok(())

@@ -1,24 +1,24 @@
-//! Repair: copies first, keeps whatever can be read, never repeats a fence, and can be interrupted anywhere.
+//! `repair` copies first, keeps everything readable, never reuses a fence, and can be interrupted at any point.
 
 use std::time::Duration;
 
-use oncebox_core::{Accepted, Budget, Delivery, Kind, State, Store, StoreExt};
-use oncebox_store_embedded::{Finding, Repaired, Report, Verified, repair, verify};
+use oncebox_core::{Accepted, Budget, Delivery, ErrorKind, MessageState, Store, StoreExt};
+use oncebox_store_embedded::{RepairReport, Repaired, Verified, VerifyFinding, repair, verify};
 use oncebox_testkit::{SplitMix, TestResult, block_on};
 
 use super::{Directory, accept, claim, close, files, filled, frames, known, message};
 
-fn repaired(directory: &Directory) -> Report {
+fn repaired(directory: &Directory) -> RepairReport {
     let before = files(&directory.store());
     let done = repair(&directory.store(), &directory.copy()).unwrap();
     let Repaired::Done(report) = done else { panic!("{done}") };
-    assert_eq!(files(&directory.copy()), before, "the copy is the directory as it was");
+    assert_eq!(files(&directory.copy()), before, "the copy equals the original directory");
     assert_eq!(verify(&directory.store()).unwrap(), Verified::Sound);
     report
 }
 
 #[test]
-fn what_can_be_read_before_and_behind_damage_is_kept() -> TestResult {
+fn everything_readable_before_and_after_damage_is_kept() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     let segments = directory.segments();
@@ -36,14 +36,14 @@ fn what_can_be_read_before_and_behind_damage_is_kept() -> TestResult {
     assert_eq!(report.messages_kept, Some(there.len() as u64));
     assert_eq!(there.len(), 100 - lost.len());
     assert!((0..20).all(|id| there.contains(&id)), "nothing before the damage is lost: {there:?}");
-    assert!(there.contains(&99), "nor behind it: {there:?}");
+    assert!(there.contains(&99), "nor after it: {there:?}");
     block_on(async {
         for id in 0..10 {
             let found = store.get_one(&message(id).key.into()).await?.unwrap();
-            assert_eq!(found.state, State::Done);
+            assert_eq!(found.state, MessageState::Done);
         }
         assert!(matches!(store.accept_one(&message(99)).await?, Accepted::Duplicate { .. }));
-        // Leases may have been lost: whoever has one gets the time to settle.
+        // Leases may have been lost: their holders get the time to settle.
         assert_eq!(store.claim(&claim(100)).await?.len(), 0);
         directory.clock.advance(Duration::from_secs(31));
         assert_eq!(store.claim(&claim(100)).await?.len(), 90 - lost.len());
@@ -51,9 +51,9 @@ fn what_can_be_read_before_and_behind_damage_is_kept() -> TestResult {
     })
 }
 
-/// Whichever segment is gone, repair goes on from what is left, and what is left is whole.
+/// Whichever segment is missing, repair continues with the remaining ones.
 #[test]
-fn repair_goes_on_from_a_missing_segment() -> TestResult {
+fn repair_continues_after_a_missing_segment() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     for name in directory.segments() {
@@ -73,9 +73,9 @@ fn repair_goes_on_from_a_missing_segment() -> TestResult {
     Ok(())
 }
 
-/// The grant is lost, the settlement behind it counts.
+/// The grant is lost; the settlement after it counts.
 #[test]
-fn a_settlement_counts_although_its_lease_was_lost() -> TestResult {
+fn a_settlement_counts_even_if_its_lease_was_lost() -> TestResult {
     let directory = Directory::new();
     let store = directory.open()?;
     accept(&store, 0..3)?;
@@ -94,7 +94,7 @@ fn a_settlement_counts_although_its_lease_was_lost() -> TestResult {
     let store = directory.open()?;
     block_on(async {
         let found = store.get_one(&message(0).key.into()).await?.unwrap();
-        assert_eq!(found.state, State::Done);
+        assert_eq!(found.state, MessageState::Done);
         Ok(())
     })
 }
@@ -109,7 +109,7 @@ fn fences_after_a_repair_are_higher_than_any_before() -> TestResult {
         last = deliveries.iter().map(|delivery: &Delivery| delivery.lease.fence).max().max(last);
         close(store)?;
     }
-    // The headers of the last two openings' segments go, and with the last one all that it held.
+    // Damages the headers of the last two epochs' segments, and all content of the last one.
     let segments = directory.segments();
     let (newest, before) = (&segments[segments.len() - 1], &segments[segments.len() - 2]);
     directory.change(newest, |bytes| bytes[..1_000].fill(0xEE));
@@ -124,7 +124,7 @@ fn fences_after_a_repair_are_higher_than_any_before() -> TestResult {
 }
 
 #[test]
-fn a_damaged_header_costs_nothing() -> TestResult {
+fn a_damaged_header_loses_nothing() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     for (index, name) in directory.segments().iter().enumerate() {
@@ -147,11 +147,11 @@ fn the_store_file_is_restored_from_the_segments() -> TestResult {
     let before = files(&directory.store());
     std::fs::remove_file(directory.path("store"))?;
     let report = repaired(&directory);
-    assert_eq!(report.found.findings, [Finding::Identity]);
+    assert_eq!(report.found.findings, [VerifyFinding::Identity]);
     assert!(!report.rewritten && !report.is_lossy());
     let after = files(&directory.store());
     for (name, bytes) in &before {
-        // Of the file `store`, the id; who opened it last and how often it named a segment is another matter.
+        // Of the file `store`, only the id: its slots differ.
         let compared = if name == "store" { 40 } else { bytes.len() };
         assert!(name == "lock" || after[name][..compared] == bytes[..compared], "{name} has changed");
     }
@@ -175,7 +175,7 @@ fn a_missing_segment_is_reported_as_lost() -> TestResult {
     Ok(())
 }
 
-/// Files beside the store's are neither changed nor copied, and need not be readable.
+/// Files that are not the store's are neither changed nor copied, and need not be readable.
 #[test]
 fn a_repair_leaves_other_files_alone() -> TestResult {
     let directory = filled()?;
@@ -192,22 +192,22 @@ fn a_repair_leaves_other_files_alone() -> TestResult {
 }
 
 #[test]
-fn a_copy_never_overwrites_and_never_lies_inside() -> TestResult {
+fn a_copy_never_overwrites_and_is_never_inside_the_store() -> TestResult {
     let directory = filled()?;
     directory.flip(&directory.segments()[0], 400);
     std::fs::create_dir(directory.copy())?;
     let before = files(&directory.store());
     for place in [directory.copy(), directory.path("copy")] {
         let error = repair(&directory.store(), &place).unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
     assert_eq!(files(&directory.store()), before);
     Ok(())
 }
 
-/// Whatever a crash leaves of a repair does not open; repairing again brings the same.
+/// A store whose repair was interrupted by a crash does not open; another repair has the same result.
 #[test]
-fn a_repair_that_is_interrupted_is_done_again() -> TestResult {
+fn an_interrupted_repair_can_be_repeated() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     let segments = directory.segments();
@@ -216,8 +216,8 @@ fn a_repair_that_is_interrupted_is_done_again() -> TestResult {
     let report = repaired(&directory);
     let done = files(&directory.store());
     let fresh = directory.segments();
-    assert!(fresh.len() > 1, "the fresh journal has several segments");
-    // How many of the fresh headers are there yet, the last ones first; and how many bytes of which file.
+    assert!(fresh.len() > 1, "the new journal has several segments");
+    // How many of the new headers are written already, the last ones first; and how many bytes of which file.
     let mut leftovers: Vec<_> = (0..fresh.len()).map(|headers| (headers, fresh.len(), 0)).collect();
     for (index, name) in fresh.iter().enumerate() {
         let places = frames(&done[name]);
@@ -237,7 +237,7 @@ fn a_repair_that_is_interrupted_is_done_again() -> TestResult {
             left.insert(name.clone(), bytes);
         }
         directory.put(&left);
-        assert_eq!(directory.open().unwrap_err().kind(), Kind::Corrupt, "round {round}");
+        assert_eq!(directory.open().unwrap_err().kind(), ErrorKind::Corrupt, "round {round}");
         directory.put(&left);
         let again = repair(&directory.store(), &directory.root.join(format!("copy-{round}")))?;
         let Repaired::Done(again) = again else { panic!("round {round}: {again}") };
@@ -247,8 +247,8 @@ fn a_repair_that_is_interrupted_is_done_again() -> TestResult {
     Ok(())
 }
 
-/// A store with a past: opened often, reclaimed, with leases, work that was done and messages that were forgotten.
-fn seasoned() -> Result<Directory, Box<dyn std::error::Error + Send + Sync>> {
+/// A store with a long history: opened five times, reclaimed, with leases, finished and removed messages.
+fn long_lived() -> Result<Directory, Box<dyn std::error::Error + Send + Sync>> {
     let directory = Directory::new();
     for round in 0..5_usize {
         let store = directory.open()?;
@@ -258,7 +258,7 @@ fn seasoned() -> Result<Directory, Box<dyn std::error::Error + Send + Sync>> {
             let acks: Vec<_> = deliveries.iter().take(60).map(Delivery::ack).collect();
             store.settle(&acks).await?;
             directory.clock.advance(Duration::from_secs(20 * 24 * 60 * 60));
-            store.upkeep(Budget::new(1_000)).await
+            store.maintain(Budget::new(1_000)).await
         })?;
         accept(&store, round * 100 + 80..round * 100 + 90)?;
         close(store)?;
@@ -267,8 +267,8 @@ fn seasoned() -> Result<Directory, Box<dyn std::error::Error + Send + Sync>> {
 }
 
 #[test]
-fn whatever_is_damaged_a_repaired_store_is_sound_and_opens() -> TestResult {
-    let directory = seasoned()?;
+fn a_repaired_store_is_sound_and_opens_whatever_was_damaged() -> TestResult {
+    let directory = long_lived()?;
     assert_eq!(verify(&directory.store())?, Verified::Sound);
     let all = files(&directory.store());
     let segments = directory.segments();
@@ -299,7 +299,7 @@ fn whatever_is_damaged_a_repaired_store_is_sound_and_opens() -> TestResult {
         let store = directory.open()?;
         directory.clock.advance(Duration::from_secs(60));
         let claimed = block_on(store.claim(&claim(100)))?;
-        if let Repaired::Done(Report { messages_kept: Some(kept), .. }) = repaired {
+        if let Repaired::Done(RepairReport { messages_kept: Some(kept), .. }) = repaired {
             assert!(claimed.len() as u64 <= kept);
         }
         close(store)?;

@@ -1,13 +1,13 @@
-//! What the tools say about a sound store, and that they leave it alone.
+//! `verify`, `repair` and `stats` on a sound store, which they do not change.
 
-use oncebox_core::{Kind, Namespace, StoreExt};
+use oncebox_core::{ErrorKind, Namespace, StoreExt};
 use oncebox_store_embedded::{Repaired, Verified, repair, stats, verify};
 use oncebox_testkit::{TestResult, block_on};
 
 use super::{Directory, SEGMENT_BYTES, accept, claim, close, files, filled, frames};
 
 #[test]
-fn a_sound_store_is_sound_and_not_a_byte_changes() -> TestResult {
+fn a_sound_store_is_reported_as_sound_and_not_changed() -> TestResult {
     let directory = filled()?;
     let before = files(&directory.store());
     assert_eq!(verify(&directory.store())?, Verified::Sound);
@@ -15,9 +15,9 @@ fn a_sound_store_is_sound_and_not_a_byte_changes() -> TestResult {
     let repaired = repair(&directory.store(), &directory.copy())?;
     assert_eq!(repaired, Repaired::Nothing(Verified::Sound));
     assert!(repaired.to_string().contains("nothing to repair"), "{repaired}");
-    assert!(!directory.copy().exists(), "there was no need for a copy");
+    assert!(!directory.copy().exists(), "no copy is needed");
     assert_eq!(files(&directory.store()), before);
-    // A copy from elsewhere may lack the lock.
+    // A copied store may lack the file `lock`.
     std::fs::remove_file(directory.path("lock"))?;
     assert_eq!(verify(&directory.store())?, Verified::Sound);
     assert!(!directory.path("lock").exists());
@@ -25,7 +25,7 @@ fn a_sound_store_is_sound_and_not_a_byte_changes() -> TestResult {
 }
 
 #[test]
-fn a_torn_end_is_told_and_left_to_the_next_opening() -> TestResult {
+fn a_torn_tail_is_reported_and_left_to_the_next_open() -> TestResult {
     let directory = Directory::new();
     let store = directory.open()?;
     accept(&store, 0..20)?;
@@ -36,16 +36,16 @@ fn a_torn_end_is_told_and_left_to_the_next_opening() -> TestResult {
     directory.flip(&segment, end + 80);
     let before = files(&directory.store());
     let verified = verify(&directory.store())?;
-    let Verified::Torn(cut) = &verified else { panic!("{verified}") };
-    assert_eq!((&cut.segment, cut.offset), (&segment, end as u64));
+    let Verified::Torn(tail) = &verified else { panic!("{verified}") };
+    assert_eq!((&tail.segment, tail.offset), (&segment, end as u64));
     assert_eq!(repair(&directory.store(), &directory.copy())?, Repaired::Nothing(verified.clone()));
     assert_eq!(files(&directory.store()), before);
-    assert_eq!(directory.open()?.cut(), Some(cut));
+    assert_eq!(directory.open()?.torn_tail(), Some(tail));
     Ok(())
 }
 
 #[test]
-fn a_store_that_is_open_is_left_alone() -> TestResult {
+fn an_open_store_is_left_alone() -> TestResult {
     let directory = Directory::new();
     let store = directory.open()?;
     accept(&store, 0..3)?;
@@ -55,33 +55,33 @@ fn a_store_that_is_open_is_left_alone() -> TestResult {
         repair(&directory.store(), &directory.copy()).unwrap_err(),
         stats(&directory.store()).unwrap_err(),
     ] {
-        assert_eq!(error.kind(), Kind::Unavailable);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains(&process), "{error}");
     }
     assert!(!directory.copy().exists());
     close(store)?;
     assert_eq!(verify(&directory.store())?, Verified::Sound);
     let nowhere = verify(&directory.copy()).unwrap_err();
-    assert_eq!(nowhere.kind(), Kind::Invalid, "{nowhere}");
+    assert_eq!(nowhere.kind(), ErrorKind::Invalid, "{nowhere}");
     std::fs::create_dir(directory.copy())?;
     let empty = verify(&directory.copy()).unwrap_err();
-    assert_eq!(empty.kind(), Kind::Invalid, "{empty}");
+    assert_eq!(empty.kind(), ErrorKind::Invalid, "{empty}");
     Ok(())
 }
 
 #[test]
-fn the_figures_are_right() -> TestResult {
+fn statistics_are_correct() -> TestResult {
     let directory = filled()?;
     let all = files(&directory.store());
     let found = stats(&directory.store())?;
     assert_eq!(found.epoch, 1);
     assert_eq!(found.id.to_be_bytes(), all["store"][8..24]);
-    let begun = directory.segments();
+    let started = directory.segments();
     let segments = all.keys().filter(|name| *name != "store" && *name != "lock").count() as u64;
-    assert_eq!(found.live.count, begun.len() as u64);
-    assert_eq!(found.live.bytes, begun.len() as u64 * SEGMENT_BYTES);
-    assert_eq!(found.live.count + found.unneeded.count + found.blank.count, segments);
-    let written: Vec<_> = begun.iter().map(|name| frames(&all[name])).collect();
+    assert_eq!(found.live.count, started.len() as u64);
+    assert_eq!(found.live.bytes, started.len() as u64 * SEGMENT_BYTES);
+    assert_eq!(found.live.count + found.obsolete.count + found.free.count, segments);
+    let written: Vec<_> = started.iter().map(|name| frames(&all[name])).collect();
     let frames = written.iter().map(|frames| frames.len() as u64).sum();
     assert_eq!(found.lsns, Some((1, frames)));
     assert!(found.groups > 100 && found.groups <= frames, "{found}");

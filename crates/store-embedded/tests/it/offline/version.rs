@@ -1,16 +1,16 @@
-//! A store of another format version is sound: nothing calls it damaged, and nothing changes it.
+//! A store of another format version is neither reported as damaged nor changed.
 
-use oncebox_core::Kind;
-use oncebox_store_embedded::{Finding, Verified, repair, stats, verify};
+use oncebox_core::ErrorKind;
+use oncebox_store_embedded::{Verified, VerifyFinding, repair, stats, verify};
 use oncebox_testkit::TestResult;
 
 use super::{Directory, files, filled};
 
-/// Bytes that end in the checksum of those before them: in the file `store`, and in a segment's header.
+/// Number of bytes covered by the checksum that follows them: in the file `store`, and in a segment header.
 const STORE_CHECKED: usize = 24;
 const HEADER_CHECKED: usize = 72;
 
-/// Has a file say that it is of another version, with a checksum that fits.
+/// Sets the version of a file, with a valid checksum.
 fn set_version(directory: &Directory, name: &str, version: u8, checked: usize) {
     directory.change(name, |bytes| {
         bytes[7] = version;
@@ -19,7 +19,7 @@ fn set_version(directory: &Directory, name: &str, version: u8, checked: usize) {
     });
 }
 
-/// Nothing opens it, repairs it or says what is in it; everything says which version it has.
+/// Checks that opening and all tools fail with an error that names the version.
 #[track_caller]
 fn is_unsupported(directory: &Directory, version: u8) {
     let before = files(&directory.store());
@@ -31,7 +31,7 @@ fn is_unsupported(directory: &Directory, version: u8) {
         stats(&path).unwrap_err(),
     ];
     for error in errors {
-        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         let text = error.to_string();
         assert!(text.contains(&format!("has format version {version}")), "{text}");
         assert!(text.contains("reads only format version 3"), "{text}");
@@ -47,10 +47,10 @@ fn a_store_of_another_version_is_unsupported() -> TestResult {
         let directory = filled()?;
         set_version(&directory, "store", version, STORE_CHECKED);
         is_unsupported(&directory, version);
-        // What is behind the version may be written in any way.
+        // The format after the version byte may be anything.
         directory.change("store", |bytes| bytes[8..].fill(9));
         is_unsupported(&directory, version);
-        // Without the file `store`, the segments tell.
+        // Without the file `store`, the segments show the version.
         std::fs::remove_file(directory.path("store"))?;
         for name in directory.segments() {
             set_version(&directory, &name, version, HEADER_CHECKED);
@@ -63,7 +63,7 @@ fn a_store_of_another_version_is_unsupported() -> TestResult {
     Ok(())
 }
 
-/// A store that was never filled has no segments.
+/// A store that was never opened completely has no segments.
 #[test]
 fn a_new_store_of_another_version_is_unsupported() -> TestResult {
     let directory = Directory::new();
@@ -73,15 +73,15 @@ fn a_new_store_of_another_version_is_unsupported() -> TestResult {
     Ok(())
 }
 
-/// Only the version was changed, and the checksum shows it.
+/// Only the version byte was changed, as the checksum shows.
 #[test]
 fn a_damaged_version_is_damage() -> TestResult {
     let directory = filled()?;
     for version in [0, 2, 7] {
         directory.change("store", |bytes| bytes[7] = version);
-        assert_eq!(directory.open().unwrap_err().kind(), Kind::Corrupt);
+        assert_eq!(directory.open().unwrap_err().kind(), ErrorKind::Corrupt);
         let Verified::Damaged(damage) = verify(&directory.store())? else { panic!("it is damaged") };
-        assert_eq!(damage.findings, [Finding::Identity]);
+        assert_eq!(damage.findings, [VerifyFinding::Identity]);
     }
     repair(&directory.store(), &directory.copy())?;
     drop(directory.open()?);

@@ -1,4 +1,4 @@
-//! A way to the server on which everything can get lost, in both directions, and nobody says so.
+//! A TCP proxy that can silently lose all data, in both directions.
 
 use std::sync::Arc;
 
@@ -6,28 +6,28 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Connections that were there or were opened while everything got lost stay open and dead.
+/// Connections that existed or were opened while data was lost stay open and dead.
 pub(super) struct Proxy {
     port: u16,
-    /// Whether everything gets lost.
+    /// Whether all data is lost.
     loses: Arc<watch::Sender<bool>>,
 }
 
 impl Proxy {
     pub(super) async fn start(server: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let loses = Arc::new(watch::Sender::new(false));
-        let told = Arc::clone(&loses);
+        let losing = Arc::clone(&loses);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, server, told.subscribe()));
+                tokio::spawn(forward(client, server, losing.subscribe()));
             }
         });
         Self { port, loses }
     }
 
-    /// The URL of a database, by this way.
+    /// The URL of a database through this proxy.
     pub(super) fn through(&self, url: &str) -> String {
         let (scheme, rest) = url.split_once("@127.0.0.1:").expect("a URL of a private server");
         let (_, database) = rest.split_once('/').expect("a database");
@@ -43,7 +43,7 @@ impl Proxy {
     }
 }
 
-async fn carry(mut client: TcpStream, server: u16, mut loses: watch::Receiver<bool>) {
+async fn forward(mut client: TcpStream, server: u16, mut loses: watch::Receiver<bool>) {
     let copied = async {
         let mut server = TcpStream::connect(("127.0.0.1", server)).await?;
         copy_bidirectional(&mut client, &mut server).await

@@ -1,4 +1,4 @@
-//! Tasks that run at the same time.
+//! Concurrent tasks.
 
 use std::sync::{Arc, Barrier};
 
@@ -6,9 +6,9 @@ use tokio::runtime::Handle;
 
 use super::Checked;
 
-/// Runs tasks at once, each on a thread of its own, and gives their answers in the order of the tasks.
+/// Runs tasks concurrently, each on its own thread, and returns their outcomes in the order of the tasks.
 ///
-/// The threads lend themselves to the runtime of the case, so that whatever the store started there keeps running.
+/// The threads run inside the runtime of the case, so that background tasks of the store keep running.
 pub(crate) async fn race<T, F>(tasks: Vec<F>) -> Checked<Vec<T>>
 where
     T: Send + 'static,
@@ -25,9 +25,9 @@ where
             })
         })
         .collect();
-    let mut answers = Vec::with_capacity(threads.len());
+    let mut outcomes = Vec::with_capacity(threads.len());
     for thread in threads {
-        answers.push(thread.await??);
+        outcomes.push(thread.await??);
     }
-    Ok(answers)
+    Ok(outcomes)
 }

@@ -1,11 +1,11 @@
-//! Steps that many cases take, each one call of the store and a check of its answer.
+//! Common steps of cases: each makes one call to the store and checks its outcome.
 
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Action, Begin, Begun, Budget, Claim, Delivery, Extended, Extension, Key, Lease, NewMessage,
-    Observed, Omitted, Operated, Order, Owner, Policy, Query, Receipt, Ref, Settled, Settlement, Sighting,
-    Snapshot, StoreExt, Timestamp, Uid,
+    Accepted, Action, Begin, Begun, Budget, Claim, Delivery, Extended, Extension, Key, Lease, MessageQuery,
+    MessageRef, MessageSummary, NewMessage, Observation, Observed, Omitted, Operated, Order, Owner, Policy,
+    Settled, Settlement, Snapshot, StoreExt, Timestamp, Uid,
 };
 
 use super::{Checked, LEASE, TICK, claim, claim_in, ids, owner, span};
@@ -16,24 +16,24 @@ impl Fixture {
         self.time.now().await
     }
 
-    pub(crate) async fn pass(&self, by: Duration) {
+    pub(crate) async fn advance(&self, by: Duration) {
         self.time.advance(by).await;
     }
 
-    /// Stops one tick before `by` has passed.
-    pub(crate) async fn pass_nearly(&self, by: Duration) {
-        self.pass(by.saturating_sub(TICK)).await;
+    /// Advances to one tick before `by` has passed.
+    pub(crate) async fn advance_almost(&self, by: Duration) {
+        self.advance(by.saturating_sub(TICK)).await;
     }
 
     /// Accepts a message whose content must be new.
-    pub(crate) async fn accept(&self, message: &NewMessage) -> Checked<Receipt> {
+    pub(crate) async fn accept(&self, message: &NewMessage) -> Checked<MessageSummary> {
         match self.store.accept_one(message).await? {
-            Accepted::New { receipt, diverged: false } => Ok(receipt),
+            Accepted::New { summary, diverged: false } => Ok(summary),
             other => Err(format!("{} was not new: {other:?}", message.key.id).into()),
         }
     }
 
-    /// Accepts messages, one call each, all of them new.
+    /// Accepts new messages, one call each.
     pub(crate) async fn accept_all(&self, messages: &[NewMessage]) -> TestResult {
         for message in messages {
             self.accept(message).await?;
@@ -41,8 +41,8 @@ impl Fixture {
         Ok(())
     }
 
-    /// Accepts a message again, whatever comes of it.
-    pub(crate) async fn again(&self, message: &NewMessage) -> Checked<Accepted> {
+    /// Accepts a message, whatever the outcome.
+    pub(crate) async fn accept_again(&self, message: &NewMessage) -> Checked<Accepted> {
         Ok(self.store.accept_one(message).await?)
     }
 
@@ -51,7 +51,7 @@ impl Fixture {
     }
 
     /// Claims exactly one message.
-    pub(crate) async fn take_by(&self, claim: &Claim) -> Checked<Delivery> {
+    pub(crate) async fn claim_one_by(&self, claim: &Claim) -> Checked<Delivery> {
         let deliveries = self.claim(claim).await?;
         let [delivery] = <[Delivery; 1]>::try_from(deliveries)
             .map_err(|other| format!("claimed {:?} instead of one message", ids(&other)))?;
@@ -59,11 +59,11 @@ impl Fixture {
     }
 
     /// Claims exactly one message of the inbox.
-    pub(crate) async fn take(&self) -> Checked<Delivery> {
-        self.take_by(&claim(1)).await
+    pub(crate) async fn claim_one(&self) -> Checked<Delivery> {
+        self.claim_one_by(&claim(1)).await
     }
 
-    /// Checks which messages of the inbox are claimable, in order, and leaves them so.
+    /// Checks which messages of the inbox are claimable, in order, and releases them again.
     pub(crate) async fn expect_claimable(&self, expected: &[&str]) -> TestResult {
         self.expect_claimable_by(&claim(100), expected).await
     }
@@ -94,50 +94,54 @@ impl Fixture {
     pub(crate) async fn finish(&self, message: &NewMessage) -> Checked<Delivery> {
         self.accept(message).await?;
         let claim = claim_in(message.key.namespace, 1);
-        let delivery = self.take_by(&claim).await?;
+        let delivery = self.claim_one_by(&claim).await?;
         self.settle(delivery.ack()).await?;
         Ok(delivery)
     }
 
-    pub(crate) async fn find(&self, target: impl Into<Ref>) -> Checked<Option<Snapshot>> {
+    pub(crate) async fn find(&self, target: impl Into<MessageRef>) -> Checked<Option<Snapshot>> {
         Ok(self.store.get_one(&target.into()).await?)
     }
 
-    /// Reads a message that must be there.
-    pub(crate) async fn read(&self, target: impl Into<Ref>) -> Checked<Snapshot> {
+    /// Reads a message that must exist.
+    pub(crate) async fn read(&self, target: impl Into<MessageRef>) -> Checked<Snapshot> {
         let target = target.into();
         let found = self.store.get_one(&target).await?;
         found.ok_or_else(|| format!("{target:?} is unknown").into())
     }
 
-    pub(crate) async fn order(&self, target: impl Into<Ref>, action: Action) -> Checked<Operated> {
+    pub(crate) async fn order(&self, target: impl Into<MessageRef>, action: Action) -> Checked<Operated> {
         Ok(self.store.operate_one(&Order { target: target.into(), action }).await?)
     }
 
-    /// Carries out an order that must change something.
-    pub(crate) async fn change(&self, target: impl Into<Ref>, action: Action) -> Checked<Receipt> {
+    /// Executes an order that must change something.
+    pub(crate) async fn change(
+        &self,
+        target: impl Into<MessageRef>,
+        action: Action,
+    ) -> Checked<MessageSummary> {
         match self.order(target, action).await? {
-            Operated::Changed(receipt) => Ok(receipt),
+            Operated::Changed(summary) => Ok(summary),
             other => Err(format!("the order changed nothing: {other:?}").into()),
         }
     }
 
-    pub(crate) async fn observe(&self, sighting: Sighting) -> Checked<Observed> {
-        let observed = self.store.observe(&[sighting]).await?;
-        observed.into_iter().next().ok_or_else(|| "a sighting had no outcome".into())
+    pub(crate) async fn observe(&self, observation: Observation) -> Checked<Observed> {
+        let observed = self.store.observe(&[observation]).await?;
+        observed.into_iter().next().ok_or_else(|| "an observation had no outcome".into())
     }
 
-    /// Sights a key that must be new.
-    pub(crate) async fn sight(&self, sighting: Sighting) -> Checked<Receipt> {
-        match self.observe(sighting).await? {
-            Observed::First(receipt) => Ok(receipt),
+    /// Observes a key that must be new.
+    pub(crate) async fn observe_new(&self, observation: Observation) -> Checked<MessageSummary> {
+        match self.observe(observation).await? {
+            Observed::First(summary) => Ok(summary),
             other => Err(format!("the key was known: {other:?}").into()),
         }
     }
 
     pub(crate) async fn try_begin(&self, key: &Key, owner: Owner) -> Checked<Begun> {
-        let wish = Begin { key: key.clone(), owner, lease: span(LEASE), hold: Policy::LEDGER.hold };
-        let begun = self.store.begin(&[wish]).await?;
+        let request = Begin { key: key.clone(), owner, lease: span(LEASE), hold: Policy::LEDGER.hold };
+        let begun = self.store.begin(&[request]).await?;
         begun.into_iter().next().ok_or_else(|| "a begin had no outcome".into())
     }
 
@@ -149,19 +153,19 @@ impl Fixture {
         }
     }
 
-    /// Runs upkeep until nothing is due any more.
-    pub(crate) async fn upkeep(&self, budget: &Budget) -> TestResult {
+    /// Runs maintenance until nothing is due.
+    pub(crate) async fn maintain(&self, budget: &Budget) -> TestResult {
         for _ in 0..1_000 {
-            let (upkept, now) = (self.store.upkeep(budget.clone()).await?, self.now().await);
-            if upkept.next_due.is_none_or(|due| due > now) {
+            let (report, now) = (self.store.maintain(budget.clone()).await?, self.now().await);
+            if report.next_due.is_none_or(|due| due > now) {
                 return Ok(());
             }
         }
-        Err("upkeep does not come to an end".into())
+        Err("maintenance does not end".into())
     }
 
     /// Reads a whole listing, page by page.
-    pub(crate) async fn list(&self, query: &Query) -> Checked<Vec<Snapshot<Omitted>>> {
+    pub(crate) async fn list(&self, query: &MessageQuery) -> Checked<Vec<Snapshot<Omitted>>> {
         let mut query = query.clone();
         let mut messages = Vec::new();
         for _ in 0..1_000 {
@@ -175,6 +179,6 @@ impl Fixture {
             }
             query.after = page.next;
         }
-        Err("the listing does not come to an end".into())
+        Err("the listing does not end".into())
     }
 }

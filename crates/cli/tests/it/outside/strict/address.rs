@@ -1,15 +1,15 @@
-//! Percent-encoding, and headers of ours.
+//! Percent-encoding in URLs and in our own headers.
 
 use serde_json::json;
 
 use super::super::http::Request;
+use super::super::mailbox_client::{NOTHING, text};
 use super::super::rig::{Server, on_own_stores};
-use super::super::talk::{NOTHING, text};
 use super::{refused, wire};
 
 /// Holds: MBX-G-4, LDG-08.
 #[test]
-fn an_address_is_percent_encoded_utf_8() {
+fn a_url_is_percent_encoded_utf_8() {
     on_own_stores(&[], |server| {
         for target in [
             "/v1/counts?topic=%FF",
@@ -43,26 +43,26 @@ fn an_address_is_percent_encoded_utf_8() {
     });
 }
 
-/// A wrong name or value behind the `?` is named, and not repeated.
+/// Errors about query parameters name the parameter and do not repeat its value.
 #[test]
-fn a_query_that_is_wrong_names_its_parameter() {
+fn an_invalid_query_parameter_is_named() {
     on_own_stores(&[], |server| {
         for (target, says) in [
-            ("/v1/messages?limit=secret", "limit has a wrong value: expected a whole number"),
+            ("/v1/messages?limit=secret", "limit has an invalid value: expected a whole number"),
             ("/v1/messages?limit=0", "limit must be from 1 to 1000"),
             ("/v1/messages?limit=1001", "limit must be from 1 to 1000"),
-            ("/v1/messages?limit=99999999999", "limit has a wrong value: it is too large"),
-            ("/v1/messages?after=secret", "after is not one of ours"),
-            ("/v1/messages?state=secret", "state has a wrong value: expected one of `seen`"),
-            ("/v1/messages?topic=a&topic=b", "topic is there more than once"),
-            ("/v1/messages?secret=1", "a field has an unknown name: known are `namespace`"),
+            ("/v1/messages?limit=99999999999", "limit has an invalid value: the number is too large"),
+            ("/v1/messages?after=secret", "after is not valid"),
+            ("/v1/messages?state=secret", "state has an invalid value: expected one of `seen`"),
+            ("/v1/messages?topic=a&topic=b", "topic occurs more than once"),
+            ("/v1/messages?secret=1", "unknown field: known fields are `namespace`"),
             ("/v1/messages/by-key?source=t", "id is missing"),
             (
                 "/v1/dlq/7ZZZZZZZZZZZZZZZZZZZZZZZZZ?payload=secret",
-                "payload has a wrong value: expected `true`",
+                "payload has an invalid value: expected `true`",
             ),
             ("/v1/counts?topic=", "topic is empty"),
-            ("/readyz?for=secret", "for has a wrong value: expected `reads` or `writes`"),
+            ("/readyz?for=secret", "for has an invalid value: expected `reads` or `writes`"),
         ] {
             let said =
                 refused(&server, &wire(&format!("GET {target}"), &["host: localhost"], ""), 400, "E_SCHEMA");
@@ -78,7 +78,7 @@ fn send(headers: &[&str]) -> Vec<u8> {
 
 /// Holds: MBX-G-4.
 #[test]
-fn a_header_of_ours_comes_once_and_is_percent_encoded_utf_8() {
+fn our_own_headers_occur_once_and_are_percent_encoded_utf_8() {
     on_own_stores(&[], |server| {
         let (topic, key) = ("x-topic: t", "x-idem-key: k");
         for name in ["x-topic", "x-idem-key", "x-partition", "x-shard-key", "x-payload-hash", "x-attrs"] {
@@ -91,11 +91,11 @@ fn a_header_of_ours_comes_once_and_is_percent_encoded_utf_8() {
             let line = format!("{name}: a=1");
             let twice = [&others[..], &[&line, &line]].concat();
             let said = refused(&server, &send(&twice), 400, "E_SCHEMA");
-            assert_eq!(said, format!("the header `{name}` is there more than once: send it once"));
+            assert_eq!(said, format!("the header `{name}` occurs more than once: send it once"));
         }
         for attrs in ["secret=1&secret=1", "secret=1&b=2&%73ecret=2"] {
             let said = refused(&server, &send(&[topic, key, &format!("x-attrs: {attrs}")]), 400, "E_SCHEMA");
-            assert_eq!(said, "x-attrs has a name more than once: send each name once");
+            assert_eq!(said, "x-attrs contains a name more than once: send each name once");
         }
         for name in ["x-corr-id", "x-idempotency-mode", "x-actor", "content-type"] {
             let value = if name == "x-corr-id" { "01890a5d-ac96-774b-bcce-b302099a8057" } else { "200-flag" };
@@ -105,16 +105,16 @@ fn a_header_of_ours_comes_once_and_is_percent_encoded_utf_8() {
         }
         assert_eq!(server.recv("t"), NOTHING);
         let whole = send(&["x-topic: %74", "x-idem-key: 100%25%20%C3%BC", "x-attrs: a=%26&A=1"]);
-        assert_eq!(super::ask(&server, &whole).ok()["duplicate"], false);
+        assert_eq!(super::call(&server, &whole).ok()["duplicate"], false);
         let message = server.recv_one("t");
         assert_eq!(text(&message, "idem_key"), "100% ü");
         assert_eq!(message["attrs"], json!({"a": "&", "A": "1"}));
     });
 }
 
-/// What the library has other names for is called as the request calls it.
+/// Errors use the field names of the request, also where the library has other names.
 #[test]
-fn a_field_that_is_wrong_is_named_as_it_was_written() {
+fn an_invalid_field_is_named_as_in_the_request() {
     on_own_stores(&[], |server| {
         let long = "k".repeat(1_025);
         let message = |name: &str, value: serde_json::Value| {
@@ -125,17 +125,17 @@ fn a_field_that_is_wrong_is_named_as_it_was_written() {
         for (name, value, says) in [
             ("topic", json!(""), "topic is empty"),
             ("idem_key", json!(""), "idem_key is empty"),
-            ("idem_key", json!("a\0"), "idem_key holds a NUL"),
+            ("idem_key", json!("a\0"), "idem_key contains a NUL"),
             ("idem_key", json!(long), "idem_key is 1025 bytes long, the limit is 1024"),
-            ("idem_key", json!(7), "idem_key has a wrong type: expected a string"),
+            ("idem_key", json!(7), "idem_key has the wrong type: expected a string"),
             ("payload_b64", json!("?"), "payload_b64 is not base64"),
             ("payload_hash", json!("md5:1"), "payload_hash is not"),
             ("partition", json!(""), "partition is empty"),
             ("shard_key", json!(""), "shard_key must have"),
             ("corr_id", json!("x"), "corr_id is not a UUID"),
             ("attrs", json!({"": "x"}), "a name in attrs is empty"),
-            ("attrs", json!({"secret": "\0"}), "a name or value in attrs holds a NUL"),
-            ("attrs", json!({"secret": 1}), "attrs has a wrong type: expected a string"),
+            ("attrs", json!({"secret": "\0"}), "a name or value in attrs contains a NUL"),
+            ("attrs", json!({"secret": 1}), "attrs has the wrong type: expected a string"),
             ("attrs", json!({"secret": "x".repeat(16 * 1024)}), "attrs is 16390 bytes long"),
         ] {
             let said = server.post("/v1/send", &message(name, value.clone())).refused(400, "E_SCHEMA");
@@ -161,7 +161,7 @@ fn a_field_that_is_wrong_is_named_as_it_was_written() {
 fn check_others(server: &Server, long: &str) {
     for (path, body, says) in [
         ("/v1/recv", json!({"topic": "t", "max_messages": 0}), "max_messages must be from 1 to 256"),
-        ("/v1/recv", json!({"topic": "t", "max_messages": "1"}), "max_messages has a wrong type"),
+        ("/v1/recv", json!({"topic": "t", "max_messages": "1"}), "max_messages has the wrong type"),
         ("/v1/recv", json!({"topic": "t", "visibility_ms": 1}), "visibility_ms is 1"),
         ("/v1/recv/stream", json!({"topic": "t", "max_messages": 0}), "max_messages must be from 1 to 256"),
         (
@@ -169,18 +169,18 @@ fn check_others(server: &Server, long: &str) {
             json!({"recv": {"topic": "t", "max_messages": 0}}),
             "max_messages must be from 1 to 256",
         ),
-        ("/v1/work", json!({"recv": {"topic": 7}}), "recv.topic has a wrong type: expected a string"),
+        ("/v1/work", json!({"recv": {"topic": 7}}), "recv.topic has the wrong type: expected a string"),
         (
             "/v1/work",
             json!({"settle": 7, "recv": {"topic": "t"}}),
-            "settle has a wrong type: expected a list",
+            "settle has the wrong type: expected a list",
         ),
         ("/v1/inbox/try-begin", json!({"key": long}), "key is 1025 bytes long"),
-        ("/v1/inbox/try-begin", json!({"key": "a\0"}), "key holds a NUL"),
-        ("/v1/inbox/try-begin", json!({"key": "k", "leaseSeconds": "x"}), "leaseSeconds has a wrong type"),
+        ("/v1/inbox/try-begin", json!({"key": "a\0"}), "key contains a NUL"),
+        ("/v1/inbox/try-begin", json!({"key": "k", "leaseSeconds": "x"}), "leaseSeconds has the wrong type"),
         ("/v1/inbox/release", json!({"key": "k"}), "leaseId is missing"),
-        ("/v1/inbox/release", json!({"KEY": 7, "leaseId": "l"}), "key has a wrong type: expected a string"),
-        ("/v1/messages/redrive", json!({"limit": "x"}), "limit has a wrong type"),
+        ("/v1/inbox/release", json!({"KEY": 7, "leaseId": "l"}), "key has the wrong type: expected a string"),
+        ("/v1/messages/redrive", json!({"limit": "x"}), "limit has the wrong type"),
     ] {
         let said = server.post(path, &body).refused(400, "E_SCHEMA");
         assert!(said.starts_with(says), "{path}: {said}");

@@ -1,13 +1,13 @@
-//! Who is called, and on whose behalf.
+//! The `host`, `origin` and `sec-fetch-site` headers.
 
 use super::super::http::{Connection, Request};
-use super::super::rig::{Server, home, on_own_stores};
-use super::super::talk::NOTHING;
-use super::{ask, refused, wire};
+use super::super::mailbox_client::NOTHING;
+use super::super::rig::{Server, new_storage, on_own_stores};
+use super::{call, refused, wire};
 
 const BODY: &str = r#"{"topic":"t","idem_key":"k","payload_b64":""}"#;
 
-/// The same for a request that reads and one that writes.
+/// Asserts it for a request that reads and one that writes.
 #[track_caller]
 fn both_refused(server: &Server, target: &str, headers: &[&str], status: u16, code: &str) {
     refused(server, &wire(&format!("GET {target}/healthz"), headers, ""), status, code);
@@ -17,7 +17,7 @@ fn both_refused(server: &Server, target: &str, headers: &[&str], status: u16, co
 
 /// Holds: RULE-21.
 #[test]
-fn a_host_is_ours_as_a_whole_or_not_at_all() {
+fn a_host_must_match_exactly() {
     on_own_stores(&[], |server| {
         for host in [
             "localhost:18011.evil.com",
@@ -47,7 +47,7 @@ fn a_host_is_ours_as_a_whole_or_not_at_all() {
         both_refused(&server, "", &[], 403, "E_CAP_SCOPE");
         assert_eq!(server.recv("t"), NOTHING);
         for host in ["localhost", "LocalHost:65535", "127.0.0.1", "127.1.2.3:1", "[::1]", "[::1]:7420"] {
-            let answer = ask(&server, &wire("GET /healthz", &[&format!("host: {host}")], ""));
+            let answer = call(&server, &wire("GET /healthz", &[&format!("host: {host}")], ""));
             assert_eq!(answer.status, 200, "{host}");
         }
     });
@@ -55,7 +55,7 @@ fn a_host_is_ours_as_a_whole_or_not_at_all() {
 
 /// Holds: RULE-21.
 #[test]
-fn a_request_names_one_host() {
+fn a_request_has_exactly_one_host() {
     on_own_stores(&[], |server| {
         let local = "host: localhost:7420";
         both_refused(&server, "", &[local, local], 400, "E_SCHEMA");
@@ -76,13 +76,13 @@ fn a_request_names_one_host() {
         refused(&server, &wire("CONNECT evil.com:443", &[local], ""), 400, "E_SCHEMA");
         assert_eq!(server.recv("t"), NOTHING);
         let same = wire("GET http://LOCALHOST:7420/healthz", &[local], "");
-        assert_eq!(ask(&server, &same).status, 200);
+        assert_eq!(call(&server, &same).status, 200);
     });
 }
 
 /// Holds: RULE-21.
 #[test]
-fn what_a_browser_sends_for_another_site_is_refused() {
+fn cross_site_browser_requests_are_refused() {
     on_own_stores(&[], |server| {
         let from = |site: &str| format!("sec-fetch-site: {site}");
         for site in ["cross-site", "same-site", "Cross-Site", "", "none, cross-site"] {
@@ -93,20 +93,20 @@ fn what_a_browser_sends_for_another_site_is_refused() {
         both_refused(&server, "", &["host: localhost", "origin: null"], 403, "E_CAP_SCOPE");
         assert_eq!(server.recv("t"), NOTHING);
         for site in ["none", "same-origin"] {
-            let answer = ask(&server, &wire("GET /docs", &["host: localhost", &from(site)], ""));
+            let answer = call(&server, &wire("GET /docs", &["host: localhost", &from(site)], ""));
             assert_eq!((answer.status, answer.header("x-content-type-options")), (200, Some("nosniff")));
         }
     });
 }
 
-/// No browser reaches a socket by a name; what a request says twice is refused there, too.
+/// Browsers cannot reach a socket, so any host is accepted; ambiguous requests are refused there, too.
 /// Holds: RULE-21.
 #[test]
-fn over_a_socket_any_one_host_is_fine() {
-    let home = home();
-    let socket = home.path().join("socket");
+fn any_single_host_is_accepted_over_a_socket() {
+    let storage = new_storage();
+    let socket = storage.path().join("socket");
     let listen = format!("unix:{}", socket.display());
-    let server = Server::start_with(home, &["--store", "memory:", "--listen", &listen], &[]);
+    let server = Server::start_with(storage, &["--store", "memory:", "--listen", &listen], &[]);
     server.wait_for_line(&listen);
     let call = |request: &Request| Connection::unix(&socket).call(request);
     assert_eq!(call(&Request::get("/healthz").host(Some("anything"))).status, 200);

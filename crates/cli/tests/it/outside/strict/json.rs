@@ -1,15 +1,15 @@
-//! JSON that could mean two things, and bodies that are not what they seem.
+//! Ambiguous JSON and unexpected encodings of the body.
 
 use serde_json::json;
 
 use super::super::http::Request;
+use super::super::mailbox_client::{NOTHING, text, texts};
 use super::super::rig::{Server, on_own_stores};
-use super::super::talk::{NOTHING, text, texts};
-use super::{ask, refused, wire};
+use super::{call, refused, wire};
 
 const ID: &str = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ";
 
-/// Sends a text as JSON; it is refused. Gives the explanation.
+/// Asserts that a JSON body is refused; returns the message.
 #[track_caller]
 fn json_refused(server: &Server, path: &str, body: &str) -> String {
     let headers = ["host: localhost", "content-type: application/json"];
@@ -18,7 +18,7 @@ fn json_refused(server: &Server, path: &str, body: &str) -> String {
 
 /// Holds: MBX-G-4.
 #[test]
-fn arrays_are_not_taken_for_objects() {
+fn arrays_are_not_accepted_as_objects() {
     on_own_stores(&[], |server| {
         let send = r#"["t","k","",null,{},null,null,null]"#;
         let recv = r#"["t",null,null,null,null,null]"#;
@@ -42,9 +42,9 @@ fn arrays_are_not_taken_for_objects() {
             ("/v1/inbox/release", r#"["k","l"]"#.to_owned()),
         ] {
             let said = json_refused(&server, path, &body);
-            assert!(said.contains("has a wrong type: expected an object"), "{path}: {said}");
+            assert!(said.contains("has the wrong type: expected an object"), "{path}: {said}");
         }
-        // Items of a batch are refused one by one.
+        // Items of a batch are refused individually.
         for (path, body) in [
             ("/v1/send/batch", format!(r#"{{"messages":[{send}]}}"#)),
             ("/v1/settle", format!(r#"{{"settle":[{settle}]}}"#)),
@@ -53,7 +53,7 @@ fn arrays_are_not_taken_for_objects() {
             let request = Request::new("POST", path).header("content-type", "application/json").body(body);
             let result = &server.call(&request).ok()["results"][0];
             assert_eq!((&result["ok"], text(result, "code")), (&json!(false), "E_SCHEMA"), "{path}");
-            assert_eq!(text(result, "message"), "the item has a wrong type: expected an object", "{path}");
+            assert_eq!(text(result, "message"), "the item has the wrong type: expected an object", "{path}");
         }
         assert_eq!(server.recv("t"), NOTHING);
         assert_eq!(server.get("/v1/inbox/k").ok()["status"], "Unknown");
@@ -62,7 +62,7 @@ fn arrays_are_not_taken_for_objects() {
 
 /// Holds: MBX-G-4, RULE-16.
 #[test]
-fn a_name_that_comes_twice_is_refused() {
+fn duplicate_field_names_are_refused() {
     on_own_stores(&[], |server| {
         let said = |path: &str, body: &str| json_refused(&server, path, body);
         for (body, name) in [
@@ -83,7 +83,7 @@ fn a_name_that_comes_twice_is_refused() {
         said("/v1/settle", r#"{"settle":[],"settle":[]}"#);
         said(&format!("/v1/nack/{ID}"), r#"{"reason":"a","reason":"b"}"#);
         said("/v1/messages/purge", r#"{"dry_run":true,"dry_run":false,"confirm":true}"#);
-        // The ledger ignores case and unknown names, and takes none twice all the same.
+        // The ledger ignores case and unknown names, but still refuses duplicates.
         for body in [
             r#"{"key":"k","key":"l"}"#,
             r#"{"key":"k","KEY":"l"}"#,
@@ -104,19 +104,19 @@ fn a_name_that_comes_twice_is_refused() {
 
 /// Holds: MBX-G-4.
 #[test]
-fn a_word_is_a_text() {
+fn an_enum_value_is_a_string() {
     on_own_stores(&[], |server| {
         json_refused(&server, "/v1/messages/purge", r#"{"state":{"dead":null},"dry_run":true}"#);
         let item = json!({"settle": [{"op": {"ack": null}, "delivery": ID}]});
         let result = &server.post("/v1/settle", &item).ok()["results"][0];
         assert_eq!(text(result, "code"), "E_SCHEMA", "{result}");
-        assert_eq!(text(result, "message"), "op has a wrong type: expected a string");
+        assert_eq!(text(result, "message"), "op has the wrong type: expected a string");
     });
 }
 
 /// Holds: MBX-G-4.
 #[test]
-fn a_body_that_is_compressed_is_refused_and_not_stored_as_it_is() {
+fn a_compressed_body_is_refused() {
     on_own_stores(&[], |server| {
         let json = "content-type: application/json";
         let bytes = ["content-type: application/octet-stream", "x-topic: t", "x-idem-key: k"];
@@ -149,13 +149,13 @@ fn a_body_that_is_compressed_is_refused_and_not_stored_as_it_is() {
         }
         assert_eq!(server.recv("t"), NOTHING);
         let identity = ["host: localhost", json, "content-encoding: Identity"];
-        assert_eq!(ask(&server, &wire("POST /v1/send", &identity, body)).ok()["duplicate"], false);
+        assert_eq!(call(&server, &wire("POST /v1/send", &identity, body)).ok()["duplicate"], false);
     });
 }
 
 /// Holds: RULE-21, RULE-17.
 #[test]
-fn a_settlement_takes_json_or_nothing() {
+fn the_body_of_a_settlement_is_json_or_empty() {
     on_own_stores(&[], |server| {
         let id = server.sent("t", "k");
         assert_eq!(texts(&server.recv("t"), "msg_id"), [id.as_str()]);
@@ -174,9 +174,9 @@ fn a_settlement_takes_json_or_nothing() {
         for body in ["", "null", "{}"] {
             let headers = ["host: localhost", "content-type: application/json"];
             let ack = wire(&format!("POST /v1/ack/{id}"), &headers, body);
-            assert_eq!(ask(&server, &ack).ok(), json!({"ok": true}), "{body}");
+            assert_eq!(call(&server, &ack).ok(), json!({"ok": true}), "{body}");
         }
         let bare = wire(&format!("POST /v1/ack/{id}"), &["host: localhost"], "");
-        assert_eq!(ask(&server, &bare).ok(), json!({"ok": true}), "no body needs no type");
+        assert_eq!(call(&server, &bare).ok(), json!({"ok": true}), "an empty body needs no content type");
     });
 }

@@ -1,14 +1,14 @@
-//! Heads that are no HTTP: the answer has our shape though no request of ours begins.
+//! Invalid HTTP: errors of the HTTP parser have the same format as other errors.
 
 use std::fmt::Write as _;
 
 use super::super::http::Request;
 use super::super::rig::on_own_stores;
-use super::{ask, refused, wire};
+use super::{call, refused, wire};
 
 /// Holds: MBX-C-10, MBX-P-8.
 #[test]
-fn a_head_that_cannot_be_read_is_refused_like_any_other_request() {
+fn an_invalid_head_is_refused_like_any_other_request() {
     on_own_stores(&[], |server| {
         let host = "host: localhost";
         for (line, headers) in [
@@ -27,7 +27,7 @@ fn a_head_that_cannot_be_read_is_refused_like_any_other_request() {
             ("POST /v1/send", &[host, "transfer-encoding: gzip"]),
         ] {
             let said = refused(&server, &wire(line, headers, ""), 400, "E_SCHEMA");
-            assert!(said.contains("not HTTP/1.1"), "{line}: {said}");
+            assert!(said.contains("not valid HTTP/1.1"), "{line}: {said}");
         }
         for bytes in
             [&b"GET / HTTP/1.2\r\n\r\n"[..], b"GET /\r\n\r\n", b"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n"]
@@ -40,7 +40,7 @@ fn a_head_that_cannot_be_read_is_refused_like_any_other_request() {
 
 /// Holds: MBX-C-10, MBX-G-4.
 #[test]
-fn a_head_that_is_too_large_is_refused_and_the_refusal_arrives() {
+fn a_head_that_is_too_large_is_refused_and_the_error_arrives() {
     on_own_stores(&[], |server| {
         let mut large = String::from("GET /healthz HTTP/1.1\r\nhost: localhost\r\n");
         for number in 0..60 {
@@ -52,19 +52,19 @@ fn a_head_that_is_too_large_is_refused_and_the_refusal_arrives() {
             let said = refused(&server, &bytes, 431, "E_FRAME_TOO_LARGE");
             assert!(said.contains("64 KiB") && said.contains("100 headers"), "{said}");
         }
-        // Which of two limits is met first depends on how the bytes arrive.
+        // Which of the two limits is reached first depends on how the bytes arrive.
         let long = wire(&format!("GET /healthz?{}", "x".repeat(100_000)), &["host: localhost"], "");
-        let answer = ask(&server, &long);
+        let answer = call(&server, &long);
         assert!(matches!(answer.status, 414 | 431), "{}", answer.head);
         answer.refused(answer.status, "E_FRAME_TOO_LARGE");
         let fits: Vec<_> = many[..100].to_vec();
-        assert_eq!(ask(&server, &wire("GET /healthz", &fits, "")).status, 200);
+        assert_eq!(call(&server, &wire("GET /healthz", &fits, "")).status, 200);
     });
 }
 
-/// The same behind requests that were answered; it ends the connection, and is counted.
+/// The same after other requests on the connection; it is closed, and the refusal is counted.
 #[test]
-fn the_next_head_on_a_connection_is_refused_the_same() {
+fn an_invalid_later_head_is_refused_the_same_way() {
     on_own_stores(&[], |server| {
         let mut connection = server.connect();
         connection.write(&[Request::get("/healthz").to_bytes(), b"nonsense\r\n\r\n".to_vec()].concat());
@@ -79,7 +79,7 @@ fn the_next_head_on_a_connection_is_refused_the_same() {
 
 /// Holds: MBX-C-10.
 #[test]
-fn methods_and_targets_that_are_odd_are_refused_in_shape() {
+fn unusual_methods_and_targets_are_refused_in_the_common_format() {
     on_own_stores(&[], |server| {
         for (line, status, code) in [
             ("GET healthz", 400, "E_SCHEMA"),
@@ -96,9 +96,9 @@ fn methods_and_targets_that_are_odd_are_refused_in_shape() {
     });
 }
 
-/// For those who read answers on a terminal, and for browsers that guess.
+/// The newline is for terminals, `nosniff` for browsers.
 #[test]
-fn every_answer_ends_with_a_newline_and_is_what_it_says() {
+fn every_response_ends_with_a_newline_and_has_nosniff() {
     on_own_stores(&[], |server| {
         let id = server.sent("t", "k");
         for path in [

@@ -1,0 +1,260 @@
+//! Maintenance: ends lapsed leases, expires and deletes messages, and wakes workers when messages become due.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use oncebox_core::{Budget, Error, ErrorKind, Namespace, ReadyTopics, Topic};
+use tokio::time::Instant;
+use tracing::{Instrument, debug, info, info_span, warn};
+
+use crate::activity::Activity;
+use crate::health::LoopMonitor;
+use crate::shared::Shared;
+use crate::telemetry;
+
+pub use oncebox_core::{Deaths, MaintenanceReport};
+
+/// Maximum number of events and messages that one call processes.
+const ITEMS_MAX: u32 = 1_000;
+/// Longest pause between two calls. Any other call may have made something due earlier than the store last reported.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Longest pause for a store that other processes share: pauses grow to this while this process does not use the store.
+/// The others run maintenance for what they do, and claims find what becomes due.
+const IDLE_INTERVAL: Duration = Duration::from_secs(20);
+/// How often the process checks for topics without a handler and warns about them.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+/// How long to wait for something that is due by the local clock but not yet by the store's.
+const CLOCK_SKEW_PAUSE: Duration = Duration::from_millis(100);
+/// Time limit of a store call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Ends lapsed leases, expires messages, deletes messages after their retention, wakes workers for messages that have
+/// become due, and warns about topics with ready messages that no worker of this process handles.
+///
+/// It is safe to run maintenance in every process at once. A [`crate::Worker`] runs it by default; run it yourself in
+/// processes that only accept messages.
+pub struct Maintenance {
+    shared: Arc<Shared>,
+    on_report: Option<ReportHook>,
+}
+
+type ReportHook = Box<dyn Fn(&MaintenanceReport) + Send + Sync>;
+
+impl Maintenance {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, on_report: None }
+    }
+
+    /// Calls `hook` with the report of each batch, for example to update metrics.
+    #[must_use]
+    pub fn on_report(mut self, hook: impl Fn(&MaintenanceReport) + Send + Sync + 'static) -> Self {
+        self.on_report = Some(Box::new(hook));
+        self
+    }
+
+    /// Does everything that is due now, in bounded batches, and returns the combined report.
+    pub async fn run_once(&self) -> Result<MaintenanceReport, Error> {
+        let mut sum = MaintenanceReport::default();
+        loop {
+            let report = self.run_batch().await?;
+            let MaintenanceReport { lapsed, expired, died, forgotten, dead_letters_forgotten, next_due } =
+                report;
+            sum.lapsed += lapsed;
+            sum.expired += expired;
+            sum.died.extend(died);
+            sum.forgotten += forgotten;
+            sum.dead_letters_forgotten += dead_letters_forgotten;
+            // The local clock may be ahead of the store's clock, which decides. If the store changed nothing, nothing
+            // is due yet.
+            let unchanged = lapsed + expired + forgotten == 0 && next_due == sum.next_due;
+            sum.next_due = next_due;
+            if unchanged || next_due.is_none_or(|due| due > self.shared.clock.now()) {
+                return Ok(sum);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn run_batch(&self) -> Result<MaintenanceReport, Error> {
+        let mut budget = Budget::new(ITEMS_MAX);
+        budget.seen_keep = self.shared.settings.seen_keep;
+        budget.dead_keep = self.shared.settings.dead_keep;
+        budget.dead_letters = self.shared.dead_letters();
+        let result = tokio::time::timeout(CALL_TIMEOUT, self.shared.store.maintain(budget)).await;
+        let report = result.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("the store did not respond within {CALL_TIMEOUT:?}"),
+            ))
+        })?;
+        telemetry::maintenance_done(&report);
+        if let Some(hook) = &self.on_report {
+            hook(&report);
+        }
+        let &MaintenanceReport { lapsed, expired, forgotten, dead_letters_forgotten, .. } = &report;
+        let store = &self.shared.name;
+        if lapsed > 0 {
+            info!(%store, reaped = lapsed, "reaped lapsed leases");
+        }
+        if dead_letters_forgotten > 0 {
+            info!(%store, count = dead_letters_forgotten, "deleted dead letters past their retention");
+        }
+        if expired > 0 || forgotten > 0 {
+            debug!(%store, expired, forgotten, "maintenance done");
+        }
+        Ok(report)
+    }
+
+    /// Runs until `shutdown` is ready or the store is closed. Other failures are logged, reported by [`crate::Health`],
+    /// and retried.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let span = info_span!(parent: None, "oncebox.maintenance", store = %self.shared.name);
+        self.run_loop(shutdown).instrument(span).await;
+    }
+
+    async fn run_loop(self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        let monitor = self.shared.monitors.start("maintenance");
+        let mut pace = Pace::new(self.shared.activity.clone());
+        loop {
+            let pause = tokio::select! {
+                biased;
+                () = &mut shutdown => return,
+                pause = self.run_pass(&monitor, &mut pace) => pause,
+            };
+            let Some(pause) = pause else { return };
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return,
+                () = pace.wait(pause) => {}
+            }
+        }
+    }
+
+    /// One pass, and how long to wait before the next; none if the store is closed.
+    async fn run_pass(&self, monitor: &LoopMonitor, pace: &mut Pace) -> Option<Duration> {
+        monitor.tick();
+        // The jitter keeps processes that started together from running in step.
+        let interval = pace.interval.mul_f64(0.75 + self.shared.fraction() / 4.0);
+        match self.run_once().await {
+            Ok(report) => {
+                monitor.succeeded("maintain");
+                pace.record(&report);
+                self.warn_of_unhandled().await;
+                let due = report.next_due.map(|due| due.since(self.shared.clock.now()));
+                Some(match due {
+                    Some(Duration::ZERO) => CLOCK_SKEW_PAUSE,
+                    Some(due) => due.min(interval),
+                    None => interval,
+                })
+            }
+            Err(error) if error.kind() == ErrorKind::Closed => None,
+            Err(error) => {
+                let is_first = monitor.failed("maintain", &error);
+                telemetry::call_failed("maintain");
+                // Further failures show in health.
+                if is_first {
+                    warn!(store = %self.shared.name, %error, "maintenance failed, retrying");
+                }
+                Some(interval)
+            }
+        }
+    }
+
+    /// Warns about each topic with ready messages that no worker of this process handles, at most once a minute
+    /// (RULE-15).
+    async fn warn_of_unhandled(&self) {
+        if !self.shared.unhandled_warnings.is_due(Instant::now()) {
+            return;
+        }
+        let call = tokio::time::timeout(CALL_TIMEOUT, async {
+            self.shared.store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await
+        });
+        let Ok(Ok(ready)) = call.await else { return };
+        let unhandled = ready.into_iter().filter(|topic| !self.shared.handled_topics.contains(topic));
+        for topic in self.shared.unhandled_warnings.new_among(unhandled, Instant::now()) {
+            warn!(store = %self.shared.name, %topic, "ready messages have no handler in this process");
+        }
+    }
+}
+
+/// How often maintenance runs.
+struct Pace {
+    activity: Option<Activity>,
+    /// The current longest pause.
+    interval: Duration,
+}
+
+impl Pace {
+    fn new(activity: Option<Activity>) -> Self {
+        Self { activity, interval: INTERVAL }
+    }
+
+    /// Adjusts the interval to a report: pauses grow while there is nothing to do.
+    fn record(&mut self, report: &MaintenanceReport) {
+        let idle = report.lapsed + report.expired + report.forgotten == 0 && report.died.is_empty();
+        let grows = idle && self.activity.is_some();
+        self.interval = if grows { (self.interval * 2).min(IDLE_INTERVAL) } else { INTERVAL };
+    }
+
+    /// Waits for `pause`, or for [`INTERVAL`] at most once this process has used the store.
+    async fn wait(&mut self, pause: Duration) {
+        let (soon, end) = (Instant::now() + pause.min(INTERVAL), Instant::now() + pause);
+        let active = async {
+            let active = match &mut self.activity {
+                Some(activity) => activity.changed().await.is_ok(),
+                None => false,
+            };
+            if !active {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(end) => {}
+            () = active => {
+                self.interval = INTERVAL;
+                tokio::time::sleep_until(soon).await;
+            }
+        }
+    }
+}
+
+/// The topics that this process has warned about, each kept for a minute. There are at most as many as one call to
+/// `ready_topics` returns.
+#[derive(Default)]
+pub(crate) struct UnhandledWarnings(Mutex<WarnedTopics>);
+
+#[derive(Default)]
+struct WarnedTopics {
+    topics: HashMap<Topic, Instant>,
+    next: Option<Instant>,
+}
+
+impl UnhandledWarnings {
+    fn lock(&self) -> MutexGuard<'_, WarnedTopics> {
+        // No code under this lock panics halfway, so poisoned data is consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the next check is due. Only one caller gets `true` for each check. The first check is delayed, so that
+    /// workers that start together have registered their topics by then.
+    fn is_due(&self, now: Instant) -> bool {
+        let mut warned = self.lock();
+        let due = warned.next.is_some_and(|next| next <= now);
+        if due || warned.next.is_none() {
+            warned.next = Some(now + if due { WARN_INTERVAL } else { INTERVAL });
+        }
+        due
+    }
+
+    /// The topics that this process has not warned about within the last minute.
+    fn new_among(&self, topics: impl Iterator<Item = Topic>, now: Instant) -> Vec<Topic> {
+        let mut warned = self.lock();
+        warned.topics.retain(|_, at| now.duration_since(*at) < WARN_INTERVAL);
+        let new: Vec<_> = topics.filter(|topic| !warned.topics.contains_key(topic)).collect();
+        warned.topics.extend(new.iter().map(|topic| (topic.clone(), now)));
+        new
+    }
+}

@@ -1,0 +1,2 @@
+-- Deletes locked messages. Plan: message_pkey once per uid.
+delete from {schema}.message where uid = any($1)

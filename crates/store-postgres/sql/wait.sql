@@ -1,3 +1,0 @@
--- Waits until nobody has message $1 locked, 50 ms at most. Plan: message_pkey.
-with clock as materialized (select set_config('lock_timeout', '50', true) as lock_timeout)
-select m.uid from clock, {schema}.message m where m.uid = $1 for no key update of m
