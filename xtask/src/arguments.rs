@@ -14,7 +14,6 @@ usage: cargo xtask <command>
                                      repeat N times, keep all cores busy with other processes, test only these packages
   ci                                 run fmt, clippy, tidy, spec --check, doc, loom and test
   tidy                               check dependencies (directions, licences, sources), sizes, leftovers, words, type names
-  tidy --bless                       write the current counts of banned words and shared type names to xtask/ratchet.toml
   features                           build every crate without features, with each feature alone, and with all features
   spec                               write the lists of tests in docs/reference/requirements
   spec --check                       fail if a page is stale or incomplete, or a claim has no test
@@ -76,7 +75,6 @@ pub(crate) enum WorkspaceCommand {
     SpecCheck,
     Test(Options),
     Tidy,
-    TidyBless,
     Torture(Torture),
 }
 
@@ -107,7 +105,6 @@ fn workspace_command(words: &[&str]) -> Result<WorkspaceCommand, String> {
         ["spec", "--check"] => Ok(WorkspaceCommand::SpecCheck),
         ["test", options @ ..] => Options::parse(options).map(WorkspaceCommand::Test),
         ["tidy"] => Ok(WorkspaceCommand::Tidy),
-        ["tidy", "--bless"] => Ok(WorkspaceCommand::TidyBless),
         ["crash", options @ ..] => campaign(&CRASH, options),
         ["fuzz-model", options @ ..] => campaign(&FUZZ_MODEL, options),
         ["kill-payments", options @ ..] => campaign(&KILL_PAYMENTS, options),
@@ -212,7 +209,6 @@ mod tests {
         assert_eq!(parsed("spec --check"), Ok(WorkspaceCommand::SpecCheck));
         assert_eq!(parsed("test"), Ok(WorkspaceCommand::Test(Options::default())));
         assert_eq!(parsed("tidy"), Ok(WorkspaceCommand::Tidy));
-        assert_eq!(parsed("tidy --bless"), Ok(WorkspaceCommand::TidyBless));
     }
 
     #[test]

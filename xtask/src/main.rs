@@ -67,7 +67,6 @@ fn run(command: WorkspaceCommand) -> Result<String> {
         WorkspaceCommand::SpecCheck => spec::check(&workspace),
         WorkspaceCommand::Test(options) => test::run(&workspace, &options),
         WorkspaceCommand::Tidy => tidy::run(&workspace),
-        WorkspaceCommand::TidyBless => tidy::bless(&workspace),
         WorkspaceCommand::Torture(torture) => torture::run(&workspace, &torture),
     }
 }

@@ -9,7 +9,6 @@ mod logs;
 mod machine;
 mod manifest;
 mod purity;
-mod ratchet;
 mod sizes;
 mod types;
 mod words;
@@ -18,7 +17,6 @@ use std::fmt;
 
 use crate::failure::{Failure, Result};
 use crate::workspace::{File, Workspace};
-use ratchet::Section;
 
 /// A problem and its location.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +43,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
         files.iter().flat_map(|file| CHECKS.iter().flat_map(|check| check(file))).collect();
     findings.extend(directions::check(&files));
     findings.extend(deny::check(workspace)?);
-    findings.extend(ratchet::check(&workspace.read(ratchet::PATH)?, &counted(&files)?)?);
+    findings.extend(words::check(&files)?);
+    findings.extend(types::check(&files));
     findings.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
     for finding in &findings {
         println!("{finding}");
@@ -53,20 +52,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     let summary = format!("tidy: {errors} errors, {} warnings", findings.len() - errors);
     if errors == 0 { Ok(summary) } else { Err(Failure::new(summary)) }
-}
-
-/// Writes the current counts to the ratchet file.
-pub(crate) fn bless(workspace: &Workspace) -> Result<String> {
-    let sections = counted(&workspace.files()?)?;
-    workspace.write(ratchet::PATH, &ratchet::text(&sections))?;
-    let counts: Vec<String> = sections.iter().map(ToString::to_string).collect();
-    Ok(format!("tidy: {} has {}", ratchet::PATH, counts.join(", ")))
-}
-
-/// The counts that must not grow.
-fn counted(files: &[File]) -> Result<Vec<Section>> {
-    let [code, docs] = words::sections(files)?;
-    Ok(vec![code, docs, types::section(files)])
 }
 
 impl Finding {

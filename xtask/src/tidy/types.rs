@@ -2,30 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::Severity;
-use super::ratchet::Section;
+use super::Finding;
 use crate::workspace::File;
 
 const KEYWORDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 
-/// Names with more than one definition. Re-exports do not count.
-pub(super) fn section(files: &[File]) -> Section {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// Every definition of a name after its first. Re-exports define nothing.
+pub(super) fn check(files: &[File]) -> Vec<Finding> {
+    let mut first: BTreeMap<&str, String> = BTreeMap::new();
+    let mut findings = Vec::new();
     for file in files.iter().filter(|file| is_source(file)) {
         for (number, line) in file.lines() {
-            if let Some(name) = defined(line) {
-                found.entry(name.to_owned()).or_default().push(format!("{}:{number}", file.path));
+            let Some(name) = defined(line) else { continue };
+            if let Some(place) = first.get(name) {
+                let text = format!("`{name}` is also the name of a type at {place}: rename one of them");
+                findings.push(Finding::error(file, number, text));
+            } else {
+                first.insert(name, format!("{}:{number}", file.path));
             }
         }
     }
-    found.retain(|_, locations| locations.len() > 1);
-    Section {
-        title: "types",
-        found,
-        advice: BTreeMap::new(),
-        advice_default: "rename one of them",
-        stale: Severity::Error,
-    }
+    findings
 }
 
 /// Whether the file is a source file of a crate, tests excluded.
@@ -80,8 +77,7 @@ mod tests {
             file("crates/b/tests/it/main.rs", "pub struct Alone;\n"),
             file("examples/a.rs", "pub struct Alone;\n"),
         ];
-        let found = section(&files).found;
-        assert_eq!(found.len(), 1);
-        assert_eq!(found["Lease"], ["crates/a/src/lib.rs:1", "crates/b/src/c.rs:2"]);
+        let text = "`Lease` is also the name of a type at crates/a/src/lib.rs:1: rename one of them";
+        assert_eq!(check(&files), [Finding::at("crates/b/src/c.rs", 2, text)]);
     }
 }

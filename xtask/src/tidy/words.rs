@@ -1,23 +1,19 @@
-//! Finds banned words in identifiers, comments, messages and documents. `xtask/words.toml` lists them; a ratchet limits
-//! their counts.
+//! Finds banned words in identifiers, comments, messages and documents. `xtask/words.toml` lists them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::Severity;
-use super::ratchet::{self, Section};
+use super::Finding;
 use crate::failure::{Failure, Result};
 use crate::workspace::File;
 
 const LIST: &str = "xtask/words.toml";
-const CODE: [&str; 3] = ["rs", "sql", "toml"];
-const DOCS: [&str; 1] = ["md"];
+const EXTENSIONS: [&str; 4] = ["rs", "sql", "toml", "md"];
 /// Files that list the words, are generated from checked sources, or are history.
-const SKIPPED: [&str; 7] = [
+const SKIPPED: [&str; 6] = [
     LIST,
-    ratchet::PATH,
     "CHANGELOG.md",
     "docs/reference/cli.md",
     "docs/reference/configuration.md",
@@ -55,15 +51,13 @@ struct Exception {
     _reason: String,
 }
 
-/// The counts in code and in documents.
-pub(super) fn sections(files: &[File]) -> Result<[Section; 2]> {
+pub(super) fn check(files: &[File]) -> Result<Vec<Finding>> {
     let text = files.iter().find(|file| file.path == LIST).map_or("", |file| &file.text);
     let list = List::parse(text).map_err(|error| Failure::new(format!("{LIST}: {error}")))?;
     if let Some(error) = list.needless_exception(files) {
         return Err(Failure::new(format!("{LIST}: {error}")));
     }
-    let [code, docs] = [&CODE[..], &DOCS[..]].map(|extensions| list.found(files, extensions));
-    Ok([list.section("code", code, Severity::Error), list.section("docs", docs, Severity::Error)])
+    Ok(list.findings(files))
 }
 
 /// The list, prepared for the search.
@@ -83,28 +77,17 @@ impl List {
         Ok(list)
     }
 
-    fn section(&self, title: &'static str, found: BTreeMap<String, Vec<String>>, stale: Severity) -> Section {
-        let advice = self.word.iter().map(|word| (word.name().to_owned(), format!("write {}", word.write)));
-        Section { title, found, advice: advice.collect(), advice_default: "use another word", stale }
+    fn findings(&self, files: &[File]) -> Vec<Finding> {
+        let search = self.search();
+        let checked = files.iter().filter(|file| is_checked(&file.path));
+        let hits = checked.flat_map(|file| search.hits(&file.text).into_iter().map(move |hit| (file, hit)));
+        let words = hits.map(|(file, (index, line))| (file, line, &self.word[index]));
+        let banned = words.filter(|(file, _, word)| !self.allows(word.name(), &file.path));
+        banned.map(|(file, line, word)| Finding::error(file, line, word.advice())).collect()
     }
 
-    /// The locations of each word in files with these extensions, exceptions excluded.
-    fn found(&self, files: &[File], extensions: &[&str]) -> BTreeMap<String, Vec<String>> {
-        let search = self.search();
-        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for file in files.iter().filter(|file| is_checked(&file.path, extensions)) {
-            for (index, line) in search.hits(&file.text) {
-                let name = self.word[index].name();
-                if !self
-                    .exception
-                    .iter()
-                    .any(|exception| exception.word == name && exception.path == file.path)
-                {
-                    found.entry(name.to_owned()).or_default().push(format!("{}:{line}", file.path));
-                }
-            }
-        }
-        found
+    fn allows(&self, word: &str, path: &str) -> bool {
+        self.exception.iter().any(|exception| exception.word == word && exception.path == path)
     }
 
     /// An exception whose file does not contain the word.
@@ -137,11 +120,15 @@ impl Word {
     fn name(&self) -> &str {
         self.forms.first().map_or("", String::as_str)
     }
+
+    fn advice(&self) -> String {
+        format!("`{}` is not a word of this project: write {}", self.name(), self.write)
+    }
 }
 
-fn is_checked(path: &str, extensions: &[&str]) -> bool {
+fn is_checked(path: &str) -> bool {
     let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|extension| extensions.contains(&extension)) && !SKIPPED.contains(&path)
+    extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) && !SKIPPED.contains(&path)
 }
 
 impl Search<'_> {
