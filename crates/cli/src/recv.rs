@@ -66,6 +66,7 @@ impl Arguments {
 
 pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -> Result<(), CliError> {
     let default_wait = if arguments.follow { FOLLOW_WAIT } else { Duration::ZERO };
+    // The names of these fields in errors of the server become flags in `flag_names.rs`.
     let request = RecvRequest {
         topic: arguments.topic.clone(),
         visibility_ms: arguments.visibility.map(duration::millis),

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Attribute of the message; may be given more than once.
     #[arg(long, value_name = "NAME=VALUE", value_parser = value::name_and_value)]
     attr: Vec<(String, String)>,
-    /// Partition: messages of one topic with the same partition are delivered one at a time, in order.
+    /// Partition: messages with the same partition are delivered one at a time, in order, across all topics.
     #[arg(long, value_name = "PARTITION")]
     partition: Option<String>,
     /// Shard key: messages of one topic with the same shard key are in the same shard, but are delivered concurrently.

@@ -89,7 +89,7 @@ impl OnceboxBuilder {
         self
     }
 
-    /// Sets the dedup window: how long duplicates of a handled message are recognized. The default is 30 days.
+    /// Sets how long a key is held after its message is Done, so that duplicates are recognized. The default is 30 days.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.settings.policy.hold.keep = Keep::After(keep);
@@ -106,7 +106,7 @@ impl OnceboxBuilder {
         self
     }
 
-    /// Keeps the topic, payload, attributes and last error of handled messages until their dedup window ends. By
+    /// Keeps the topic, payload, attributes and last error of handled messages while their keys are held. By
     /// default, they are deleted when a message is handled.
     #[must_use]
     pub fn keep_finished(mut self) -> Self {

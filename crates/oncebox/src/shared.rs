@@ -180,9 +180,10 @@ impl Shared {
         draw(self.rng.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
     }
 
-    /// The delay before the next attempt of a message that has just failed, and had failed `before` times before.
-    pub(crate) fn delay(&self, backoff: &Backoff, before: u32) -> Span {
-        self.draw(|rng| backoff.delay(before, rng))
+    /// The delay before the next attempt of a message: `count` is the number of earlier attempts in the inbox and for
+    /// commands, and the number of deliveries in the mailbox.
+    pub(crate) fn delay(&self, backoff: &Backoff, count: u32) -> Span {
+        self.draw(|rng| backoff.delay(count, rng))
     }
 
     /// 128 random bits, for a new owner or request id.

@@ -32,7 +32,7 @@ pub struct SendRequest {
     #[serde(default, deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attrs))]
     pub attrs: BTreeMap<String, String>,
-    /// Messages of one topic with the same partition are delivered one at a time, in order.
+    /// Messages with the same partition are delivered one at a time, in order, across all topics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub partition: Option<String>,

@@ -74,7 +74,7 @@ impl OutgoingMessage {
         self
     }
 
-    /// Sets the partition. Messages of one topic with the same partition are delivered one at a time, in order; without
+    /// Sets the partition. Messages with the same partition are delivered one at a time, in order, across all topics; without
     /// a [`OutgoingMessage::shard_key`] they are in the same shard.
     #[must_use]
     pub fn partition(mut self, partition: impl AsRef<str>) -> Self {

@@ -37,7 +37,7 @@ pub struct MailboxSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicSettings {
-    /// Maximum number of deliveries of a message. A message keeps the limit that it was sent with.
+    /// Maximum number of attempts: deliveries that end with a nack or by their visibility timeout. A message keeps the limit that it was sent with.
     pub attempts_max: u32,
     /// Base of the retry backoff: the delay is at most twice this after the first delivery and doubles with each
     /// further one; full jitter spreads it from one millisecond upwards.

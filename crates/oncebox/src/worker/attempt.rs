@@ -21,9 +21,9 @@ use crate::health::LoopMonitor;
 use crate::telemetry;
 use crate::transaction::unsupported;
 
-/// Delay before a failed begin of a transaction is retried: starts here and doubles
+/// First delay before a failed begin of a transaction is retried. It doubles with each failure.
 const BEGIN_RETRY_SHORTEST: Duration = Duration::from_millis(50);
-/// up to this value.
+/// Maximum of that delay.
 const BEGIN_RETRY_LONGEST: Duration = Duration::from_secs(2);
 
 /// Identifies a delivery: the message and the fence of its lease.

@@ -32,9 +32,9 @@ pub(super) use stopping::Mode;
 /// The loop runs at least this often, so that health checks see progress.
 const TICK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Delay before a failed call is retried: starts here and doubles
+/// First delay before a failed call is retried. It doubles with each failure.
 const RETRY_SHORTEST: Duration = Duration::from_millis(50);
-/// up to this value.
+/// Maximum of that delay.
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
 /// A command to a running worker.

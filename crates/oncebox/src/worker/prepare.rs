@@ -1,4 +1,4 @@
-//! Checks the settings of a worker, and runs it.
+//! Checks the settings of a worker, and runs the worker.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ impl Sender {
         let (key, partition) = earlier.unwrap_or_else(|| {
             self.count += 1;
             let key = format!("s{}-{}", self.number, self.count);
-            // The same name in two topics would be two partitions.
+            // A partition spans topics: the topic is part of the name, so that topics do not wait for each other.
             let name = format!("{}-{}", TestClient::topic_of(&key), client.below(PARTITIONS));
             (key, (client.below(100) < 30).then_some(name))
         });
