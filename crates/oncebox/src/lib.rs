@@ -40,16 +40,23 @@
 //! - [`Maintenance`] and [`Health`]: background work and health checks. A worker runs its own maintenance.
 //!
 //! # Guarantees
-//! A key (source and id) is accepted once within its dedup window: by default, until 30 days after its message was
-//! handled. Handlers run at least once, so they must be idempotent.
+//! A key (source and id) is accepted once while it is held: by default, until 30 days after its message was handled.
+//! Handlers run at least once, so they must be idempotent.
 
 pub mod commands;
+pub mod health;
+pub mod inbox;
 pub mod layers;
 pub mod ledger;
 pub mod mailbox;
+pub mod maintenance;
+pub mod message;
+pub mod operator;
+pub mod queue;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod worker;
 
 /// Offline tools for the directory of an embedded store that no process has open: verify, repair, statistics.
 #[cfg(feature = "embedded")]
@@ -70,14 +77,6 @@ pub mod postgres {
     /// The PostgreSQL transaction that a handler runs in. Execute statements on `&mut **tx`.
     pub type Tx = crate::worker::HandlerTx<PgTransaction>;
 }
-
-pub mod health;
-pub mod inbox;
-pub mod maintenance;
-pub mod message;
-pub mod operator;
-pub mod queue;
-pub mod worker;
 
 /// The interface between the library and a store, for programs that open a store themselves or implement one.
 ///

@@ -67,9 +67,9 @@ impl SegmentHeader {
     }
 }
 
-/// Whether no segment is missing before one with this generation and first LSN, if the frames of the journal name `oldest` as
-/// the oldest segment needed. If no frame names one (zero), no segment was ever dropped: a segment is dropped only when a
-/// durable frame names a newer one.
+/// Whether no segment is missing before one with this generation and first LSN, if the frames of the journal name
+/// `oldest` as the oldest segment needed. If no frame names one (zero), no segment was ever dropped: a segment is dropped
+/// only when a durable frame names a newer one.
 pub(crate) fn is_first_needed(oldest: u64, generation: u64, first_lsn: u64) -> bool {
     if oldest > 0 { generation <= oldest } else { first_lsn == 1 }
 }

@@ -114,7 +114,6 @@ fn crash_points() {
 }
 
 /// At every position of a history, the loss of any one segment is detected, unless the segment is not needed.
-/// Holds: RULE-13.
 #[test]
 fn a_lost_segment_is_detected_at_every_position() {
     let mut rejected = 0;

@@ -29,8 +29,8 @@ pub(crate) struct Bounds {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Position {
     step: usize,
-    /// The time of the next step if its timer events survived: a step starts with them, and they may have been written before
-    /// the effects of the call.
+    /// The time of the next step if its timer events survived: a step starts with them, and they may have been written
+    /// before the effects of the call.
     elapsed_to: Option<Timestamp>,
 }
 
