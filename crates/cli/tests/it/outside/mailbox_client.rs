@@ -81,6 +81,20 @@ impl Server {
         messages.remove(0)
     }
 
+    /// When the store accepted a message. Unlike `ts`, it can be compared with other times of the store: `ts` is read
+    /// on the clock of the server, which may be a little ahead.
+    #[track_caller]
+    pub(crate) fn accepted_ms(&self, message: &Value) -> i64 {
+        let shown = self.get(&format!("/v1/messages/{}", text(message, "msg_id"))).ok();
+        timestamp_ms(text(&shown, "accepted_at"))
+    }
+
+    /// The time from the acceptance of a message to the end of its visibility timeout.
+    #[track_caller]
+    pub(crate) fn held_ms(&self, message: &Value) -> i64 {
+        timestamp_ms(text(message, "visible_until")) - self.accepted_ms(message)
+    }
+
     pub(crate) fn ack(&self, delivery: &str) -> Answer {
         self.post(&format!("/v1/ack/{delivery}"), &json!({}))
     }
