@@ -1,6 +1,7 @@
 //! Command line parsing.
 
 use crate::campaign::{API_FUZZ, CRASH, Campaign, CampaignKind, FUZZ_MODEL, KILL_PAYMENTS, MASS_EXPIRY, SIM};
+use crate::guards::Selection;
 use crate::test::Options;
 use crate::test::supervisor::{self, Supervised};
 use crate::torture::Torture;
@@ -17,7 +18,8 @@ usage: cargo xtask <command>
   features                           build every crate without features, with each feature alone, and with all features
   spec                               write the lists of tests in docs/reference/requirements
   spec --check                       fail if a page is stale or incomplete, or a claim has no test
-  guards [PART]                      remove each guard (whose name contains PART, or `loom`) and expect a test to fail
+  guards [PART | --missing]          remove each guard (whose name or file contains PART, or `loom`, or that is not in
+                                     the report) and expect a test to fail
   loom                               test every interleaving of RECV, ACK and SEND on the memory store
   fuzz-model --cases N [--seed S]    compare the memory store with the naive model in N cases
   crash --points N [--seed S]        crash the embedded store at N points, and damage N journals
@@ -69,7 +71,7 @@ pub(crate) enum WorkspaceCommand {
     Campaign(Campaign),
     Ci,
     Features,
-    Guards(String),
+    Guards(Selection),
     Loom,
     Spec,
     SpecCheck,
@@ -98,8 +100,9 @@ fn workspace_command(words: &[&str]) -> Result<WorkspaceCommand, String> {
         [] => Err("the command is missing".to_owned()),
         ["ci"] => Ok(WorkspaceCommand::Ci),
         ["features"] => Ok(WorkspaceCommand::Features),
-        ["guards"] => Ok(WorkspaceCommand::Guards(String::new())),
-        ["guards", part] => Ok(WorkspaceCommand::Guards((*part).to_owned())),
+        ["guards"] => Ok(WorkspaceCommand::Guards(Selection::All)),
+        ["guards", "--missing"] => Ok(WorkspaceCommand::Guards(Selection::Missing)),
+        ["guards", part] => Ok(WorkspaceCommand::Guards(Selection::Part((*part).to_owned()))),
         ["loom"] => Ok(WorkspaceCommand::Loom),
         ["spec"] => Ok(WorkspaceCommand::Spec),
         ["spec", "--check"] => Ok(WorkspaceCommand::SpecCheck),
@@ -202,8 +205,10 @@ mod tests {
     fn parses_commands() {
         assert_eq!(parsed("ci"), Ok(WorkspaceCommand::Ci));
         assert_eq!(parsed("features"), Ok(WorkspaceCommand::Features));
-        assert_eq!(parsed("guards"), Ok(WorkspaceCommand::Guards(String::new())));
-        assert_eq!(parsed("guards fence"), Ok(WorkspaceCommand::Guards("fence".to_owned())));
+        let guards = |selection| Ok(WorkspaceCommand::Guards(selection));
+        assert_eq!(parsed("guards"), guards(Selection::All));
+        assert_eq!(parsed("guards --missing"), guards(Selection::Missing));
+        assert_eq!(parsed("guards fence"), guards(Selection::Part("fence".to_owned())));
         assert_eq!(parsed("loom"), Ok(WorkspaceCommand::Loom));
         assert_eq!(parsed("spec"), Ok(WorkspaceCommand::Spec));
         assert_eq!(parsed("spec --check"), Ok(WorkspaceCommand::SpecCheck));

@@ -29,6 +29,11 @@ impl Call<'_> {
         if status.success() { Ok(()) } else { Err(Failure::new(format!("`{self}` failed: see above"))) }
     }
 
+    /// Runs the command, and returns its output.
+    pub(crate) fn output(&self, workspace: &Workspace) -> Result<Output> {
+        self.command(workspace).output().map_err(|error| self.cannot_start(&error))
+    }
+
     /// Runs the command for at most `seconds`, and returns its output.
     pub(crate) fn limited(&self, workspace: &Workspace, seconds: &str) -> Result<Output> {
         let cargo = self.command(workspace);

@@ -61,7 +61,7 @@ fn run(command: WorkspaceCommand) -> Result<String> {
         WorkspaceCommand::Campaign(campaign) => campaign::run(&workspace, &campaign),
         WorkspaceCommand::Ci => ci::run(&workspace),
         WorkspaceCommand::Features => features::run(&workspace),
-        WorkspaceCommand::Guards(part) => guards::run(&workspace, &part),
+        WorkspaceCommand::Guards(selection) => guards::run(&workspace, &selection),
         WorkspaceCommand::Loom => loom::run(&workspace),
         WorkspaceCommand::Spec => spec::write(&workspace),
         WorkspaceCommand::SpecCheck => spec::check(&workspace),

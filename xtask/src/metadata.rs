@@ -43,7 +43,7 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Package>> {
 
 fn packages(workspace: &Workspace, arguments: &[&str]) -> Result<Vec<Package>> {
     let call = Call { environment: &[], arguments };
-    let output = call.command(workspace).output().map_err(|error| call.cannot_start(&error))?;
+    let output = call.output(workspace)?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
         let text = format!("{error}`{call}` failed: run `cargo fetch --locked` once with network access");
