@@ -138,11 +138,9 @@ impl Maintenance {
         monitor.tick();
         // The jitter keeps processes that started together from running in step.
         let interval = pace.interval.mul_f64(0.75 + self.shared.fraction() / 4.0);
-        match self.run_once().await {
+        match self.run_monitored(monitor).await {
             Ok(report) => {
-                monitor.succeeded("maintain");
                 pace.record(&report);
-                self.warn_of_unhandled().await;
                 let due = report.next_due.map(|due| due.since(self.shared.clock.now()));
                 Some(match due {
                     Some(Duration::ZERO) => CLOCK_SKEW_PAUSE,
@@ -151,16 +149,37 @@ impl Maintenance {
                 })
             }
             Err(error) if error.kind() == ErrorKind::Closed => None,
+            Err(_) => Some(interval),
+        }
+    }
+
+    /// Does everything that is due now. Returns whether nothing is due any more: what another process has locked is
+    /// left, and so is everything while the store cannot be reached.
+    pub(crate) async fn run_due(&self) -> bool {
+        let monitor = self.shared.monitors.start("maintenance");
+        let report = self.run_monitored(&monitor).await;
+        report.is_ok_and(|report| report.next_due.is_none_or(|due| due > self.shared.clock.now()))
+    }
+
+    /// Does everything that is due now; logs a failure and reports it to the monitor.
+    async fn run_monitored(&self, monitor: &LoopMonitor) -> Result<MaintenanceReport, Error> {
+        let result = self.run_once().await;
+        match &result {
+            Ok(_) => {
+                monitor.succeeded("maintain");
+                self.warn_of_unhandled().await;
+            }
+            Err(error) if error.kind() == ErrorKind::Closed => {}
             Err(error) => {
-                let is_first = monitor.failed("maintain", &error);
+                let is_first = monitor.failed("maintain", error);
                 telemetry::call_failed("maintain");
                 // Further failures show in health.
                 if is_first {
                     warn!(store = %self.shared.name, %error, "maintenance failed, retrying");
                 }
-                Some(interval)
             }
         }
+        result
     }
 
     /// Warns about each topic with ready messages that no worker of this process handles, at most once a minute

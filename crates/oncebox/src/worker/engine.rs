@@ -116,8 +116,12 @@ impl Engine {
         }
     }
 
-    /// Works until a command stops it, or until the store fails with an error that a retry cannot fix.
-    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<WorkerSummary, Error> {
+    /// Works until a command stops it, until the goal of its mode is reached, or until the store fails with an error
+    /// that a retry cannot fix. Can be called again in the mode [`Mode::UNTIL_IDLE`].
+    pub(super) async fn run(
+        &mut self,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Result<WorkerSummary, Error> {
         loop {
             // A store whose calls complete at once must not starve the handlers on the same thread.
             tokio::task::consume_budget().await;

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use oncebox_core::{Error, ErrorKind, Invalid, Namespace, Topic};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tracing::{Instrument, info, info_span};
 
 use super::engine::{Command, Engine, Mode};
@@ -15,11 +17,16 @@ use super::rate::Rate;
 use super::route::{ActiveRoute, RouteTable};
 use super::{StartHook, StopHook, Worker};
 use crate::health::LoopMonitor;
+use crate::maintenance::Maintenance;
 use crate::shared::Oncebox;
 use crate::telemetry::TopicMetrics;
 
 /// Maximum number of commands queued for a worker.
 const COMMANDS_MAX: usize = 16;
+/// How often, and after what pause, a worker that is to run until idle checks again for messages that are due, but locked
+/// by another process: for ten seconds, like a patient caller.
+const LOCKED_RETRIES_MAX: u32 = 200;
+const LOCKED_RETRY: Duration = Duration::from_millis(50);
 
 /// Running a worker.
 impl<S> Worker<S> {
@@ -44,7 +51,7 @@ impl<S> Worker<S> {
     }
 
     /// Works until there is nothing left to claim: for tests and batch jobs. Messages that wait for a retry, for their
-    /// due time or for the end of another worker's lease are left.
+    /// due time or for the end of another worker's lease are left. Maintenance runs before the work, not beside it.
     pub async fn run_until_idle(self) -> Result<WorkerSummary, Error> {
         let prepared = self.prepare()?;
         let (_commands, receiver) = mpsc::channel(COMMANDS_MAX);
@@ -154,7 +161,7 @@ struct Prepared {
 impl Prepared {
     pub(super) async fn run(
         self,
-        commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<Command>,
         mode: Mode,
     ) -> Result<WorkerSummary, Error> {
         let Self { oncebox, options, routes, topics, monitor, on_start, on_stop } = self;
@@ -173,13 +180,21 @@ impl Prepared {
             (options.namespace == Namespace::Inbox).then(|| shared.handled_topics.add(topics, all));
         // Dropping the set ends the maintenance task when this function ends or its future is dropped.
         let mut maintenance = JoinSet::new();
-        if options.maintenance && lasting {
+        let maintained_first = options.maintenance && mode.is_until_idle();
+        if options.maintenance && lasting && !maintained_first {
             maintenance.spawn(oncebox.maintenance().run(std::future::pending()));
         }
         let monitor = monitor.unwrap_or_else(|| shared.monitors.start("worker"));
         let span = info_span!(parent: None, "oncebox.worker", store = oncebox.name());
-        let summary =
-            Engine::new(shared, options, routes, monitor, mode).run(commands).instrument(span).await?;
+        let mut engine = Engine::new(shared, options, routes, monitor, mode);
+        let summary = async {
+            if maintained_first {
+                run_until_idle(&mut engine, &mut commands, &oncebox.maintenance()).await
+            } else {
+                engine.run(&mut commands).await
+            }
+        };
+        let summary = summary.instrument(span).await?;
         if let Some(hook) = on_stop {
             hook(summary).await;
         }
@@ -188,4 +203,23 @@ impl Prepared {
         }
         Ok(summary)
     }
+}
+
+/// Does what is due, then works until there is nothing left to claim. Another process may be doing some of what is due:
+/// messages that it has locked become claimable in a moment, so the worker tries again.
+async fn run_until_idle(
+    engine: &mut Engine,
+    commands: &mut mpsc::Receiver<Command>,
+    maintenance: &Maintenance,
+) -> Result<WorkerSummary, Error> {
+    for _ in 0..LOCKED_RETRIES_MAX {
+        let complete = maintenance.run_due().await;
+        let summary = engine.run(commands).await?;
+        if complete {
+            return Ok(summary);
+        }
+        sleep(LOCKED_RETRY).await;
+        engine.reopen_until_idle();
+    }
+    engine.run(commands).await
 }

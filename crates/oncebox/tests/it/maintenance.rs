@@ -1,14 +1,16 @@
 //! Maintenance: retention, reaping, and warnings about unhandled topics.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox::mailbox::{MailboxSettings, OutgoingMessage};
-use oncebox::{Message, MessageState, Worker, message::Namespace, operator::MessageQuery};
+use oncebox::{Message, MessageState, Oncebox, Worker, message::Namespace, operator::MessageQuery};
+use oncebox_testkit::ManualClock;
 use tokio::time::sleep;
 use tracing::Level;
 
 use super::capture::Capture;
-use super::fixture::{Paused, key, on_every_store, on_every_store_with};
+use super::fixture::{Paused, key, on_every_store, on_every_store_with, postgres_in};
 use crate::timed::until;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -160,4 +162,30 @@ fn concurrent_maintenance_is_harmless() {
         let (one, two) = tokio::join!(one.run_once(), two.run_once());
         assert_eq!(one.unwrap().lapsed + two.unwrap().lapsed, 50);
     });
+}
+
+/// The lock of another process that makes the message claimable may last longer than a claim waits for it.
+#[tokio::test(crate = "crate::timed")]
+async fn a_worker_runs_until_idle_also_if_another_process_has_locked_a_due_message() {
+    let clock = Arc::new(ManualClock::default());
+    let (store, pool) = postgres_in("locked_timer", Some(clock.clone())).await;
+    let oncebox = Oncebox::builder().clock(clock.clone()).on(store).unwrap();
+    oncebox.inbox().enqueue(Message::new("t", "test", "1").due_in(DAY)).await.unwrap();
+    clock.advance(DAY);
+    let mut other = pool.begin().await.unwrap();
+    let locked = sqlx::query("select from locked_timer.message for update").execute(&mut *other).await;
+    assert_eq!(locked.unwrap().rows_affected(), 1);
+    let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *other).await.unwrap();
+    let worker = Worker::new(&oncebox).on("t", async || {}).run_until_idle();
+    let release = async {
+        until("the worker waits for the lock", async || {
+            let waits = "select exists (select from pg_stat_activity where $1 = any (pg_blocking_pids(pid)))";
+            sqlx::query_scalar(waits).bind(pid).fetch_one(&pool).await.unwrap()
+        })
+        .await;
+        sleep(Duration::from_millis(200)).await;
+        other.rollback().await.unwrap();
+    };
+    let (stopped, ()) = tokio::join!(worker, release);
+    assert_eq!(stopped.unwrap().handled, 1);
 }

@@ -43,6 +43,10 @@ impl Mode {
         Self::Pass { left: batch as usize, checked_all: false }
     }
 
+    pub(in crate::worker) fn is_until_idle(&self) -> bool {
+        matches!(self, Self::UntilIdle { .. })
+    }
+
     pub(in crate::worker) fn is_pass(&self) -> bool {
         matches!(self, Self::Pass { .. })
     }
@@ -101,6 +105,12 @@ impl Mode {
 }
 
 impl Engine {
+    /// Starts over: there may be more to claim.
+    pub(in crate::worker) fn reopen_until_idle(&mut self) {
+        self.mode = Mode::UNTIL_IDLE;
+        self.polling.wake();
+    }
+
     pub(super) fn handle_command(&mut self, command: Command) {
         match command {
             Command::Pause(paused) => {
@@ -164,8 +174,7 @@ impl Engine {
             Mode::Working | Mode::Paused => false,
             Mode::UntilIdle { worked: true, .. } if empty => {
                 // The handled messages may have made others ready.
-                self.mode = Mode::UntilIdle { worked: false, checked: false };
-                self.polling.wake();
+                self.reopen_until_idle();
                 false
             }
             Mode::UntilIdle { checked, .. } => empty && checked,
