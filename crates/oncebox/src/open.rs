@@ -30,19 +30,27 @@ pub(crate) async fn store(
     }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let settings = UrlSettings::parse(query)?;
-    let (store, default_name) = match scheme {
+    match scheme {
         #[cfg(feature = "memory")]
-        "memory" => (memory(path, settings, clock)?, numbered("memory")),
+        "memory" => Ok(Opened::new(memory(path, settings, clock)?, name, || numbered("memory"))),
         #[cfg(feature = "embedded")]
-        "embedded" => (embedded(path, settings, name.clone(), clock).await?, format!("embedded:{path}")),
-        _ => {
-            return Err(invalid(format!(
-                "unknown store `{scheme}`: use one of {}, or enable the store's cargo feature",
-                SCHEMES.join(", ")
-            )));
+        "embedded" => {
+            let store = embedded(path, settings, name.clone(), clock).await?;
+            Ok(Opened::new(store, name, || format!("embedded:{path}")))
         }
-    };
-    Ok(Opened { store, transactions: None, name: name.unwrap_or_else(|| default_name.into()) })
+        _ => Err(invalid(format!(
+            "unknown store `{scheme}`: use one of {}, or enable the store's cargo feature",
+            SCHEMES.join(", ")
+        ))),
+    }
+}
+
+#[cfg(any(feature = "memory", feature = "embedded"))]
+impl Opened {
+    /// A store without transactions.
+    fn new(store: Arc<dyn Store>, name: Option<Arc<str>>, default_name: impl FnOnce() -> String) -> Self {
+        Self { store, transactions: None, name: name.unwrap_or_else(|| default_name().into()) }
+    }
 }
 
 /// A name for a store without a location. The first store of the process has number 1.
