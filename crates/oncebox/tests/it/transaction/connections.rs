@@ -34,8 +34,7 @@ async fn constrained(transactions: u32) -> Constrained {
     let pool = PgPoolOptions::new()
         .max_connections(transactions + 1)
         .acquire_timeout(Duration::from_millis(200))
-        .connect(&server.url())
-        .await
+        .connect_lazy(&server.url())
         .unwrap();
     let few = Arc::new(PostgresStore::new(pool.clone(), &schema));
     Constrained {
@@ -46,6 +45,19 @@ async fn constrained(transactions: u32) -> Constrained {
 }
 
 impl Constrained {
+    /// A transaction of the application on the small pool. On a slow machine, a connection takes longer than the pool
+    /// waits for it.
+    async fn begin(&self) -> sqlx::Transaction<'static, sqlx::Postgres> {
+        within("the application's transaction", async {
+            loop {
+                if let Ok(begun) = self.pool.begin().await {
+                    return begun;
+                }
+            }
+        })
+        .await
+    }
+
     async fn enqueue(&self, id: &str) {
         self.inspector.inbox().enqueue(Message::new("payment", "shop", id)).await.unwrap();
     }
@@ -73,7 +85,7 @@ async fn a_handler_that_waits_for_its_transaction_spends_no_attempt() {
     let shop = constrained(1).await;
     shop.enqueue("1").await;
     // The application has every connection of the pool.
-    let taken = [shop.pool.begin().await.unwrap(), shop.pool.begin().await.unwrap()];
+    let taken = [shop.begin().await, shop.begin().await];
     let worker = Worker::new(&shop.oncebox).on("payment", async |_: Tx| {}).start().unwrap();
     until("health reports that no transaction can begin", async || shop.begin_fails().await).await;
     let waiting = shop.show("1").await;
@@ -92,7 +104,7 @@ async fn a_handler_that_waits_for_its_transaction_spends_no_attempt() {
 async fn a_message_whose_transaction_cannot_begin_is_released_without_an_attempt() {
     let shop = constrained(1).await;
     shop.enqueue("1").await;
-    let taken = [shop.pool.begin().await.unwrap(), shop.pool.begin().await.unwrap()];
+    let taken = [shop.begin().await, shop.begin().await];
     let worker = Worker::new(&shop.oncebox).on("payment", async |_: Tx| {}).lease(Duration::from_secs(3));
     let worker = worker.start().unwrap();
     until("it is released and delivered again", async || shop.show("1").await.deliveries >= 2).await;
@@ -118,14 +130,7 @@ async fn transactions_do_not_starve_the_heartbeats_of_their_leases() {
     let worker = worker.lease(Duration::from_secs(6)).start().unwrap();
     within("the handler starts", started.notified()).await;
     // The handler holds one connection of the pool, and the application the other.
-    let taken = within("the application's transaction", async {
-        loop {
-            if let Ok(taken) = shop.pool.begin().await {
-                break taken;
-            }
-        }
-    });
-    let taken = taken.await;
+    let taken = shop.begin().await;
     let granted = shop.show("1").await.lease().unwrap().until;
     until("the lease is extended", async || {
         let lease = shop.show("1").await.lease().copied();
