@@ -300,6 +300,6 @@ pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
         opened_after: reader.option(Reader::timestamp)?,
         epoch: reader.u64()?,
         closed: reader.flag()?,
-        number_next: reader.u64()?,
+        number_next: reader.number()?.0,
     }))
 }

@@ -72,7 +72,7 @@ impl EmbeddedStore {
         let store = store_id(&*disk)?;
         let mut recovering = Recovering::new(options.capacity);
         let found = recover(&*disk, &store, &mut |group| recovering.replay(group))?;
-        let epoch = found.epoch.max(recovering.boot.epoch) + 1;
+        let epoch = found.epoch.max(recovering.boot.epoch).saturating_add(1);
         let fence_floor = Engine::fence_floor(epoch).ok_or_else(|| {
             Error::new(
                 ErrorKind::Unsupported,

@@ -95,8 +95,13 @@ impl<'a> Reader<'a> {
         self.u128().map(Uid::from_u128)
     }
 
+    /// A message number. The next one must fit, too.
     pub(crate) fn number(&mut self) -> Result<Number, Damaged> {
-        self.u64().map(Number)
+        const MAX: u64 = 1 << 63;
+        match self.u64()? {
+            number if number < MAX => Ok(Number(number)),
+            _ => Err(Damaged("a message number that is out of range")),
+        }
     }
 
     pub(crate) fn key(&mut self) -> Result<Key, Damaged> {

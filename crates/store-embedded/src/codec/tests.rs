@@ -56,7 +56,7 @@ impl Draw {
     }
 
     fn number(&mut self) -> Number {
-        Number(self.u64())
+        Number(self.u64() >> 1)
     }
 
     fn uid(&mut self) -> Uid {
@@ -235,6 +235,26 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
     let (mut writer, record) = (Writer::default(), Record { at, uid, effect });
     encode(&mut writer, record);
     (writer.0, format!("{record:?}"))
+}
+
+/// Found by fuzzing: the number after the highest one does not exist.
+#[test]
+fn a_message_number_that_is_out_of_range_is_refused() {
+    let mut boot = Boot::default();
+    for (number_next, is_valid) in [((1 << 63) - 1, true), (1 << 63, false), (u64::MAX, false)] {
+        boot.number_next = number_next;
+        let mut writer = Writer::default();
+        encode_boot(&mut writer, &boot);
+        assert_eq!(fuzzing::replay(&writer.0), is_valid, "{number_next}");
+    }
+    // A message that was restored from a snapshot.
+    let bytes = [
+        3, 255, 254, 254, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255,
+        255, 255, 255, 255, 255, 2, 1, 0, 0, 0, 5, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0, 2, 0, 6, 0, 0, 0, 0, 0, 0, 0,
+        255, 2, 1, 0, 0, 1, 1, 1, 0, 0, 0, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0,
+    ];
+    assert!(!fuzzing::replay(&bytes));
 }
 
 proptest! {
