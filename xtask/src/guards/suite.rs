@@ -1,7 +1,5 @@
 //! Which tests must fail without a guard, how to run them, and what their output says.
 
-use std::process::Output;
-
 use crate::cargo::Call;
 use crate::failure::Result;
 use crate::loom;
@@ -83,16 +81,16 @@ impl Suite {
 
     /// Compiles the tests in the copy, and runs them within the time limit.
     pub(super) fn run(&self, copy: &Workspace) -> Result<Ran> {
-        let call = |first: &[&'static str], action: &dyn Fn(Call<'_>) -> Result<Output>| {
-            let rest = self.arguments.iter().map(String::as_str);
-            let arguments: Vec<&str> = first.iter().copied().chain(rest).collect();
-            action(Call { environment: &self.environment, arguments: &arguments })
+        let arguments = |first: &[&'static str]| -> Vec<&str> {
+            first.iter().copied().chain(self.arguments.iter().map(String::as_str)).collect()
         };
-        let compiled = call(&["test", "--no-run"], &|call| call.output(copy))?;
+        let (building, testing) = (arguments(&["test", "--no-run"]), arguments(&["test"]));
+        let compiled = Call { environment: &self.environment, arguments: &building }.output(copy)?;
         if !compiled.status.success() {
             return Ok(Ran::NotCompiled(String::from_utf8_lossy(&compiled.stderr).into_owned()));
         }
-        let output = call(&["test"], &|call| call.limited(copy, self.limit))?;
+        let output =
+            Call { environment: &self.environment, arguments: &testing }.limited(copy, self.limit)?;
         let text = String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
             return Ok(Ran::Passed(passed(&text)));

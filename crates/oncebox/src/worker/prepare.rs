@@ -8,7 +8,7 @@ use oncebox_core::{Error, ErrorKind, Invalid, Namespace, Topic};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tracing::{Instrument, info, info_span};
+use tracing::{Instrument, info, info_span, warn};
 
 use super::engine::{Command, Engine, Mode};
 use super::handle::{WorkerHandle, WorkerSummary};
@@ -17,14 +17,13 @@ use super::rate::Rate;
 use super::route::{ActiveRoute, RouteTable};
 use super::{StartHook, StopHook, Worker};
 use crate::health::LoopMonitor;
-use crate::maintenance::Maintenance;
 use crate::shared::Oncebox;
 use crate::telemetry::TopicMetrics;
 
 /// Maximum number of commands queued for a worker.
 const COMMANDS_MAX: usize = 16;
-/// How often, and after what pause, a worker that is to run until idle checks again for messages that are due, but locked
-/// by another process: for ten seconds, like a patient caller.
+/// How often, and after what pause, [`Worker::run_until_idle`] checks again for messages that are due, but locked by another
+/// process: for about ten seconds.
 const LOCKED_RETRIES_MAX: u32 = 200;
 const LOCKED_RETRY: Duration = Duration::from_millis(50);
 
@@ -189,7 +188,7 @@ impl Prepared {
         let mut engine = Engine::new(shared, options, routes, monitor, mode);
         let summary = async {
             if maintained_first {
-                run_until_idle(&mut engine, &mut commands, &oncebox.maintenance()).await
+                run_until_idle(&mut engine, &mut commands, &oncebox).await
             } else {
                 engine.run(&mut commands).await
             }
@@ -210,8 +209,9 @@ impl Prepared {
 async fn run_until_idle(
     engine: &mut Engine,
     commands: &mut mpsc::Receiver<Command>,
-    maintenance: &Maintenance,
+    oncebox: &Oncebox,
 ) -> Result<WorkerSummary, Error> {
+    let maintenance = oncebox.maintenance();
     for _ in 0..LOCKED_RETRIES_MAX {
         let complete = maintenance.run_due().await;
         let summary = engine.run(commands).await?;
@@ -221,5 +221,6 @@ async fn run_until_idle(
         sleep(LOCKED_RETRY).await;
         engine.reopen_until_idle();
     }
+    warn!(store = oncebox.name(), "something is still due, but locked by another process: it is left");
     engine.run(commands).await
 }
