@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::port::Bound;
+use crate::bound::Bound;
 
 /// What the caller of a failed operation can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -182,7 +182,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Error, ErrorKind, Invalid};
-    use crate::port::Bound;
+    use crate::bound::Bound;
 
     #[test]
     fn only_unavailable_and_saturated_errors_are_retryable() {

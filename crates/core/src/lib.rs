@@ -9,6 +9,7 @@ pub mod limits;
 pub mod machine;
 
 mod annotation;
+mod bound;
 mod error;
 mod hash;
 mod id;
@@ -23,22 +24,23 @@ mod time;
 mod worker;
 
 pub use annotation::{Attributes, LastError, Trace};
+pub use bound::Bound;
 pub use error::{Error, ErrorKind, Invalid};
 pub use hash::{CallerHash, Fingerprint};
 pub use id::{Fence, IdSource, Number, Owner, RequestId, Rng, Shard, Uid};
 pub use key::{Key, MessageRef, Namespace};
 pub use message::{
-    Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Keep, Lease, MessageState, NewMessage, Policy,
-    Seal, Snapshot,
+    Content, DeadReason, Divergence, Grant, GrantEnd, Hold, Keep, Lease, MessageState, MessageSummary,
+    NewMessage, Policy, Seal, Settled, Snapshot, Verdict, VerdictKind,
 };
 pub use notifier::Notifier;
 pub use payload::{Omitted, Payload, PayloadHandle};
 pub use port::{
-    Accepted, Action, AttemptCount, Batch, Begin, Begun, Bound, Budget, Capabilities, Claim, Counts, Cursor,
+    Accepted, Action, AttemptCount, Batch, Begin, Begun, Budget, Capabilities, Claim, Counts, Cursor,
     DeadLetters, Deaths, Delivery, Direction, Extended, Extension, Interest, MaintenanceReport, MessagePage,
-    MessageQuery, MessageSummary, Observation, Observed, Operated, Order, PageSize, ReadyTopics, Recorded,
-    Retention, Scope, Settled, Settlement, Store, StoreExt, TopicCounts, TopicPage, TopicQuery, TopicRange,
-    Topics, TransactionalStore, Usage, Verdict, VerdictKind, Wake, Wakeups, Worked,
+    MessageQuery, Observation, Observed, Operated, Order, PageSize, ReadyTopics, Recorded, Retention, Scope,
+    Settlement, Store, StoreExt, TopicCounts, TopicPage, TopicQuery, TopicRange, Topics, TransactionalStore,
+    Usage, Wake, Wakeups, Worked, check_call, check_work,
 };
 pub use retry::{Backoff, Growth, Jitter};
 pub use text::{Id, Partition, Source, Topic};

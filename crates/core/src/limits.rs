@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Invalid};
-use crate::port::Claim;
-
 /// Maximum length of a source, id, topic, partition or trace id.
 pub const TEXT_BYTES_MAX: usize = 1_024;
 /// Maximum length of a source, id or topic in the inbox (IBX-011, IBX-012, IBX-020).
@@ -51,22 +48,3 @@ pub const COMMANDS_ATTEMPTS_DEFAULT: u32 = 5;
 pub const MAILBOX_ATTEMPTS_DEFAULT: u32 = 16;
 /// How many messages a mailbox lane may deliver past its oldest inherited delivery after a restart (MBX-G-9).
 pub const MAILBOX_REORDER_MESSAGES_MAX: usize = 32;
-
-/// Checks the number of items in one [`crate::Store::work`] call.
-pub fn check_work(settlements: usize, claims: &[Claim]) -> Result<(), Error> {
-    check_call(settlements + claims.len())?;
-    let messages: u64 = claims.iter().map(|claim| u64::from(claim.batch.get())).sum();
-    if messages > u64::from(CLAIM_MESSAGES_MAX) {
-        let given = usize::try_from(messages).unwrap_or(usize::MAX);
-        return Err(Invalid::too_many("claims", CLAIM_MESSAGES_MAX as usize, given).into());
-    }
-    Ok(())
-}
-
-/// Checks the number of items in one call.
-pub fn check_call(items: usize) -> Result<(), Error> {
-    if items > CALL_ITEMS_MAX {
-        return Err(Invalid::too_many("call", CALL_ITEMS_MAX, items).into());
-    }
-    Ok(())
-}

@@ -46,10 +46,10 @@ mod topics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::bound::Bound;
 use crate::id::{Fence, IdSource, Number, Owner, RequestId, Uid};
 use crate::key::Namespace;
 use crate::payload::{Payload, PayloadHandle};
-use crate::port::Bound;
 use crate::time::Timestamp;
 use arena::{Arena, Slot};
 use counts::Totals;

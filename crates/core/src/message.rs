@@ -1,8 +1,11 @@
 //! Messages: their content, the policies they are accepted under, and everything that can be read about them later.
 
+mod lease;
 mod policy;
 mod seal;
 mod snapshot;
+mod state;
+mod verdict;
 
 use std::num::NonZeroU32;
 
@@ -14,9 +17,12 @@ use crate::payload::Payload;
 use crate::text::{Partition, Topic};
 use crate::time::Timestamp;
 
+pub use lease::{Grant, GrantEnd, Lease};
 pub use policy::{Divergence, Hold, Keep, Policy};
 pub use seal::Seal;
-pub use snapshot::{DeadReason, Grant, GrantEnd, Lease, MessageState, Snapshot};
+pub use snapshot::{MessageSummary, Snapshot};
+pub use state::{DeadReason, MessageState};
+pub use verdict::{Settled, Verdict, VerdictKind};
 
 /// The content that a handler receives. Generic over the payload handle: only sender and handler read a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! in `oncebox-testkit` checks stores against it.
 
 mod accept;
+mod call;
 mod ext;
 mod maintenance;
 mod operator;
@@ -17,18 +18,17 @@ use crate::message::{NewMessage, Snapshot};
 use crate::payload::Omitted;
 use crate::text::Topic;
 
-pub use accept::{Accepted, Begin, Begun, MessageSummary, Observation, Observed};
+pub use accept::{Accepted, Begin, Begun, Observation, Observed};
+pub use call::{check_call, check_work};
 pub use ext::StoreExt;
 pub use maintenance::{Budget, DeadLetters, Deaths, MaintenanceReport, Retention};
 pub use operator::{
     Action, AttemptCount, Counts, Cursor, Direction, MessagePage, MessageQuery, Operated, Order, PageSize,
     Scope,
 };
-pub use stats::{Bound, ReadyTopics, TopicCounts, TopicPage, TopicQuery, TopicRange, Usage};
+pub use stats::{ReadyTopics, TopicCounts, TopicPage, TopicQuery, TopicRange, Usage};
 pub use transaction::{Recorded, TransactionalStore, Wake};
-pub use work::{
-    Batch, Claim, Delivery, Extended, Extension, Settled, Settlement, Topics, Verdict, VerdictKind, Worked,
-};
+pub use work::{Batch, Claim, Delivery, Extended, Extension, Settlement, Topics, Worked};
 
 /// What a store guarantees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub trait Store: Send + Sync {
     /// Done message is never changed; otherwise `last_seen_at` is updated. `Replace` writes topic, shard, payload,
     /// hash, due time, partition, expiry and attributes, even if the content is the same, and keeps uid, number,
     /// attempts, retry time, trace and policy. If it changes the content of a leased message, settling that lease
-    /// returns [`Settled::Superseded`].
+    /// returns [`crate::Settled::Superseded`].
     ///
     /// *Repeat:* while the key is held, the same message returns `Duplicate` with the summary of the first. Under
     /// `Replace`, however, a repeat writes its content again, over newer content that was accepted in between. Once the
@@ -130,8 +130,8 @@ pub trait Store: Send + Sync {
     /// Settles finished deliveries, then claims new ones, in one commit.
     ///
     /// A settlement takes effect only under a current lease with the same owner and fence; otherwise it changes nothing
-    /// and returns [`Settled::LeaseLost`]. The kind and the outcome of the last settlement stay with the message until
-    /// its next grant, and for at least [`crate::limits::REPEAT_WINDOW`] after the message finished.
+    /// and returns [`crate::Settled::LeaseLost`]. The kind and the outcome of the last settlement stay with the message
+    /// until its next grant, and for at least [`crate::limits::REPEAT_WINDOW`] after the message finished.
     ///
     /// A claim delivers messages that are Processing, have content, are due, are past their retry time, are not leased,
     /// and whose partition is free: in order of number within a lane, and round-robin across lanes. Within a partition

@@ -5,9 +5,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use oncebox_core::limits::check_call;
 use oncebox_core::machine::{CallContext, Machine};
-use oncebox_core::{Batch, Bound, Claim, Error, ErrorKind};
+use oncebox_core::{Batch, Bound, Claim, Error, ErrorKind, check_call};
 use tokio::sync::oneshot::Receiver;
 
 use crate::disk_error::DiskError;

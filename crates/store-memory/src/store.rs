@@ -8,13 +8,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 #[cfg(oncebox_loom)]
 use loom::sync::{Mutex, MutexGuard};
-use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Clock, Counts, Error, ErrorKind, Extended, Extension,
     IdSource, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Notifier,
     Observation, Observed, Omitted, Operated, Order, PageSize, Payload, ReadyTopics, Scope, Settlement,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked, check_call, check_work,
 };
 use oncebox_system::{SystemClock, SystemRng};
 use zeroize::Zeroizing;

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncebox_core::limits::{check_call, check_work};
 use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Error, ErrorKind, Extended,
     Extension, IdSource, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage,
     Observation, Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot,
-    Store, Topic, TopicPage, TopicQuery, Uid, Usage, Wakeups, Worked,
+    Store, Topic, TopicPage, TopicQuery, Uid, Usage, Wakeups, Worked, check_call, check_work,
 };
 use oncebox_system::SystemRng;
 use sqlx::{PgConnection, PgPool};

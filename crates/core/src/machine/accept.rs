@@ -7,10 +7,11 @@ use super::arena::Slot;
 use super::counts::cost_of;
 use super::message::Message;
 use super::{CallContext, Effect, Machine};
+use crate::bound::Bound;
 use crate::hash::{CallerHash, Fingerprint};
-use crate::message::{Divergence, MessageState, NewMessage};
+use crate::message::{Divergence, MessageState, MessageSummary, NewMessage};
 use crate::payload::PayloadHandle;
-use crate::port::{Accepted, Bound, MessageSummary};
+use crate::port::Accepted;
 
 /// When to retry while a lane is full. How fast its workers are is not known.
 const LANE_RETRY: Duration = Duration::from_secs(1);

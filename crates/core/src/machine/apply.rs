@@ -7,9 +7,9 @@ use super::message::Message;
 use super::{Effect, Journal, Machine, Record};
 use crate::annotation::LastError;
 use crate::id::Uid;
-use crate::message::{DeadReason, GrantEnd, MessageState, Policy};
+use crate::message::{DeadReason, GrantEnd, MessageState, Policy, Settled, VerdictKind};
 use crate::payload::PayloadHandle;
-use crate::port::{AttemptCount, Settled, VerdictKind};
+use crate::port::AttemptCount;
 use crate::time::Timestamp;
 
 impl<P: PayloadHandle> Machine<P> {

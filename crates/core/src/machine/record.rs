@@ -6,9 +6,9 @@ use crate::annotation::LastError;
 use crate::hash::CallerHash;
 use crate::id::{Number, RequestId, Uid};
 use crate::key::Key;
-use crate::message::{DeadReason, Hold, Lease, MessageState, NewMessage, Snapshot};
+use crate::message::{DeadReason, Hold, Lease, MessageState, NewMessage, Settled, Snapshot, VerdictKind};
 use crate::payload::Payload;
-use crate::port::{AttemptCount, Settled, VerdictKind};
+use crate::port::AttemptCount;
 use crate::time::Timestamp;
 use crate::worker::WorkerName;
 

@@ -2,8 +2,8 @@
 
 use super::arena::Slot;
 use super::{Effect, Machine, Record};
+use crate::message::Settled;
 use crate::payload::PayloadHandle;
-use crate::port::Settled;
 use crate::time::Timestamp;
 
 impl<P: PayloadHandle> Machine<P> {

@@ -3,9 +3,8 @@
 use super::arena::Slot;
 use super::{Effect, Machine, Record};
 use crate::id::{Number, Uid};
-use crate::message::{DeadReason, GrantEnd, MessageState};
+use crate::message::{DeadReason, GrantEnd, MessageState, Settled};
 use crate::payload::PayloadHandle;
-use crate::port::Settled;
 
 impl<P: PayloadHandle> Machine<P> {
     /// Applies a recorded effect of a journal from which effects are missing. [`Machine::replay`] skips what does not

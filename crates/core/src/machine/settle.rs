@@ -3,9 +3,9 @@
 use super::arena::Slot;
 use super::grant::StoredGrant;
 use super::{CallContext, Effect, Machine};
-use crate::message::{DeadReason, GrantEnd};
+use crate::message::{DeadReason, GrantEnd, Settled, Verdict};
 use crate::payload::PayloadHandle;
-use crate::port::{Settled, Settlement, Verdict};
+use crate::port::Settlement;
 
 impl<P: PayloadHandle> Machine<P> {
     /// Settles one delivery; see [`crate::Store::work`].

@@ -1,143 +1,12 @@
-//! Everything that is known about a message at one moment.
-
-use std::fmt;
-use std::num::NonZeroU32;
+//! Everything that is known about a message at one moment, and the summary that senders get.
 
 use crate::annotation::{LastError, Trace};
 use crate::hash::{CallerHash, Fingerprint};
-use crate::id::{Fence, Number, Owner, RequestId, Uid};
+use crate::id::{Number, Uid};
 use crate::key::Key;
-use crate::message::{Content, Policy};
+use crate::message::{Content, DeadReason, Grant, Lease, MessageState, Policy};
 use crate::payload::{Omitted, Payload, PayloadHandle};
-use crate::port::{MessageSummary, Settled, VerdictKind};
-use crate::text::Partition;
 use crate::time::Timestamp;
-use crate::worker::WorkerName;
-
-/// The state of a message. Whether it is leased is independent of the state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum MessageState {
-    /// Its key was observed; there is nothing to process yet.
-    Seen,
-    /// To be processed, or being processed.
-    Processing,
-    /// Processed.
-    Done,
-    /// Given up; an operator has to decide.
-    Dead,
-}
-
-/// Why a message is Dead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum DeadReason {
-    /// A worker or an operator declared it failed.
-    Failed,
-    /// It has used up its attempts.
-    Exhausted,
-    /// Its expiry passed.
-    Expired,
-    /// An operator cancelled it.
-    Cancelled,
-    /// Its payload does not match its hash.
-    Integrity,
-    /// No handler is registered for its topic.
-    Unhandled,
-    /// Its payload cannot be decoded.
-    Undecodable,
-}
-
-impl MessageState {
-    /// The name in stored data, labels and responses.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Seen => "seen",
-            Self::Processing => "processing",
-            Self::Done => "done",
-            Self::Dead => "dead",
-        }
-    }
-}
-
-impl fmt::Display for MessageState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl DeadReason {
-    /// Every reason.
-    pub const ALL: [Self; 7] = [
-        Self::Failed,
-        Self::Exhausted,
-        Self::Expired,
-        Self::Cancelled,
-        Self::Integrity,
-        Self::Unhandled,
-        Self::Undecodable,
-    ];
-
-    /// The name in stored data, labels and responses.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Exhausted => "exhausted",
-            Self::Expired => "expired",
-            Self::Cancelled => "cancelled",
-            Self::Integrity => "integrity",
-            Self::Unhandled => "unhandled",
-            Self::Undecodable => "undecodable",
-        }
-    }
-}
-
-impl fmt::Display for DeadReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The right to settle one message, until a moment of store time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
-    /// The worker that holds it.
-    pub owner: Owner,
-    /// Distinguishes the leases of the message.
-    pub fence: Fence,
-    /// It is current before this moment, not at it.
-    pub until: Timestamp,
-}
-
-/// How a grant ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GrantEnd {
-    /// By a settlement: its kind and its outcome.
-    Settled(VerdictKind, Settled),
-    /// By lapsing, or by an operator's order.
-    Lost,
-}
-
-/// The newest lease of a message, and how it ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// The lease.
-    pub lease: Lease,
-    /// Extensions cannot go beyond this moment.
-    pub extendable_until: Timestamp,
-    /// The claim call that it was granted to; see [`crate::Claim::request_identity`].
-    pub request: Option<RequestId>,
-    /// The claimer's limit of attempts, while the lease is current.
-    pub attempts_max: Option<NonZeroU32>,
-    /// The name of the claiming worker; kept after the lease has ended.
-    pub worker: Option<WorkerName>,
-    /// The partition that it occupies while it is current: the partition of the message when the lease was granted.
-    pub partition: Option<Partition>,
-    /// The content was replaced since the grant; settling it returns [`Settled::Superseded`].
-    pub superseded: bool,
-    /// How it ended, if it has.
-    pub end: Option<GrantEnd>,
-}
 
 /// Everything that is known about a message at one moment. `Snapshot<Omitted>` leaves the payload out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,4 +107,19 @@ impl<P> Snapshot<P> {
             grant: self.grant,
         }
     }
+}
+
+/// The stored message that has a sender's key. Every field describes the stored message, not the one that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageSummary {
+    /// The identity of the message.
+    pub uid: Uid,
+    /// When its key was first accepted or observed.
+    pub accepted_at: Timestamp,
+    /// Until when duplicates are recognized, at least.
+    pub dedup_until: Timestamp,
+    /// Its current state.
+    pub state: MessageState,
+    /// The trace ids it was accepted with.
+    pub trace: Trace,
 }

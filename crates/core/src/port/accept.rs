@@ -2,28 +2,12 @@
 
 use std::time::Duration;
 
-use crate::annotation::Trace;
+use crate::bound::Bound;
 use crate::hash::CallerHash;
 use crate::id::{Owner, Uid};
 use crate::key::Key;
-use crate::message::{Hold, Lease, MessageState};
-use crate::port::Bound;
+use crate::message::{Hold, Lease, MessageState, MessageSummary};
 use crate::time::{Span, Timestamp};
-
-/// The stored message that has a sender's key. Every field describes the stored message, not the one that was sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MessageSummary {
-    /// The identity of the message.
-    pub uid: Uid,
-    /// When its key was first accepted or observed.
-    pub accepted_at: Timestamp,
-    /// Until when duplicates are recognized, at least.
-    pub dedup_until: Timestamp,
-    /// Its current state.
-    pub state: MessageState,
-    /// The trace ids it was accepted with.
-    pub trace: Trace,
-}
 
 /// A key that the caller has observed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 
 use crate::error::Error;
 use crate::key::MessageRef;
-use crate::message::{NewMessage, Snapshot};
-use crate::port::{Accepted, Claim, Delivery, Operated, Order, Settled, Settlement, Store};
+use crate::message::{NewMessage, Settled, Snapshot};
+use crate::port::{Accepted, Claim, Delivery, Operated, Order, Settlement, Store};
 
 /// Single-item and single-purpose forms of the [`Store`] methods.
 #[async_trait]

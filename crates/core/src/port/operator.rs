@@ -6,13 +6,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::annotation::LastError;
+use crate::bound::Bound;
 use crate::error::Invalid;
 use crate::id::{Number, Shard};
 use crate::key::{MessageRef, Namespace};
 use crate::limits::PAGE_ITEMS_MAX;
-use crate::message::{DeadReason, Hold, MessageState, Snapshot};
+use crate::message::{DeadReason, Hold, MessageState, MessageSummary, Snapshot};
 use crate::payload::Omitted;
-use crate::port::{Bound, MessageSummary};
 use crate::text::{Source, Topic};
 
 /// Whether redriving a message resets its attempt count.

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::error::Error;
 use crate::key::Key;
-use crate::message::{Hold, NewMessage};
-use crate::port::{Accepted, MessageSummary, Settled, Settlement, Store};
+use crate::message::{Hold, MessageSummary, NewMessage, Settled};
+use crate::port::{Accepted, Settlement, Store};
 
 /// Wakes the workers that wait for the messages of a transaction; to be fired after its commit. Dropping it is
 /// harmless: the workers find the messages with their next claim.
