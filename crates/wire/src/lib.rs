@@ -12,6 +12,8 @@ pub mod path;
 
 mod base64;
 mod code;
+#[cfg(feature = "openapi")]
+mod field_schema;
 mod health;
 mod integer;
 #[cfg(feature = "openapi")]

@@ -1,5 +1,8 @@
 //! Mailbox API: sending, receiving and settling messages.
 
+#[cfg(feature = "openapi")]
+mod schema;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +33,7 @@ pub struct SendRequest {
     pub payload_hash: Option<String>,
     /// Attributes: up to 64 names with values, at most 16 KiB in total.
     #[serde(default, deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attrs))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::field_schema::attrs))]
     pub attrs: BTreeMap<String, String>,
     /// Messages with the same partition are delivered one at a time, in order, across all topics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +79,7 @@ pub struct SendResponse {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SendBatchRequest {
     /// Messages to send, in order: up to 1,000.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::messages))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = schema::messages))]
     pub messages: Vec<SendRequest>,
 }
 
@@ -299,7 +302,7 @@ pub struct SettleItem {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleBatchRequest {
     /// Deliveries to settle, in order: up to 1,000.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::deliveries))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = schema::deliveries))]
     pub settle: Vec<SettleItem>,
 }
 
@@ -318,7 +321,7 @@ pub struct SettleBatchResponse {
 pub struct WorkRequest {
     /// Deliveries to settle, in order: up to 1,000.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::deliveries))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = schema::deliveries))]
     pub settle: Vec<SettleItem>,
     /// Messages to receive.
     pub recv: RecvRequest,

@@ -1,103 +1,19 @@
-//! OpenAPI schemas that cannot be derived: names with a pattern, lists whose items are rejected one by one, and request
-//! bodies with mutually exclusive fields.
+//! OpenAPI schemas of request bodies that cannot be derived: some forbid a field, others have exclusive fields.
 
 use std::borrow::Cow;
 
-use utoipa::openapi::schema::{AnyOf, Array, Object, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::mailbox::{NackRequest, RecvRequest, SendRequest, SettleItem};
+use crate::field_schema::any_of;
+use crate::mailbox::{NackRequest, RecvRequest};
 use crate::operator::{RedriveRequest, SweepRequest};
 
-/// The id of a message: a ULID or a UUID.
-const MESSAGE_ID: &str =
-    "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$";
-/// Maximum number of items in a list.
-const ITEMS_MAX: usize = 1_000;
-/// Maximum number of attributes of a message, and maximum size of an attribute name in bytes.
-const ATTRIBUTES_MAX: usize = 64;
-const ATTRIBUTE_NAME_MAX: usize = 128;
+pub use crate::field_schema::InvalidItem;
+
 /// Fields that filter messages; they cannot be combined with `ids`.
 const FILTERS: [&str; 8] = ["state", "reason", "topic", "source", "error", "since", "until", "after"];
-
-fn text(pattern: &str) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern))
-}
-
-fn list(items: impl Into<RefOr<Schema>>, description: &str) -> Array {
-    let mut list = Array::new(items);
-    list.description = Some(description.to_owned());
-    list.max_items = Some(ITEMS_MAX);
-    list
-}
-
-fn reference<T: ToSchema>() -> RefOr<Schema> {
-    RefOr::Ref(Ref::from_schema_name(T::name()))
-}
-
-fn any_of(alternatives: impl IntoIterator<Item = RefOr<Schema>>, description: &str) -> Schema {
-    let items = alternatives.into_iter().collect();
-    Schema::AnyOf(AnyOf { items, description: Some(description.to_owned()), ..AnyOf::default() })
-}
-
-/// Attributes of a message.
-pub(crate) fn attrs() -> Schema {
-    let name = text(r"^[^\x00]+$").min_length(Some(1)).max_length(Some(ATTRIBUTE_NAME_MAX));
-    let attrs = ObjectBuilder::new()
-        .schema_type(Type::Object)
-        .description(Some(
-            "Attributes: up to 64 names with values, at most 16 KiB in total; a name has up to 128 bytes.",
-        ))
-        .max_properties(Some(ATTRIBUTES_MAX))
-        .property_names(Some(Schema::Object(name.build())))
-        .additional_properties(Some(Schema::Object(text(r"^[^\x00]*$").build())));
-    Schema::Object(attrs.build())
-}
-
-/// Ids of the messages to redrive or purge.
-pub(crate) fn ids() -> Schema {
-    let id = Schema::Object(text(MESSAGE_ID).build());
-    Schema::Array(list(
-        id,
-        "Ids of the messages, each a ULID or UUID: up to 1,000. Cannot be combined with a filter.",
-    ))
-}
-
-/// Messages of a batch.
-pub(crate) fn messages() -> Schema {
-    let item = any_of(
-        [reference::<SendRequest>(), reference::<InvalidItem>()],
-        "A message. An invalid item is rejected on its own, without affecting the others.",
-    );
-    Schema::Array(list(item, "Messages to send, in order: up to 1,000."))
-}
-
-/// Deliveries to settle.
-pub(crate) fn deliveries() -> Schema {
-    let item = any_of(
-        [reference::<SettleItem>(), reference::<InvalidItem>()],
-        "A delivery to settle. An invalid item is rejected on its own, without affecting the others.",
-    );
-    Schema::Array(list(item, "Deliveries to settle, in order: up to 1,000."))
-}
-
-/// Any JSON value, as an item of a list whose items are rejected one by one.
-pub struct InvalidItem;
-
-impl PartialSchema for InvalidItem {
-    fn schema() -> RefOr<Schema> {
-        let types = [Type::Object, Type::String, Type::Number, Type::Boolean, Type::Null];
-        let types = types.map(|kind| Schema::Object(ObjectBuilder::new().schema_type(kind).build()).into());
-        // An array of anything.
-        let anything = Schema::Object(ObjectBuilder::new().schema_type(SchemaType::AnyValue).build());
-        let array = Schema::Array(Array::new(anything)).into();
-        let description = "An invalid item: its result has `ok: false` and the reason.";
-        RefOr::T(any_of(types.into_iter().chain([array]), description))
-    }
-}
-
-impl ToSchema for InvalidItem {}
 
 /// The body of a stream request: a [`RecvRequest`] without `request_id`.
 pub struct RecvStreamRequest;

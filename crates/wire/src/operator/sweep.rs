@@ -15,7 +15,7 @@ read_as!(Object: RedriveRequest, SweepRequest);
 pub struct RedriveRequest {
     /// Ids of the messages: up to 1,000. Cannot be combined with a filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::ids))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::field_schema::ids))]
     pub ids: Vec<String>,
     /// Only messages of this topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub struct SweepRequest {
     pub namespace: Option<NamespaceName>,
     /// Ids of the messages: up to 1,000. Cannot be combined with a filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::ids))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::field_schema::ids))]
     pub ids: Vec<String>,
     /// Only messages in this state; default `dead`. Only Dead messages can be redriven.
     #[serde(default, skip_serializing_if = "Option::is_none")]
