@@ -7,8 +7,8 @@ use oncebox_core::{
     Accepted, Action, Begin, Begun, Bound, Budget, NewMessage, Observed, Operated, Order, Policy, StoreExt,
 };
 
-use crate::conformance::kit::{Draft, LEASE, TICK, key, message, observation, owner, seconds, span};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, LEASE, TICK, key, message, observation, owner, seconds, span};
 use crate::timed::until;
 
 /// How long the keys below are held after their messages are done.

@@ -1,6 +1,5 @@
 //! The conformance suite: one case per rule that every store follows, each on a fresh store.
 
-pub(crate) mod kit;
 mod list;
 
 pub mod accept;

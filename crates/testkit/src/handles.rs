@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use oncebox_core::{Budget, Claim, Delivery, NewMessage, Store, StoreExt};
 
-use crate::conformance::kit::{Checked, Draft, claim, ids, message, seconds, span};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Checked, Draft, claim, claim_of, ids, message, seconds, span};
 
 /// Messages in the busy topic.
 const BACKLOG: u32 = 2_000;
@@ -88,7 +88,7 @@ pub async fn thousands_of_topics_are_all_served(fixture: &Fixture, other: &Arc<d
         seen.len()
     };
     for number in (TOPICS - 10..TOPICS).chain(0..10) {
-        let found = ours.claim(&crate::conformance::kit::claim_of(&[&name(number)], 10)).await?;
+        let found = ours.claim(&claim_of(&[&name(number)], 10)).await?;
         assert_eq!(ids(&found), [number.to_string()], "the topic was named");
         note(found);
     }

@@ -5,6 +5,7 @@
 //! function to three macros; see [`Fixture`].
 
 mod fixture;
+mod kit;
 
 pub mod bounds;
 pub mod conformance;

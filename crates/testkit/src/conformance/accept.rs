@@ -8,8 +8,8 @@ use oncebox_core::{
     Seal, Shard, StoreExt, Trace,
 };
 
-use super::kit::{Draft, claim, days, hash, key, key_in, message, message_for, observation, seconds};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, claim, days, hash, key, key_in, message, message_for, observation, seconds};
 
 /// A new message is Processing, without attempts, first and last seen at the store's time.
 /// Holds: IBX-025, IBX-027, RULE-04, RULE-09.

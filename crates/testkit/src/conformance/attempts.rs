@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use oncebox_core::{Claim, DeadReason, LastError, MessageState, Namespace, Policy, Settled};
 
-use super::kit::{Draft, LEASE, TICK, claim, claim_in, days, error, key_in, message, message_for, span};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, LEASE, TICK, claim, claim_in, days, error, key_in, message, message_for, span};
 
 /// The abandon that spends the last attempt makes the message Dead, with its attempts and error for inspection.
 /// Holds: MBX-I-1, MBX-I-4, RULE-07.

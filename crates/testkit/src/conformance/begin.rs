@@ -4,11 +4,11 @@ use oncebox_core::{
     Action, Begun, DeadReason, Extended, Extension, Key, MessageState, Namespace, Policy, Settled, Verdict,
 };
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     LEASE, TICK, claim, claim_in, days, error, key, key_in, message, observation, owner, seconds, settlement,
     span,
 };
-use crate::fixture::{Fixture, TestResult};
 
 fn ledger_key() -> Key {
     key_in(Namespace::Ledger, "orders:billing", "1")

@@ -6,10 +6,10 @@ use oncebox_core::{
     Observed, Operated, Order, Policy, ReadyTopics, Scope, Settled, StoreExt, TopicQuery, Worked,
 };
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Draft, LEASE, claim, claim_in, claim_of, ids, key, mail, message, observation, owner, span,
 };
-use crate::fixture::{Fixture, TestResult};
 
 /// A call without items returns at once, with nothing.
 /// Holds: IBX-048, IBX-059, IBX-066.

@@ -2,11 +2,11 @@
 
 use oncebox_core::{Accepted, Claim, Namespace, NewMessage, Timestamp};
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Draft, LEASE, TICK, claim, claim_in, claim_of, days, ids, key_in, mail, message, message_for, owner,
     seconds, span,
 };
-use crate::fixture::{Fixture, TestResult};
 
 fn messages(count: u32) -> Vec<NewMessage> {
     (1..=count).map(|number| message(&number.to_string())).collect()

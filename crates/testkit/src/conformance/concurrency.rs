@@ -10,8 +10,8 @@ use oncebox_core::{
     Uid,
 };
 
-use super::kit::{Checked, Draft, LEASE, claim, key, message, observation, owner, race, span};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Checked, Draft, LEASE, claim, key, message, observation, owner, race, span};
 
 const RACERS: u128 = 16;
 

@@ -9,8 +9,8 @@ use oncebox_core::{
     Uid,
 };
 
-use super::kit::{Checked, Draft, TICK, days, key_in, mail, message, observation, seconds, topic};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Checked, Draft, TICK, days, key_in, mail, message, observation, seconds, topic};
 
 const BUDGET: Budget = Budget::new(1_000);
 

@@ -4,10 +4,10 @@ use oncebox_core::{
     Accepted, Action, Attributes, DeadReason, Divergence, MessageState, Observation, Settled, Verdict,
 };
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Draft, claim, claim_of, command, days, error, hash, key, mail, message, observation, seconds, span,
 };
-use crate::fixture::{Fixture, TestResult};
 
 /// `Replace` writes everything about the content.
 /// Holds: IBX-029, RULE-08.

@@ -2,8 +2,8 @@
 
 use oncebox_core::{Accepted, Action, MessageQuery, Namespace, Operated, Settled};
 
-use super::kit::{Draft, claim, claim_in, key, mail, message, observation, seconds};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, claim, claim_in, key, mail, message, observation, seconds};
 
 /// Nothing of an erased message can be read, by key, by uid or in a listing.
 /// Holds: RULE-02.

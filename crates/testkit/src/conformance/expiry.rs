@@ -2,8 +2,8 @@
 
 use oncebox_core::{DeadReason, MessageState, Settled};
 
-use super::kit::{Draft, LEASE, TICK, claim, days, error, key, message, seconds, span};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, LEASE, TICK, claim, days, error, key, message, seconds, span};
 
 const EXPIRED: Settled = Settled::Dead { reason: DeadReason::Expired };
 

@@ -7,10 +7,10 @@ use oncebox_core::{
     Policy, Settled, StoreExt,
 };
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Draft, TICK, claim_in, command, days, key, key_in, mail, message, observation, owner, seconds, span,
 };
-use crate::fixture::{Fixture, TestResult};
 
 /// A key is held while its message is unfinished or Dead, however long that is.
 /// Holds: RULE-03.

@@ -8,8 +8,8 @@ use oncebox_core::{
     Settled, Uid, WorkerName,
 };
 
-use super::kit::{Draft, LEASE, TICK, claim, claim_in, key, mail, message, owner, seconds, span};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, LEASE, TICK, claim, claim_in, key, mail, message, owner, seconds, span};
 
 /// A lease is current before its end and not at it.
 /// Holds: MBX-C-3, MBX-I-3, RULE-05.

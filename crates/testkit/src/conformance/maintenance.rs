@@ -6,8 +6,8 @@ use oncebox_core::{
     Observation, Policy, Settled, StoreExt,
 };
 
-use super::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, observation, seconds, topic};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, LEASE, TICK, days, key, key_in, mail, message, observation, seconds, topic};
 
 const BUDGET: Budget = Budget::new(1_000);
 

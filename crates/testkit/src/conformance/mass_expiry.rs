@@ -5,8 +5,8 @@ use oncebox_core::{
     Scope, StoreExt,
 };
 
-use super::kit::{Checked, Draft, LEASE, claim, ids, key, message, seconds};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Checked, Draft, LEASE, claim, ids, key, message, seconds};
 
 const MESSAGES: u32 = 6_000;
 /// Messages per accept call: so few that no store prepares for more.

@@ -2,8 +2,8 @@
 
 use oncebox_core::{Accepted, Begun, Divergence, MessageState, Namespace};
 
-use super::kit::{Draft, command, key_in, mail, message_for, observation, owner};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, command, key_in, mail, message_for, observation, owner};
 
 /// One source and id in four namespaces are four keys.
 /// Holds: RULE-02.

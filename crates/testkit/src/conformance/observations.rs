@@ -2,8 +2,8 @@
 
 use oncebox_core::{MessageState, Namespace, Observation, Observed};
 
-use super::kit::{claim, hash, key, key_in, message, observation, seconds};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{claim, hash, key, key_in, message, observation, seconds};
 
 /// An unknown key is recorded as Seen, at the store's time.
 /// Holds: IBX-002, IBX-004, IBX-025, RULE-04, RULE-09.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use oncebox_core::{Action, Shard, Topic};
 
-use super::kit::{Draft, LEASE, claim, claim_of, ids, message, seconds, span};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Draft, LEASE, claim, claim_of, ids, message, seconds, span};
 
 /// A lane delivers its messages in the order in which they were accepted.
 /// Holds: MBX-I-14, RULE-11.

@@ -7,11 +7,11 @@ use oncebox_core::{
     Order, Policy, Settled, Uid,
 };
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Draft, LEASE, TICK, claim, claim_in, claim_of, error, key, key_in, mail, message, observation, seconds,
     span,
 };
-use crate::fixture::{Fixture, TestResult};
 
 const PROCESSED: Action = Action::MarkProcessed { hold: Policy::INBOX.hold };
 const REDRIVE: Action = Action::REDRIVE;

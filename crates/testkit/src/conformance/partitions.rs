@@ -2,11 +2,11 @@
 
 use oncebox_core::{Action, Claim, Namespace, Settled};
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Draft, LEASE, TICK, claim, claim_in, claim_of, days, key, key_in, message, message_for, owner, seconds,
     span,
 };
-use crate::fixture::{Fixture, TestResult};
 
 /// One message of a partition is in flight, whatever the topics and shards; the next one follows when it is settled.
 /// Holds: RULE-11, RULE-23.

@@ -5,11 +5,11 @@ use oncebox_core::{
     PageSize, ReadyTopics, Scope, Snapshot, Topic, Uid, Usage,
 };
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Checked, Draft, LEASE, claim, claim_of, command, days, key, key_in, message, message_for, observation,
     seconds, span, topic,
 };
-use crate::fixture::{Fixture, TestResult};
 
 fn listed(messages: &[Snapshot<Omitted>]) -> Vec<&str> {
     messages.iter().map(|message| message.key.id.as_str()).collect()

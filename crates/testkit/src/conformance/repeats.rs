@@ -3,10 +3,10 @@
 use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{Batch, Budget, Claim, DeadReason, Namespace, RequestId, Settled, Topics};
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Draft, LEASE, TICK, claim, claim_of, error, ids, mail, message, owner, seconds, span, topic,
 };
-use crate::fixture::{Fixture, TestResult};
 
 /// A repeated settlement has the same outcome, even later, and changes nothing.
 /// Holds: IBX-049, RULE-06, RULE-17.

@@ -3,9 +3,9 @@
 
 use oncebox_core::{Claim, Delivery, Settled, StoreExt};
 
-use super::kit::{Draft, LEASE, claim, ids, message, seconds, span};
 use crate::fixture::{Fixture, TestResult};
 use crate::handles;
+use crate::kit::{Draft, LEASE, claim, ids, message, seconds, span};
 
 /// Of thousands of topics with one message each, any named one is served, and all are.
 /// Holds: RULE-11, RULE-25.

@@ -5,8 +5,8 @@ use oncebox_core::{
     Verdict, VerdictKind,
 };
 
-use super::kit::{Draft, TICK, claim, days, error, key, message, owner, seconds, span};
 use crate::fixture::{Fixture, SplitMix, TestResult};
+use crate::kit::{Draft, TICK, claim, days, error, key, message, owner, seconds, span};
 
 /// One settlement of each kind.
 fn one_of_each(delivery: &Delivery) -> [Settlement; 4] {

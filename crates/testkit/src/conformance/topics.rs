@@ -7,11 +7,11 @@ use oncebox_core::{
     Action, Budget, Claim, Namespace, NewMessage, PageSize, TopicCounts, TopicQuery, TopicRange, WorkerName,
 };
 
-use super::kit::{
+use crate::fixture::{Fixture, TestResult};
+use crate::kit::{
     Checked, Draft, LEASE, claim_of, command, days, key, key_in, mail, message, observation, seconds, span,
     topic,
 };
-use crate::fixture::{Fixture, TestResult};
 
 /// The maximum number of pages of a listing.
 const PAGES_MAX: usize = 100_000;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use oncebox_core::{Interest, Namespace, Store, Topics, Wakeups};
 
-use super::kit::{Checked, claim_of, message, owner, seconds};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Checked, claim_of, message, owner, seconds};
 
 /// How long a case waits for a wake-up. A store that wakes its workers does so much earlier.
 const TIMEOUT: Duration = seconds(60);

@@ -10,10 +10,8 @@ use oncebox_core::{
 };
 
 use super::{FaultPlan, FaultyStore, InjectedFault, Operation};
-use crate::conformance::kit::{
-    Checked, Draft, LEASE, claim, error, ids, key, message, observation, owner, seconds, span,
-};
 use crate::fixture::{Fixture, TestResult};
+use crate::kit::{Checked, Draft, LEASE, claim, error, ids, key, message, observation, owner, seconds, span};
 
 /// The fixture with a faulty store in front of its own.
 fn faulty(fixture: Fixture) -> (Fixture, FaultPlan) {

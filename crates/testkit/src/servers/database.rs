@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::postgres::Postgres;
 use super::psql::psql;
 
 /// Terminates other sessions and removes everything in a database, in one transaction.
@@ -19,12 +18,16 @@ pub struct Database<'a> {
 }
 
 impl Pool {
-    pub(super) fn lend(&self, server: &Postgres) -> Result<Database<'_>, String> {
+    /// Empties a returned database, or creates one if none was returned; `create` returns the URL of a new one.
+    pub(super) fn lend(
+        &self,
+        create: impl FnOnce() -> Result<String, String>,
+    ) -> Result<Database<'_>, String> {
         let used = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // It is emptied now and not when it is returned, because a `drop` cannot report a failure.
         let url = match used {
             Some(url) => psql(&url, EMPTY).map(|_| url),
-            None => server.fresh_database(),
+            None => create(),
         }?;
         Ok(Database { url, pool: self })
     }

@@ -140,7 +140,7 @@ impl Postgres {
 
     /// Lends an empty database: one that another test has returned, or a new one.
     pub fn lend_database(&self) -> Result<Database<'_>, String> {
-        self.used.lend(self)
+        self.used.lend(|| self.fresh_database())
     }
 
     /// Stops it with `pg_ctl stop -m immediate`: sessions are terminated, nothing is flushed, and the next start
