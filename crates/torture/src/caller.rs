@@ -18,6 +18,9 @@ use crate::Failure;
 use crate::held::{Held, KnownMessage, Messages};
 use crate::trace::emit;
 
+/// Long enough that no lease expires during a campaign.
+pub(crate) const LEASE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
 /// Maximum number of messages kept per group; older ones are erased.
 const RETAINED_MAX: usize = 100;
 /// Number of leased and ready messages above which the caller accepts no new ones.

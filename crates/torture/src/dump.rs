@@ -6,9 +6,10 @@ use oncebox_core::{Batch, Claim, Namespace, Owner, Span, Store, StoreExt};
 use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::block_on;
 
+use crate::Failure;
+use crate::caller::LEASE;
 use crate::listing::list;
 use crate::trace::{self, emit};
-use crate::{Failure, load};
 
 const BATCH_MESSAGES: u32 = 200;
 /// Differs from the sizes that `load` uses, so that each opens segments of a foreign size.
@@ -21,7 +22,7 @@ pub(crate) fn run(directory: &Path) -> Result<(), Failure> {
     emit("open".to_owned());
     block_on(async {
         list(&store).await?;
-        let lease = Span::lease(load::LEASE)?;
+        let lease = Span::lease(LEASE)?;
         for id in 1.. {
             // The process id makes the owners of different dumps unique.
             let owner = Owner::new(u128::from(std::process::id()) << 64 | id)?;

@@ -3,7 +3,6 @@
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use oncebox_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::block_on;
@@ -12,9 +11,6 @@ use crate::Failure;
 use crate::caller::Caller;
 use crate::listing::list;
 use crate::trace::emit;
-
-/// Long enough that no lease expires during a campaign.
-pub(crate) const LEASE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 const CALLERS: u64 = 4;
 /// The smallest segment size; the seed chooses 1, 2 or 4 times this.

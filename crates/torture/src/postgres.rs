@@ -3,6 +3,7 @@
 
 mod failover;
 mod handle;
+mod held;
 mod inspect;
 mod kill_handlers;
 mod kill_workers;

@@ -7,10 +7,9 @@ use oncebox_core::{
     Span, Store, Topic, Topics, Verdict,
 };
 
-use super::{Caller, OPEN_MAX, TRANSIENT_MAX};
+use super::{Caller, LEASE, OPEN_MAX, TRANSIENT_MAX};
 use crate::Failure;
 use crate::held::{Held, KnownMessage, TRANSIENT_SUFFIX, take};
-use crate::load::LEASE;
 use crate::trace;
 
 /// A retry delay that passes at once, and one that does not pass during a campaign.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use oncebox_core::{DeadReason, Delivery, Owner, Settlement, Span, Verdict};
 
-use super::work::Held;
+use super::held::Held;
 use crate::{Failure, trace};
 
 pub(super) fn delivery(delivery: &Delivery) -> String {

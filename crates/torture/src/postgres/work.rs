@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Budget, Claim, Error, Extended, Extension, Fence, Namespace, Owner, RequestId, Rng, Settlement,
-    Span, Topic, Topics, Uid, Worked,
+    Batch, Budget, Claim, Error, Extended, Extension, Namespace, Owner, RequestId, Rng, Settlement, Span,
+    Topic, Topics, Worked,
 };
 use oncebox_testkit::SplitMix;
 use tokio::time::sleep;
 
+use super::held::Held;
 use super::log::Log;
 use super::message::TOPICS;
 use super::protocol::{delivery, settlement};
@@ -76,17 +77,6 @@ pub(crate) fn run(worker: &Worker) -> Result<(), Failure> {
         }
         Ok(())
     })
-}
-
-/// A delivery that the caller holds.
-#[derive(Debug, Clone)]
-pub(super) struct Held {
-    pub(super) key: String,
-    pub(super) uid: Uid,
-    pub(super) fence: Fence,
-    pub(super) until: u64,
-    /// The verdict of a settlement that was not answered.
-    pub(super) verdict: Option<&'static str>,
 }
 
 /// A caller, which makes one call after another.
