@@ -13,8 +13,9 @@ mod journal;
 mod node;
 mod random;
 mod sender;
+mod simulation;
 mod store;
 mod time;
 mod world;
 
-pub use world::{SimRun, run};
+pub use simulation::{SimRun, run};
