@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::disk::{Disk, DiskFile};
-use crate::journal::FreeSegment;
-use crate::segment::segment_name;
+use crate::file_names::segment_name;
+use crate::segment::FreeSegment;
 use crate::shared::Shared;
 
 /// A task for the allocator thread.

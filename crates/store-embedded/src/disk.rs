@@ -53,6 +53,15 @@ pub trait DiskFile: Send + Sync {
     fn release_cache(&self);
 }
 
+/// Reads a whole file.
+pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.size()?).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    let count = file.read_at(0, &mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
 /// A directory of the operating system.
 #[derive(Debug)]
 pub struct RealDisk {

@@ -4,14 +4,13 @@ use oncebox_core::{Error, ErrorKind, Rng};
 use oncebox_system::SystemRng;
 
 use crate::disk::Disk;
+use crate::error::{failed, missing};
+use crate::file_names::{STORE_FILE, is_own, segment_number};
 use crate::format::{MAGIC, has_magic, other_version, unsupported};
 use crate::frame::StoreId;
-use crate::lock;
 use crate::manifest::{FILE_BYTES, NewestSegment};
-use crate::recovery::{failed, missing};
-use crate::segment::{self, segment_number};
+use crate::segment;
 
-pub(crate) const NAME: &str = "store";
 const BYTES: usize = 8 + 16 + 16;
 /// What a new volume may contain besides names that start with a dot.
 const VOLUME_ENTRY: &str = "lost+found";
@@ -35,11 +34,6 @@ enum StoreFile {
     Blank,
     /// Not written by Oncebox.
     Foreign,
-}
-
-/// Whether a file with this name belongs to the store. Other files in the directory are left alone.
-pub(crate) fn is_own(name: &str) -> bool {
-    name == NAME || name == lock::PID_FILE || segment_number(name).is_some()
 }
 
 /// Rejects a directory in which no store can be opened: the format version differs, the store's id is missing, or the
@@ -122,7 +116,7 @@ pub(crate) fn newest(disk: &dyn Disk, names: &[String]) -> Result<Option<NewestS
 }
 
 fn find(disk: &dyn Disk, names: &[String]) -> Result<StoreFile, Error> {
-    if !names.iter().any(|name| name == NAME) {
+    if !names.iter().any(|name| name == STORE_FILE) {
         return Ok(StoreFile::Missing);
     }
     let (bytes, size) = match read(disk) {
@@ -152,7 +146,7 @@ fn with_magic(bytes: &[u8]) -> Vec<u8> {
 
 /// The first [`FILE_BYTES`] of the file `store`, and its size.
 fn read(disk: &dyn Disk) -> std::io::Result<(Vec<u8>, u64)> {
-    let file = disk.open(NAME)?;
+    let file = disk.open(STORE_FILE)?;
     let mut bytes = vec![0; FILE_BYTES];
     let count = file.read_at(0, &mut bytes)?;
     bytes.truncate(count);
@@ -172,7 +166,7 @@ pub(crate) fn write(disk: &dyn Disk, id: StoreId, left_over: bool) -> std::io::R
     let mut bytes = [MAGIC.as_slice(), &id].concat();
     bytes.extend_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
     bytes.resize(FILE_BYTES, 0);
-    let file = if left_over { disk.open(NAME)? } else { disk.create(NAME)? };
+    let file = if left_over { disk.open(STORE_FILE)? } else { disk.create(STORE_FILE)? };
     file.write_at(0, &bytes)?;
     file.sync()?;
     disk.sync_directory()?;

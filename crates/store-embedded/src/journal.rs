@@ -7,9 +7,10 @@ use std::sync::Arc;
 use oncebox_core::{Timestamp, Uid};
 
 use crate::disk::DiskFile;
+use crate::file_names::segment_number;
 use crate::frame::{self, ALIGNMENT, BODY_BYTES_MAX, HEADER_BYTES, Header, StoreId};
 use crate::manifest::{Manifest, NewestSegment};
-use crate::segment::{DATA_OFFSET, Segment, SegmentHeader, segment_number};
+use crate::segment::{DATA_OFFSET, FreeSegment, Segment, SegmentHeader};
 
 /// Minimum space for a frame: with less, the journal moves on to the next segment.
 const FRAME_BYTES_MIN: u64 = (HEADER_BYTES + 56) as u64;
@@ -18,14 +19,6 @@ const FRAME_BYTES_MIN: u64 = (HEADER_BYTES + 56) as u64;
 pub(crate) const OPEN_RESERVE_BYTES: u64 = 8 << 10;
 /// Bytes that an open writes (upper bound).
 const OPEN_BYTES_MIN: u64 = 512;
-
-/// A segment file for reuse. In [`Journal::free`] it is durable and filled with zeros, so that writing into it needs no
-/// more disk space.
-pub(crate) struct FreeSegment {
-    pub(crate) name: String,
-    pub(crate) file: Arc<dyn DiskFile>,
-    pub(crate) size: u64,
-}
 
 /// A retired segment. It may be wiped once two durable frames say that it is not needed: if the last frame is damaged
 /// and truncated, the one before it still says so.
@@ -230,6 +223,7 @@ mod tests {
 
     use super::{FreeSegment, Journal};
     use crate::disk::DiskFile;
+    use crate::file_names::segment_name;
 
     /// A file that discards everything.
     struct Sink;
@@ -255,7 +249,7 @@ mod tests {
     }
 
     fn free_segment(number: u64) -> FreeSegment {
-        FreeSegment { name: crate::segment::segment_name(number), file: Arc::new(Sink), size: 1 << 16 }
+        FreeSegment { name: segment_name(number), file: Arc::new(Sink), size: 1 << 16 }
     }
 
     /// After a crash either the segment or a durable frame that declares it unneeded must exist, even if the last frame

@@ -37,6 +37,8 @@ mod codec;
 mod commit_delay;
 mod disk_error;
 mod engine;
+mod error;
+mod file_names;
 mod format;
 mod frame;
 mod identity;

@@ -8,11 +8,9 @@ use std::path::Path;
 
 use oncebox_core::{Error, ErrorKind};
 
+use crate::error::failed;
+use crate::file_names::PID_FILE;
 use crate::permissions;
-use crate::recovery::failed;
-
-/// The file with the holder's process id.
-pub(crate) const PID_FILE: &str = "lock";
 
 /// The lock on a directory. Released when dropped, and when the process ends for any reason.
 pub(crate) struct DirectoryLock {

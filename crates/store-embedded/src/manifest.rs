@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::codec::{Reader, Writer};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, read_all};
+use crate::file_names::STORE_FILE;
 use crate::frame::StoreId;
-use crate::identity;
 
 /// Offsets of the two slots: each in its own sector, so that one write never damages both.
 const SLOTS: [u64; 2] = [512, 1_024];
@@ -74,8 +74,8 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     pub(crate) fn open(disk: &dyn Disk, store: StoreId) -> io::Result<Self> {
-        let file: Arc<dyn DiskFile> = disk.open(identity::NAME)?.into();
-        let bytes = crate::segment::read_all(&*file)?;
+        let file: Arc<dyn DiskFile> = disk.open(STORE_FILE)?.into();
+        let bytes = read_all(&*file)?;
         let generation = |slot| decode(&bytes, slot, &store).map_or(0, |newest| newest.generation);
         let next = usize::from(generation(SLOTS[0]) > generation(SLOTS[1]));
         Ok(Self { file, store, next })

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use oncebox_core::{Error, ErrorKind};
 
-use crate::identity;
-use crate::recovery::failed;
+use crate::error::failed;
+use crate::file_names;
 
 /// Mode of directories: only the owner can enter them.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -99,7 +99,7 @@ pub(crate) fn restrict(path: &Path) -> io::Result<bool> {
     let mut restricted = clear_mode_of_others(path, mode(path)?)?;
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        if !entry.file_name().to_str().is_some_and(identity::is_own) {
+        if !entry.file_name().to_str().is_some_and(file_names::is_own) {
             continue;
         }
         let found = entry.metadata()?;

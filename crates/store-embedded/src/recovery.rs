@@ -2,19 +2,18 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
-use oncebox_core::{Error, ErrorKind, Timestamp, Uid};
+use oncebox_core::{Error, Timestamp, Uid};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile, read_all};
+use crate::error::{corrupt, failed, missing};
+use crate::file_names::{segment_name, segment_number};
 use crate::frame::{Header, StoreId};
 use crate::identity;
-use crate::journal::FreeSegment;
 use crate::manifest::NewestSegment;
 use crate::segment::{
-    DATA_OFFSET, Frames, Segment, SegmentHeader, is_first_needed, read_all, scan_frames, segment_name,
-    segment_number,
+    DATA_OFFSET, Frames, FreeSegment, Segment, SegmentHeader, is_first_needed, scan_frames,
 };
 
 /// The result of recovery.
@@ -65,24 +64,6 @@ impl fmt::Display for TornTail {
              is unknown"
         )
     }
-}
-
-/// The error for a failed disk operation.
-pub(crate) fn failed(what: &str, error: io::Error) -> Error {
-    let text = format!("{what} failed ({error}): check the disk, then reopen the store");
-    Error::new(ErrorKind::Unavailable, text).with_source(error)
-}
-
-fn corrupt(text: &str) -> Error {
-    let advice = "restore a backup, or run `oncebox store verify` and `oncebox store repair --copy-to`";
-    Error::new(ErrorKind::Corrupt, format!("{text}: {advice}"))
-}
-
-/// The error for a missing segment, with its file number and generation where they are known.
-pub(crate) fn missing(number: Option<u64>, generation: Option<u64>) -> Error {
-    let file = number.map_or("a segment".to_owned(), |number| format!("segment {}", segment_name(number)));
-    let generation = generation.map_or(String::new(), |generation| format!(" of generation {generation}"));
-    corrupt(&format!("{file}{generation} is missing from the journal"))
 }
 
 /// Replays one complete group; returns the messages whose base record it contains.
@@ -194,7 +175,7 @@ fn list(disk: &dyn Disk, store: &StoreId) -> Result<(Vec<Segment>, Vec<FreeSegme
             Ok((Arc::from(file), SegmentHeader::decode(&head[..count])))
         };
         let (file, header) = read().map_err(|error| failed("reading a segment", error))?;
-        let file: Arc<dyn crate::disk::DiskFile> = file;
+        let file: Arc<dyn DiskFile> = file;
         let size = file.size().map_err(|error| failed("reading a segment", error))?;
         match header {
             Some((id, _)) if id != *store => {

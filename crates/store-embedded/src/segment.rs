@@ -6,11 +6,11 @@ use std::sync::Arc;
 use oncebox_core::{Error, Uid};
 
 use crate::codec::{Reader, Writer};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, read_all};
+use crate::error::failed;
+use crate::file_names::segment_number;
 use crate::format::{self, MAGIC};
 use crate::frame::{self, ALIGNMENT, Header, StoreId};
-use crate::journal::FreeSegment;
-use crate::recovery::failed;
 
 /// Offset of the first frame.
 pub(crate) const DATA_OFFSET: u64 = 128;
@@ -72,6 +72,14 @@ impl SegmentHeader {
 /// only when a durable frame names a newer one.
 pub(crate) fn is_first_needed(oldest: u64, generation: u64, first_lsn: u64) -> bool {
     if oldest > 0 { generation <= oldest } else { first_lsn == 1 }
+}
+
+/// A segment file for reuse. In `Journal::free` it is durable and filled with zeros, so that writing into it needs no
+/// more disk space.
+pub(crate) struct FreeSegment {
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) size: u64,
 }
 
 /// A live segment: being written, or kept until it is reclaimed.
@@ -140,17 +148,6 @@ impl Segment {
     }
 }
 
-/// The file name of the segment with this number.
-pub(crate) fn segment_name(number: u64) -> String {
-    format!("{number:08}.seg")
-}
-
-/// The number in a segment's file name; none if it is another kind of file.
-pub(crate) fn segment_number(name: &str) -> Option<u64> {
-    let number = name.strip_suffix(".seg")?.parse().ok()?;
-    (number < u64::MAX && segment_name(number) == name).then_some(number)
-}
-
 /// Reads the bytes of a segment's header; fewer if the file is shorter.
 pub(crate) fn read_header(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; usize::try_from(DATA_OFFSET).unwrap_or_default()];
@@ -172,14 +169,6 @@ pub(crate) fn other_version(disk: &dyn Disk, names: &[String]) -> Result<Option<
         other = other.or(format::other_version(&header, is_intact));
     }
     Ok(other)
-}
-
-pub(crate) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(file.size()?).map_err(io::Error::other)?;
-    let mut bytes = vec![0; length];
-    let count = file.read_at(0, &mut bytes)?;
-    bytes.truncate(count);
-    Ok(bytes)
 }
 
 /// Every undamaged frame, at any offset and of any generation.

@@ -7,10 +7,11 @@ use super::finding::{Damage, VerifyFinding};
 use super::scan::{FrameLocation, HeaderState, Scan, SegmentFile, read};
 use crate::codec::Damaged;
 use crate::disk::Disk;
+use crate::file_names::segment_name;
 use crate::frame::HEADER_BYTES;
 use crate::manifest::NewestSegment;
 use crate::recovery::TornTail;
-use crate::segment::{DATA_OFFSET, SegmentHeader, is_first_needed, segment_name};
+use crate::segment::{DATA_OFFSET, SegmentHeader, is_first_needed};
 
 /// A range of missing frames.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use oncebox_core::{Error, Invalid};
 
-use crate::identity;
+use crate::error::failed;
+use crate::file_names;
 use crate::permissions;
-use crate::recovery::failed;
 
 /// Copies all files of the store in `from` to `to`, which must not exist. Other files in `from` are not copied, because
 /// repair does not change them. After a failure the partial copy is removed.
@@ -36,7 +36,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
 fn fill(from: &Path, to: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        let is_own = entry.file_name().to_str().is_some_and(identity::is_own);
+        let is_own = entry.file_name().to_str().is_some_and(file_names::is_own);
         if !is_own || !entry.file_type()?.is_file() {
             continue;
         }

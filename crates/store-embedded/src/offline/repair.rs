@@ -13,10 +13,11 @@ use super::salvage::Salvaged;
 use super::scan::HeaderState;
 use super::{ReadOnly, copy, verify};
 use crate::disk::{Disk, RealDisk};
+use crate::error::failed;
+use crate::file_names::STORE_FILE;
 use crate::identity;
 use crate::lock::DirectoryLock;
 use crate::permissions;
-use crate::recovery::failed;
 use crate::segment::SegmentHeader;
 
 /// Makes a damaged store open again. First copies all files of the store to `copy_to`, which must not exist. A sound
@@ -57,7 +58,7 @@ pub fn repair(path: &Path, copy_to: &Path) -> Result<Repaired, Error> {
     report.effects_lost = salvaged.effects_lost;
     let disk = RealDisk::open(path).map_err(|error| failed("opening the directory", error))?;
     if !analysis.scan.identified {
-        let left_over = path.join(identity::NAME).exists();
+        let left_over = path.join(STORE_FILE).exists();
         let written = identity::write(&disk, analysis.scan.store, left_over);
         let written = written.and_then(|store| note_newest(&disk, store, newest_header(&analysis)));
         written.map_err(|error| failed("writing the store's id", error))?;

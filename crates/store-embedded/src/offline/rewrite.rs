@@ -13,10 +13,11 @@ use crate::allocator::SegmentAllocator;
 use crate::codec::{self, Boot};
 use crate::disk::{Disk, DiskFile};
 use crate::engine::Group;
+use crate::file_names::segment_number;
 use crate::frame::StoreId;
-use crate::journal::{FreeSegment, Journal};
+use crate::journal::Journal;
 use crate::manifest::{Manifest, NewestSegment};
-use crate::segment::{Segment, SegmentHeader, segment_number};
+use crate::segment::{FreeSegment, Segment, SegmentHeader};
 
 /// Size at which a group is written and the next one started.
 const GROUP_BYTES: usize = 32 << 10;

@@ -2,13 +2,14 @@
 
 use oncebox_core::{Error, ErrorKind};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, read_all};
+use crate::error::failed;
+use crate::file_names::{STORE_FILE, segment_number};
 use crate::format::unsupported;
 use crate::frame::{self, ALIGNMENT, Header, StoreId};
 use crate::identity;
 use crate::manifest::NewestSegment;
-use crate::recovery::failed;
-use crate::segment::{DATA_OFFSET, SegmentHeader, other_version, read_all, read_header, segment_number};
+use crate::segment::{DATA_OFFSET, SegmentHeader, other_version, read_header};
 
 /// An intact frame and its location.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +78,7 @@ impl Scan {
             return Err(unsupported(version));
         }
         let (store, identified) = identify(recorded, &headers, names.is_empty())?;
-        let newest =
-            if has_store_file { identity::newest(disk, &[identity::NAME.to_owned()])? } else { None };
+        let newest = if has_store_file { identity::newest(disk, &[STORE_FILE.to_owned()])? } else { None };
         // The file names a segment at the latest since the second one was started.
         let generations = headers.iter().flatten().map(|(_, header)| header.generation);
         let identified = identified && (newest.is_some() || generations.max().unwrap_or(0) <= 1);
