@@ -49,6 +49,7 @@ mod offline;
 mod open;
 mod options;
 mod permissions;
+mod port;
 mod reclaim;
 mod recovery;
 mod reservation;
