@@ -1,6 +1,10 @@
 //! The disk error that keeps the journal from growing.
 
 use std::io;
+use std::time::Duration;
+
+/// How long to wait before asking a full disk again.
+pub(crate) const DISK_RETRY: Duration = Duration::from_secs(1);
 
 /// EMFILE and ENFILE: too many open files, in the process and on the machine.
 const TOO_MANY_FILES: [i32; 2] = [24, 23];

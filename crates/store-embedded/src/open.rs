@@ -21,6 +21,7 @@ use crate::lock::DirectoryLock;
 use crate::manifest::Manifest;
 use crate::options::EmbeddedOptions;
 use crate::permissions;
+use crate::reclaim::Reclaimer;
 use crate::recovery::{TornTail, recover};
 use crate::segment::Segment;
 use crate::shared::Shared;
@@ -196,9 +197,7 @@ fn start(
         done,
         allocating: 0,
         wiping: 0,
-        reclaiming: None,
-        stalled: false,
-        estimate: None,
+        reclaimer: Reclaimer::new(options.segment_bytes),
         disk_error_at: shared.lock().disk_error.is_some().then(uptime),
         disk: Arc::clone(&allocator.disk),
         segment_bytes: options.segment_bytes,

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use oncebox_core::Uid;
 use oncebox_system::uptime;
 
+use crate::disk_error::DISK_RETRY;
+use crate::journal::Journal;
 use crate::shared::State;
-use crate::syncer::{DISK_RETRY, Syncer};
 
 /// Maximum number of bytes that reclaiming adds to one group.
 const SLICE_BYTES: usize = 256 << 10;
@@ -13,16 +15,31 @@ const SLICE_BYTES: usize = 256 << 10;
 /// When the cost of rewriting the oldest segment was estimated: the free space then, and the time on the monotonic
 /// clock.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RewriteEstimate {
+struct RewriteEstimate {
     space: u64,
     at: Duration,
 }
 
-impl Syncer {
-    /// Rewrites up to [`SLICE_BYTES`] of the oldest segment if it should be reclaimed, and publishes whether space is
-    /// pending.
-    pub(crate) fn reclaim(&mut self, state: &mut State) {
-        self.start_reclaim(state);
+/// Reclaims the oldest segment of a journal, in slices.
+pub(crate) struct Reclaimer {
+    segment_bytes: u64,
+    /// The messages of the oldest segment that are still to be rewritten.
+    reclaiming: Option<Vec<Uid>>,
+    /// Reclaiming waits for space.
+    stalled: bool,
+    /// The last estimate, if it found that the oldest segment holds too much to rewrite.
+    estimate: Option<RewriteEstimate>,
+}
+
+impl Reclaimer {
+    pub(crate) fn new(segment_bytes: u64) -> Self {
+        Self { segment_bytes, reclaiming: None, stalled: false, estimate: None }
+    }
+
+    /// Rewrites up to [`SLICE_BYTES`] of the oldest segment if it should be reclaimed. Returns whether space is pending:
+    /// from that segment, from retired ones, or from the `wiping` ones that are being wiped.
+    pub(crate) fn reclaim(&mut self, state: &mut State, journal: &mut Journal, wiping: usize) -> bool {
+        self.start(state, journal, wiping);
         if let Some(base_uids) = &mut self.reclaiming {
             let space = usize::try_from(state.space).unwrap_or(usize::MAX);
             let before = state.engine.group.bytes.0.len();
@@ -35,45 +52,45 @@ impl Syncer {
             self.stalled = wanted > 0;
         }
         let reclaiming = self.reclaiming.is_some() && !self.stalled;
-        let space_pending = reclaiming || self.is_recycling();
-        if std::mem::replace(&mut state.space_pending, space_pending) && !space_pending {
-            self.shared.unblock();
-        }
-    }
-
-    /// Whether retired files are about to become free segments.
-    fn is_recycling(&self) -> bool {
-        self.wiping > 0 || !self.journal.retired.is_empty()
+        reclaiming || is_recycling(journal, wiping)
     }
 
     /// Whether there is nothing to reclaim, or no space for it.
-    pub(crate) fn is_reclaim_idle(&self, state: &State) -> bool {
-        if self.reclaiming.is_some() { self.stalled } else { !self.has_excess_segments(state) }
+    pub(crate) fn is_idle(&self, state: &State, journal: &Journal) -> bool {
+        if self.reclaiming.is_some() { self.stalled } else { !self.has_excess_segments(state, journal) }
+    }
+
+    /// Whether all messages of the oldest segment have been rewritten, so that it can be retired. True once for each
+    /// segment.
+    pub(crate) fn take_finished(&mut self) -> bool {
+        self.reclaiming.take_if(|base_uids| base_uids.is_empty()).is_some()
     }
 
     /// Starts to reclaim the oldest segment if the journal has too many or is short of space.
-    fn start_reclaim(&mut self, state: &mut State) {
-        if self.reclaiming.is_none() && (self.has_excess_segments(state) || self.is_short_of_space(state)) {
-            let oldest = self.journal.live.front_mut().expect("there is an oldest segment");
+    fn start(&mut self, state: &mut State, journal: &mut Journal, wiping: usize) {
+        if self.reclaiming.is_none()
+            && (self.has_excess_segments(state, journal) || self.is_short_of_space(state, journal, wiping))
+        {
+            let oldest = journal.live.front_mut().expect("there is an oldest segment");
             self.reclaiming = Some(std::mem::take(&mut oldest.base_uids));
             state.engine.write_boot();
         }
     }
 
     /// Whether the journal is much larger than its live data.
-    fn has_excess_segments(&self, state: &State) -> bool {
+    fn has_excess_segments(&self, state: &State, journal: &Journal) -> bool {
         let needed = 1 + usize::try_from(state.engine.machine.live_bytes() * 2 / self.segment_bytes)
             .unwrap_or(usize::MAX - 1);
-        self.journal.live.len() > needed
+        journal.live.len() > needed
     }
 
     /// Whether the journal cannot grow, little space is left, and reclaiming the oldest segment frees at least twice
     /// the space that rewriting its messages takes. Without this a backlog could not be worked off: settlements need
     /// space, and free none until half of all messages are settled.
-    fn is_short_of_space(&mut self, state: &State) -> bool {
+    fn is_short_of_space(&mut self, state: &State, journal: &Journal, wiping: usize) -> bool {
         let (segment, space, now) = (self.segment_bytes, state.space, uptime());
-        let oldest = self.journal.live.front().filter(|_| self.journal.live.len() > 1);
-        let is_low = state.disk_error.is_some() && space < segment / 4 * 3 && !self.is_recycling();
+        let oldest = journal.live.front().filter(|_| journal.live.len() > 1);
+        let is_low = state.disk_error.is_some() && space < segment / 4 * 3 && !is_recycling(journal, wiping);
         let Some(oldest) = oldest.filter(|_| is_low) else {
             self.estimate = None;
             return false;
@@ -91,4 +108,9 @@ impl Syncer {
         self.estimate = (!fits).then_some(RewriteEstimate { space, at: now });
         fits
     }
+}
+
+/// Whether retired files are about to become free segments.
+fn is_recycling(journal: &Journal, wiping: usize) -> bool {
+    wiping > 0 || !journal.retired.is_empty()
 }

@@ -5,26 +5,23 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncebox_core::Uid;
 use oncebox_system::uptime;
 
 use crate::allocator::{AllocatorOutcome, AllocatorTask};
 use crate::commit_delay::CommitDelay;
 use crate::disk::Disk;
-use crate::disk_error::{DiskError, log_disk_error};
+use crate::disk_error::{DISK_RETRY, DiskError, log_disk_error};
 use crate::engine::Group;
 use crate::frame::HEADER_BYTES;
 use crate::journal::Journal;
 use crate::options::Durability;
-use crate::reclaim::RewriteEstimate;
+use crate::reclaim::Reclaimer;
 use crate::shared::{GROUP_BYTES_MAX, Lifecycle, Shared, State};
 
 /// Leases are synced after at most this long.
 const LEASE_SYNC_INTERVAL: Duration = Duration::from_millis(50);
 /// The store time is recorded at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// How long to wait before asking a full disk again.
-pub(crate) const DISK_RETRY: Duration = Duration::from_secs(1);
 /// Number of free segments to keep.
 pub(crate) const FREE_SEGMENTS: usize = 2;
 /// Bytes of a segment that hold no frames (upper bound).
@@ -54,14 +51,9 @@ pub(crate) struct Syncer {
     pub(crate) allocating: usize,
     /// How many of `allocating` are being wiped.
     pub(crate) wiping: usize,
-    /// The messages of the oldest segment that are still to be rewritten.
-    pub(crate) reclaiming: Option<Vec<Uid>>,
+    pub(crate) reclaimer: Reclaimer,
     pub(crate) segment_bytes: u64,
     pub(crate) spare: Group,
-    /// Reclaiming waits for space.
-    pub(crate) stalled: bool,
-    /// The last estimate, if it found that the oldest segment holds too much to rewrite.
-    pub(crate) estimate: Option<RewriteEstimate>,
     /// When creating or wiping a segment last failed, on the monotonic clock; none once it has succeeded again.
     pub(crate) disk_error_at: Option<Duration>,
     /// When the last frame was appended, on the monotonic clock.
@@ -109,8 +101,7 @@ impl Syncer {
             self.shared.unblock();
         }
 
-        if self.reclaiming.as_ref().is_some_and(Vec::is_empty) {
-            self.reclaiming = None;
+        if self.reclaimer.take_finished() {
             self.journal.retire_oldest();
         }
         let idle_for = uptime().saturating_sub(self.appended_at);
@@ -158,7 +149,7 @@ impl Syncer {
                 && !state.poll_allocator
                 && !is_space_awaited(state)
                 && state.lifecycle == Lifecycle::Open
-                && self.is_reclaim_idle(state)
+                && self.reclaimer.is_idle(state, &self.journal)
                 && shared.failure().is_none();
             state.syncer_sleeps
         };
@@ -241,6 +232,14 @@ impl Syncer {
         if state.disk_error != disk_error {
             log_disk_error(&state.name, disk_error.as_ref());
             state.disk_error = disk_error;
+        }
+    }
+
+    /// Reclaims the oldest segment if it should be, and publishes whether space is pending.
+    fn reclaim(&mut self, state: &mut State) {
+        let space_pending = self.reclaimer.reclaim(state, &mut self.journal, self.wiping);
+        if std::mem::replace(&mut state.space_pending, space_pending) && !space_pending {
+            self.shared.unblock();
         }
     }
 
