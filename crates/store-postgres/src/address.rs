@@ -9,8 +9,11 @@ use percent_encoding::percent_decode_str;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, PgPool};
 
+use crate::db_error;
+use crate::options::PostgresOptions;
+use crate::pooler::Pooler;
 use crate::reserve::RESERVED;
-use crate::{Pooler, PostgresOptions, Schema, db_error};
+use crate::schema::Schema;
 
 /// The application name reported to the server, unless the URL sets one.
 const APPLICATION: &str = "oncebox";

@@ -13,6 +13,7 @@ mod fast;
 mod hints;
 mod maintenance;
 mod options;
+mod pooler;
 mod query;
 mod read;
 mod reserve;
@@ -27,7 +28,8 @@ mod topics;
 mod transaction;
 
 pub use address::Address;
-pub use options::{Pooler, PostgresOptions};
+pub use options::PostgresOptions;
+pub use pooler::Pooler;
 pub use schema::{Ensured, Schema};
 pub use store::PostgresStore;
 pub use transaction::PgTransaction;

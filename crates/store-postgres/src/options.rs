@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use oncebox_core::Clock;
 
-use crate::Schema;
+use crate::pooler::Pooler;
+use crate::schema::Schema;
 
 /// The default of `keys_max`.
 const KEYS_MAX_DEFAULT: u64 = 1_000_000_000;
@@ -30,17 +31,6 @@ pub struct PostgresOptions {
     pub keys_max: u64,
     /// A clock to use instead of the server's, for tests.
     pub clock: Option<Arc<dyn Clock>>,
-}
-
-/// The connection pooler between a store and the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Pooler {
-    /// No pooler that shares sessions between clients.
-    #[default]
-    None,
-    /// A pooler in transaction mode, such as PgBouncer: each transaction may use a different session.
-    Transaction,
 }
 
 impl Default for PostgresOptions {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Encode, PgConnection, Postgres, Transaction, Type};
 
-use crate::Pooler;
+use crate::pooler::Pooler;
 
 /// A statement with its parameters.
 ///

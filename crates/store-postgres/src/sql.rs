@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::Pooler;
+use crate::pooler::Pooler;
 use crate::query::Query;
 use crate::rows::INPUT_COLUMNS;
 use crate::rows::columns::{self, sql_type_of};

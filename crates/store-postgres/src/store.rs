@@ -15,17 +15,19 @@ use oncebox_system::SystemRng;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::timeout;
 
+use crate::address::Address;
 use crate::availability::{Availability, TrackedConnection};
 use crate::codes::{millis, timestamp, timestamp_ms};
 use crate::db_error;
 use crate::hints::{Effects, Hints};
+use crate::options::PostgresOptions;
 use crate::reserve::Reserve;
 use crate::restart::Restart;
 use crate::row_transaction::{LockWait, SlowPath, Targets};
 use crate::rows::Cells;
+use crate::schema::Schema;
 use crate::slow::{Admission, Body, STEP_ITEMS_MAX};
 use crate::sql::Sql;
-use crate::{Address, PostgresOptions, Schema};
 
 /// How long `close` waits for open transactions.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
