@@ -8,6 +8,3 @@ mod reorder;
 mod search;
 mod settle;
 mod work_statement;
-
-pub(crate) use capacity::count_lanes;
-pub(crate) use work_statement::columns;

@@ -22,7 +22,7 @@ use oncebox_core::{Notifier, Topic};
 
 pub(crate) use cursor::ScanCursor;
 use dead_letters::DeadLetterTopics;
-pub(crate) use depths::{Demand, DepthCache, LaneKey, lane_key, lane_key_of_snapshot};
+pub(crate) use depths::{Demand, DepthCache};
 pub(crate) use effects::Effects;
 pub(crate) use lane_queue::{LaneQueue, SCAN_LANES};
 pub(crate) use lanes::{LaneCache, Plan};

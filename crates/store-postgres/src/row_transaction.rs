@@ -14,10 +14,11 @@ use uuid::Uuid;
 
 use crate::codes::{from_bigint, key_hash, timestamp};
 use crate::db_error;
-use crate::fast::count_lanes;
-use crate::hints::{LaneKey, lane_key_of_snapshot};
+use crate::lanes;
 use crate::rows::{Cells, LeaseArrays, LeaseRow, Message, MessageArrays, Row, lease_row, push_message};
-use crate::slow::{self, Admission, Body, Decision, Events, Loaded, Rewrite, Write};
+use crate::slow::{
+    self, Admission, Body, Decision, Events, LaneKey, Loaded, Rewrite, Write, lane_key_of_snapshot,
+};
 use crate::sql::Sql;
 
 /// How often a transaction is attempted that conflicts with concurrent ones.
@@ -226,19 +227,18 @@ impl SlowPath<'_> {
         messages: &[Snapshot<Body>],
         lane_max: NonZeroU32,
     ) -> Result<Vec<(LaneKey, u64)>, Failure> {
-        let mut lanes: BTreeMap<LaneKey, u64> = BTreeMap::new();
+        let mut loaded_in: BTreeMap<LaneKey, u64> = BTreeMap::new();
         let in_state = |state| messages.iter().filter(move |message| message.state == state);
-        lanes.extend(in_state(MessageState::Dead).filter_map(lane_key_of_snapshot).map(|lane| (lane, 0)));
+        loaded_in.extend(in_state(MessageState::Dead).filter_map(lane_key_of_snapshot).map(|lane| (lane, 0)));
         for lane in in_state(MessageState::Processing).filter_map(lane_key_of_snapshot) {
-            lanes.entry(lane).and_modify(|loaded| *loaded += 1);
+            loaded_in.entry(lane).and_modify(|loaded| *loaded += 1);
         }
-        let demands: Vec<_> = lanes
+        let demands: Vec<_> = loaded_in
             .into_iter()
             .map(|(lane, loaded)| (lane, u64::from(lane_max.get()) + loaded, loaded))
             .collect();
-        let counted =
-            count_lanes(self.sql, connection, demands.iter().map(|(lane, count_max, _)| (lane, *count_max)))
-                .await?;
+        let limits = demands.iter().map(|(lane, count_max, _)| (lane, *count_max));
+        let counted = lanes::count_unfinished(self.sql, connection, limits).await?;
         let counts = demands.into_iter().zip(counted);
         Ok(counts.map(|((lane, _, loaded), counted)| (lane, counted.saturating_sub(loaded))).collect())
     }

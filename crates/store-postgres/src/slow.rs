@@ -9,11 +9,13 @@
 
 mod body;
 mod decision;
+mod lane;
 
 use oncebox_core::limits::{LAST_ERROR_BYTES_MAX, TEXT_BYTES_MAX, WORKER_BYTES_MAX};
 
 pub(crate) use body::{Body, with_body};
 pub(crate) use decision::{Admission, Decision, Events, Loaded, Rewrite, Write, decide, machine};
+pub(crate) use lane::{LaneKey, lane_key, lane_key_of_snapshot};
 
 /// Maximum number of messages per step of the slow path. Without content a row has at most [`ROW_BYTES_MAX`] bytes,
 /// so the bytes that a step loads and writes are bounded.

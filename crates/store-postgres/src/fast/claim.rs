@@ -15,10 +15,11 @@ use uuid::Uuid;
 
 use super::search::Search;
 use super::settle::PendingSettlements;
-use super::work_statement::{LaneSelection, Requests, Timers, WorkResult, columns};
+use super::work_statement::{LaneSelection, Requests, Timers, WorkResult};
 use crate::codes::namespace;
 use crate::db_error;
 use crate::hints::{Lane, Plan, ScanFrom};
+use crate::lanes::columns;
 use crate::maintenance::TIMER_STEP_MAX;
 use crate::row_transaction::LockedRows;
 use crate::rows::Cells;

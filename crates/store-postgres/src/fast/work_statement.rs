@@ -13,6 +13,7 @@ use super::settle::PendingSettlements;
 use crate::codes::{ID_BLOCK_SIZE, bigint, corrupt_row, millis, namespace, timestamp};
 use crate::db_error;
 use crate::hints::{Lane, NumberRange, ScanFrom};
+use crate::lanes::columns;
 use crate::restart::{Inherited, ReorderLimits};
 use crate::row_transaction::{ATTEMPTS_MAX, Failure};
 use crate::rows::{Cells, delivery, fence};
@@ -223,11 +224,6 @@ impl PostgresStore {
             .fetch_all(&mut *connection);
         Ok(WorkResult::read(&rows.await?, requests, lanes.len(), &starts, quota)?)
     }
-}
-
-/// Lanes as statement parameters: their topics and their shards.
-pub(crate) fn columns(lanes: &[Lane]) -> (Vec<&str>, Vec<i32>) {
-    lanes.iter().map(|(topic, shard)| (topic.as_str(), *shard)).unzip()
 }
 
 pub(crate) fn uuid(request: RequestId) -> Uuid {

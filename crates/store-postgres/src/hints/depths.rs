@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncebox_core::{Namespace, NewMessage, Shard, Snapshot, Topic};
+use oncebox_core::NewMessage;
+
+use crate::slow::{LaneKey, lane_key};
 
 /// A count is valid for this long.
 const FRESH_FOR: Duration = Duration::from_secs(1);
@@ -13,20 +15,6 @@ const FRESH_FOR: Duration = Duration::from_secs(1);
 const UNCOUNTED_DIVISOR: u64 = 128;
 /// Maximum number of lanes whose counts are cached.
 const LANES_MAX: usize = 4_096;
-
-/// A lane with its namespace.
-pub(crate) type LaneKey = (Namespace, Topic, Shard);
-
-pub(crate) fn lane_key(message: &NewMessage) -> LaneKey {
-    let content = &message.content;
-    (message.key.namespace, content.topic.clone(), content.shard)
-}
-
-/// The lane of a message that has content.
-pub(crate) fn lane_key_of_snapshot<P>(message: &Snapshot<P>) -> Option<LaneKey> {
-    let content = message.content.as_ref()?;
-    Some((message.key.namespace, content.topic.clone(), content.shard))
-}
 
 /// What a call adds to a lane.
 #[derive(Debug, Clone, Copy, Default)]

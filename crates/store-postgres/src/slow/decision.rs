@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashSet};
 
 use oncebox_core::machine::{CallContext, Capacity, Journal, Machine, Record, Resume};
 use oncebox_core::{
-    Budget, Error, Fence, IdSource, MaintenanceReport, MessageState, Namespace, Number, PayloadHandle, Shard,
+    Budget, Error, Fence, IdSource, MaintenanceReport, MessageState, Namespace, Number, PayloadHandle,
     Snapshot, Timestamp, Topic, Uid,
 };
 
-use super::Body;
-use crate::hints::LaneKey;
+use super::body::Body;
+use super::lane::{LaneKey, lane_key_of_snapshot};
 
 /// Whether messages and keys can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) enum Write {
 #[derive(Default)]
 pub(crate) struct Events {
     /// Lanes in which a message may have become claimable, at its old position.
-    pub(crate) ready: BTreeSet<(Namespace, Topic, Shard)>,
+    pub(crate) ready: BTreeSet<LaneKey>,
     /// Topics that became claimable.
     pub(crate) woken: BTreeSet<(Namespace, Topic)>,
     /// A message of a partition changed, so other messages of the partition may be claimable now, in any lane.
@@ -147,12 +147,12 @@ pub(crate) fn decide<T>(
 }
 
 /// The lane of a message that may be claimable.
-fn ready_lane(write: &Write, now: Timestamp) -> Option<(Namespace, Topic, Shard)> {
+fn ready_lane(write: &Write, now: Timestamp) -> Option<LaneKey> {
     let (Write::Changed(message) | Write::Added(message)) = write else { return None };
     let content = message.content.as_ref()?;
     let waits = content.due.into_iter().chain(message.retry_at).any(|at| at > now);
     let is_ready = message.state == MessageState::Processing && !waits && message.lease().is_none();
-    is_ready.then(|| (message.key.namespace, content.topic.clone(), content.shard))
+    if is_ready { lane_key_of_snapshot(message) } else { None }
 }
 
 fn has_partition(message: &Snapshot<Body>) -> bool {
