@@ -2,8 +2,8 @@
 
 mod accept;
 mod bounded_claim;
-mod capacity;
 mod claim;
+mod extend;
 mod reorder;
 mod search;
 mod settle;

@@ -14,8 +14,8 @@ mod lanes;
 mod position;
 mod report;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use oncebox_core::{Notifier, Topic};
@@ -49,6 +49,11 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
+    /// Whether new keys are rejected.
+    pub(crate) fn keys_are_full(&self) -> bool {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|(full, _)| full)
+    }
+
     /// Applies the effects of a committed call and wakes the listeners.
     pub(crate) fn apply(&self, effects: Effects) {
         for (namespace, lane) in effects.invalidated {

@@ -6,15 +6,18 @@
 
 mod address;
 mod availability;
+mod capacity;
 mod codes;
 mod db_error;
 mod dead_letters;
+mod decide;
 mod fast;
 mod hints;
 mod lanes;
 mod maintenance;
 mod options;
 mod pooler;
+mod port;
 mod query;
 mod read;
 mod reserve;
@@ -25,6 +28,7 @@ mod schema;
 mod slow;
 mod sql;
 mod store;
+mod timers;
 mod topics;
 mod transaction;
 

@@ -7,15 +7,10 @@ use sqlx::PgConnection;
 
 use crate::codes::{millis, timestamp};
 use crate::db_error;
-use crate::hints::Effects;
-use crate::row_transaction::{Failure, LockedRows};
+use crate::row_transaction::LockedRows;
 use crate::rows::{Cells, maintenance_class};
-use crate::slow::STEP_ITEMS_MAX;
 use crate::store::PostgresStore;
-
-/// Maximum number of messages whose timers run in one transaction.
-#[expect(clippy::cast_possible_truncation, reason = "a thousand")]
-pub(crate) const TIMER_STEP_MAX: u32 = STEP_ITEMS_MAX as u32;
+use crate::timers::TIMER_STEP_MAX;
 
 /// The result of one maintenance run.
 struct Done {
@@ -27,25 +22,6 @@ struct Done {
 }
 
 impl PostgresStore {
-    /// Runs the timers of some messages; returns how many. On a conflict, leaves them to the other process.
-    pub(crate) async fn run_timers(
-        &self,
-        connection: &mut PgConnection,
-        items_max: u32,
-        locked: LockedRows,
-    ) -> Result<usize, Error> {
-        match self.slow_path(self.lock_wait).run_timers(connection, items_max, locked).await {
-            Ok((count, events)) => {
-                let mut effects = Effects::default();
-                effects.add(events);
-                self.hints.apply(effects);
-                Ok(count)
-            }
-            Err(Failure::Conflict | Failure::LockTimeout) => Ok(0),
-            Err(failure) => Err(failure.into()),
-        }
-    }
-
     /// Runs timers in bounded steps, for at most `items_max` messages. Returns whether those were all.
     async fn run_all_timers(&self, connection: &mut PgConnection, items_max: u32) -> Result<bool, Error> {
         let mut left = items_max;
@@ -57,11 +33,6 @@ impl PostgresStore {
             left -= step;
         }
         Ok(false)
-    }
-
-    /// Runs due timers before a read that depends on them.
-    pub(crate) async fn catch_up(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        self.run_timers(connection, TIMER_STEP_MAX, LockedRows::Skip).await.map(drop)
     }
 
     pub(crate) async fn run_maintenance(&self, budget: Budget) -> Result<MaintenanceReport, Error> {

@@ -1,36 +1,24 @@
-//! Implements the store port on PostgreSQL.
+//! An open store: what its calls share.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use async_trait::async_trait;
-use oncebox_core::machine::{CallContext, Machine};
-use oncebox_core::{
-    Accepted, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Error, ErrorKind, Extended,
-    Extension, IdSource, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage,
-    Observation, Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot,
-    Store, Topic, TopicPage, TopicQuery, Uid, Usage, Wakeups, Worked, check_call, check_work,
-};
+use oncebox_core::check_call;
+use oncebox_core::{Clock, Error, ErrorKind, IdSource, Uid};
 use oncebox_system::SystemRng;
-use sqlx::{PgConnection, PgPool};
-use tokio::time::timeout;
+use sqlx::PgPool;
 
 use crate::address::Address;
 use crate::availability::{Availability, TrackedConnection};
-use crate::codes::{millis, timestamp, timestamp_ms};
+use crate::codes::timestamp_ms;
 use crate::db_error;
-use crate::hints::{Effects, Hints};
+use crate::hints::Hints;
 use crate::options::PostgresOptions;
 use crate::reserve::Reserve;
 use crate::restart::Restart;
-use crate::row_transaction::{LockWait, SlowPath, Targets};
-use crate::rows::Cells;
+use crate::row_transaction::{LockWait, SlowPath};
 use crate::schema::Schema;
-use crate::slow::{Admission, Body, STEP_ITEMS_MAX};
+use crate::slow::Admission;
 use crate::sql::Sql;
-
-/// How long `close` waits for open transactions.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A store in a PostgreSQL database, shared by all processes that open it.
 pub struct PostgresStore {
@@ -38,7 +26,7 @@ pub struct PostgresStore {
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) availability: Arc<Availability>,
     /// The address without the user.
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) sql: Arc<Sql>,
     clock: Option<Arc<dyn Clock>>,
     ids: Arc<Mutex<SystemRng>>,
@@ -151,64 +139,12 @@ impl PostgresStore {
         ids.next_uid(now)
     }
 
-    /// Decides each item of a call on the slow path, in order and in bounded steps.
-    pub(crate) async fn decide_each<I, T>(
-        &self,
-        connection: &mut PgConnection,
-        items: &[I],
-        target: impl Fn(&mut Targets, &I),
-        mut each: impl FnMut(&mut Machine<Body>, &mut CallContext<'_, Body>, &I) -> T,
-        effects: &mut Effects,
-    ) -> Result<Vec<T>, Error> {
-        self.refresh_keys(connection).await?;
-        let mut outcomes = Vec::with_capacity(items.len());
-        for step in items.chunks(STEP_ITEMS_MAX) {
-            let mut targets = Targets::default();
-            for item in step {
-                target(&mut targets, item);
-            }
-            if targets.lane_max.is_some() {
-                // Expired messages do not count towards the lane's limit.
-                self.catch_up(connection).await?;
-            }
-            // Once part of the call has been committed, the call must run to completion.
-            let lock_wait = if outcomes.is_empty() { self.lock_wait } else { LockWait::Block };
-            let decide = |machine: &mut Machine<Body>, context: &mut CallContext<'_, Body>| {
-                step.iter().map(|item| each(machine, context, item)).collect::<Vec<_>>()
-            };
-            let (answers, events) = self.slow_path(lock_wait).decide(connection, &targets, decide).await?;
-            effects.add(events);
-            outcomes.extend(answers);
-        }
-        Ok(outcomes)
-    }
-
-    /// Like `decide_each`, on a connection of its own.
-    async fn decide<I, T>(
-        &self,
-        items: &[I],
-        target: impl Fn(&mut Targets, &I),
-        each: impl FnMut(&mut Machine<Body>, &mut CallContext<'_, Body>, &I) -> T,
-    ) -> Result<Vec<T>, Error> {
-        if items.is_empty() {
-            return Ok(Vec::new());
-        }
-        let call = async {
-            let mut connection = self.connection().await?;
-            let mut effects = Effects::default();
-            let decided = self.decide_each(&mut connection, items, target, each, &mut effects).await;
-            self.hints.apply(effects);
-            Self::release(connection, decided)
-        };
-        self.availability.guard(call).await
-    }
-
     pub(crate) fn slow_path(&self, lock_wait: LockWait) -> SlowPath<'_> {
-        let admission = if self.keys_are_full() { Admission::Full } else { Admission::Open };
+        let admission = if self.hints.keys_are_full() { Admission::Full } else { Admission::Open };
         SlowPath { sql: &self.sql, now: self.time(), lock_wait, admission }
     }
 
-    fn check_open(&self) -> Result<(), Error> {
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.pool.is_closed() {
             return Err(Error::new(ErrorKind::Closed, "the store is closed: open it again"));
         }
@@ -218,39 +154,6 @@ impl PostgresStore {
     pub(crate) fn check_items(&self, items: usize) -> Result<(), Error> {
         self.check_open()?;
         check_call(items)
-    }
-
-    /// Extends leases of distinct messages.
-    async fn extend_all(&self, extensions: &[&Extension]) -> Result<Vec<Extended>, Error> {
-        let uid = |extension: &&Extension| uuid::Uuid::from_u128(extension.uid.as_u128());
-        let uids: Vec<_> = extensions.iter().map(uid).collect();
-        let owners: Vec<_> =
-            extensions.iter().map(|one| uuid::Uuid::from_u128(one.owner.as_u128())).collect();
-        let fences: Vec<_> = extensions.iter().map(|one| crate::codes::bigint(one.fence.get())).collect();
-        let leases: Vec<_> = extensions.iter().map(|one| millis(one.lease.get())).collect();
-        let connection = self.reserve.for_heartbeats(&self.pool).await?;
-        let mut connection = self.availability.track(connection);
-        let rows = self
-            .sql
-            .extend
-            .query()
-            .bind(self.time())
-            .bind(&uids)
-            .bind(&owners)
-            .bind(&fences)
-            .bind(&leases)
-            .fetch_all(&mut connection);
-        let rows = rows.await.map_err(db_error::into_error);
-        let rows = Self::release(connection, rows)?;
-        let mut until = std::collections::HashMap::new();
-        for row in &rows {
-            let mut cells = Cells::new(row);
-            until.insert(cells.next::<uuid::Uuid>()?, timestamp(cells.next()?));
-        }
-        Ok(uids
-            .iter()
-            .map(|uid| until.get(uid).map_or(Extended::LeaseLost, |at| Extended::Until(*at)))
-            .collect())
     }
 }
 
@@ -268,156 +171,5 @@ fn name_of(pool: &PgPool, options: &PostgresOptions) -> String {
         name
     } else {
         format!("{name}?schema={}", options.schema.name())
-    }
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl Store for PostgresStore {
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::NONE;
-        (capabilities.durable, capabilities.shared) = (true, true);
-        capabilities
-    }
-
-    fn wakeups(&self, interest: Interest) -> Box<dyn Wakeups> {
-        self.hints.notifier.listen(interest)
-    }
-
-    async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
-        self.check_items(observations.len())?;
-        let target = |targets: &mut Targets, observation: &Observation| targets.add_key(&observation.key);
-        self.decide(observations, target, |machine, context, item| match machine.observe(context, item) {
-            Observed::Saturated { retry_after, bound } => {
-                Observed::Saturated { retry_after, bound: self.with_store_limit(bound) }
-            }
-            other => other,
-        })
-        .await
-    }
-
-    async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
-        self.check_items(messages.len())?;
-        if messages.is_empty() {
-            return Ok(Vec::new());
-        }
-        let call = async {
-            let mut connection = self.connection().await?;
-            let mut effects = Effects::default();
-            let accepted = self.accept_on(&mut connection, &self.sql.accept, messages, &mut effects).await;
-            // Messages that were accepted before a failure must be found, too.
-            self.hints.apply(effects);
-            Self::release(connection, accepted)
-        };
-        self.availability.guard(call).await
-    }
-
-    async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
-        self.check_items(begins.len())?;
-        let target = |targets: &mut Targets, begin: &Begin| targets.add_key(&begin.key);
-        self.decide(begins, target, |machine, context, item| match machine.begin(context, item) {
-            Begun::Saturated { retry_after, bound } => {
-                Begun::Saturated { retry_after, bound: self.with_store_limit(bound) }
-            }
-            other => other,
-        })
-        .await
-    }
-
-    async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
-        self.check_open()?;
-        check_work(settlements.len(), claims)?;
-        if settlements.is_empty() && claims.is_empty() {
-            return Ok(Worked { settled: Vec::new(), deliveries: Vec::new() });
-        }
-        // Boxed, because the future is large and every caller would carry it.
-        self.availability.guard(Box::pin(self.settle_and_claim(settlements, claims))).await
-    }
-
-    async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
-        self.check_items(extensions.len())?;
-        let mut extended = Vec::with_capacity(extensions.len());
-        let mut rest: Vec<&Extension> = extensions.iter().collect();
-        // Each message once per statement; the order of the items of one message is kept.
-        while !rest.is_empty() {
-            let mut seen = std::collections::HashSet::new();
-            let run = rest.iter().take_while(|item| seen.insert(item.uid)).count();
-            let later = rest.split_off(run);
-            extended.extend(self.availability.guard(self.extend_all(&rest)).await?);
-            rest = later;
-        }
-        Ok(extended)
-    }
-
-    async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
-        self.check_items(orders.len())?;
-        self.hints.depths.clear();
-        self.decide(orders, Targets::add_order, |machine, context, item| {
-            match machine.operate(context, item) {
-                Operated::Saturated { retry_after, bound } => {
-                    Operated::Saturated { retry_after, bound: self.with_store_limit(bound) }
-                }
-                other => other,
-            }
-        })
-        .await
-    }
-
-    async fn get(&self, refs: &[MessageRef]) -> Result<Vec<Option<Snapshot>>, Error> {
-        self.check_items(refs.len())?;
-        if refs.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.availability.guard(self.find(refs)).await
-    }
-
-    async fn with_key(&self, key: &Key, limit: PageSize) -> Result<Vec<Snapshot<Omitted>>, Error> {
-        self.check_open()?;
-        self.availability.guard(self.find_by_key(key, limit)).await
-    }
-
-    async fn page(&self, query: &MessageQuery) -> Result<MessagePage, Error> {
-        self.check_open()?;
-        self.availability.guard(self.list(query)).await
-    }
-
-    async fn counts(&self, scope: &Scope) -> Result<Counts, Error> {
-        self.check_open()?;
-        self.availability.guard(self.count(scope)).await
-    }
-
-    async fn ready_topics(&self, query: &ReadyTopics) -> Result<Vec<Topic>, Error> {
-        self.check_open()?;
-        self.availability.guard(self.topics_with_work(query)).await
-    }
-
-    async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
-        self.check_open()?;
-        self.availability.guard(self.count_topics(query)).await
-    }
-
-    async fn usage(&self) -> Result<Usage, Error> {
-        self.check_open()?;
-        self.availability.guard(self.usage_now()).await
-    }
-
-    async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
-        self.check_open()?;
-        self.availability.guard(self.run_maintenance(budget)).await
-    }
-
-    async fn close(&self) -> Result<(), Error> {
-        self.hints.notifier.close();
-        let closing = async {
-            let closed = async { tokio::join!(self.pool.close(), self.reserve.close()) };
-            if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
-                tracing::warn!(store = %self.name, "transactions still open at close: their connections are closed when they end");
-            }
-            Ok(())
-        };
-        // If the database does not answer, connections are dropped without a proper close, which loses nothing.
-        let _ = self.availability.run_while_up(std::pin::pin!(closing)).await;
-        self.availability.end();
-        Ok(())
     }
 }

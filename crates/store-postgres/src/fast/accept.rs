@@ -121,7 +121,7 @@ impl PostgresStore {
         outcomes: &mut [Option<Accepted>],
         effects: &mut Effects,
     ) -> Result<Option<i64>, Error> {
-        if self.keys_are_full() {
+        if self.hints.keys_are_full() {
             // Known keys are still answered.
             return Ok(None);
         }

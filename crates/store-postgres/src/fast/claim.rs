@@ -20,10 +20,10 @@ use crate::codes::namespace;
 use crate::db_error;
 use crate::hints::{Lane, Plan, ScanFrom};
 use crate::lanes::columns;
-use crate::maintenance::TIMER_STEP_MAX;
 use crate::row_transaction::LockedRows;
 use crate::rows::Cells;
 use crate::store::PostgresStore;
+use crate::timers::TIMER_STEP_MAX;
 
 /// Lanes that one statement scans: as many as messages are wanted, within these limits.
 const LANES_MIN: usize = 4;

@@ -105,11 +105,6 @@ impl PostgresStore {
         if bound.name == Bound::KEYS { Bound::new(Bound::KEYS, self.keys_max, self.keys_max) } else { bound }
     }
 
-    /// Whether new keys are rejected.
-    pub(crate) fn keys_are_full(&self) -> bool {
-        self.hints.keys.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|(full, _)| full)
-    }
-
     /// The usage of the store's limits. A large number of keys is estimated from the server's statistics, which may
     /// be some seconds old.
     pub(crate) async fn usage_now(&self) -> Result<Usage, Error> {
