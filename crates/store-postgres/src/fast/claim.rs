@@ -8,13 +8,13 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use oncebox_core::{Claim, Delivery, Error, Namespace, Topics};
+use oncebox_core::{Delivery, Error, Namespace, Topics};
 use oncebox_system::uptime;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::pending::PendingSettlements;
 use super::search::Search;
-use super::settle::PendingSettlements;
 use super::work_statement::{LaneSelection, Requests, Timers, WorkResult};
 use crate::codes::namespace;
 use crate::db_error;
@@ -113,7 +113,7 @@ struct ClaimGroup<'a, 'c> {
 
 impl PostgresStore {
     /// Serves claims until they are full or nothing is left.
-    pub(crate) async fn serve(
+    pub(super) async fn serve(
         &self,
         connection: &mut PgConnection,
         requests: Requests<'_>,
@@ -313,22 +313,6 @@ impl PostgresStore {
         }
         Ok(())
     }
-}
-
-/// How many claims at the head of the list one statement can serve: they have the same topics and no limits of their
-/// own. A claim with limits is served alone. A repeated request waits for the first one, because it returns the same
-/// deliveries.
-pub(crate) fn group_len(claims: &[Claim]) -> usize {
-    let first = &claims[0];
-    let mut requests = HashSet::new();
-    let is_unlimited = |claim: &Claim| claim.bytes_max.is_none() && claim.in_flight_max.is_none();
-    let same_group = |claim: &&Claim| {
-        is_unlimited(claim)
-            && claim.namespace == first.namespace
-            && claim.topics == first.topics
-            && claim.request_identity().is_none_or(|request| requests.insert((claim.owner, request)))
-    };
-    claims.iter().take_while(same_group).count()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use oncebox_core::{Error, Namespace, Topic};
 use sqlx::{Acquire, PgConnection};
 use tokio::sync::MutexGuard;
 
-use super::settle::PendingSettlements;
+use super::pending::PendingSettlements;
 use super::work_statement::{LaneScan, LockedAcks, Requests, WorkResult};
 use crate::db_error;
 use crate::hints::Lane;

@@ -36,7 +36,7 @@ pub(crate) struct Search {
 
 impl PostgresStore {
     /// Finds lanes of the topics that have claimable messages.
-    pub(crate) async fn search(
+    pub(super) async fn search(
         &self,
         connection: &mut PgConnection,
         requests: &Requests<'_>,
@@ -47,7 +47,7 @@ impl PostgresStore {
     }
 
     /// Finds lanes below another one that may have messages; in descending order.
-    pub(crate) async fn scan(
+    pub(super) async fn scan(
         &self,
         connection: &mut PgConnection,
         in_namespace: Namespace,

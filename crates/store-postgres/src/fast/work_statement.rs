@@ -4,18 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use oncebox_core::{Claim, Delivery, Error, Lease, RequestId, WorkerName};
-use oncebox_system::uptime;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::settle::PendingSettlements;
+use super::pending::PendingSettlements;
 use crate::codes::{ID_BLOCK_SIZE, bigint, corrupt_row, millis, namespace, timestamp};
-use crate::db_error;
 use crate::hints::{Lane, NumberRange, ScanFrom};
 use crate::lanes::columns;
-use crate::restart::{Inherited, ReorderLimits};
-use crate::row_transaction::{ATTEMPTS_MAX, Failure};
+use crate::restart::ReorderLimits;
+use crate::row_transaction::Failure;
 use crate::rows::{Cells, delivery, fence};
 use crate::store::PostgresStore;
 
@@ -95,84 +93,15 @@ pub(crate) struct WorkResult {
     /// Indexes of lanes whose next message this claim cannot have: it has too many bytes, or its lane is limited.
     pub(crate) unfit: Vec<usize>,
     pub(crate) deliveries: Vec<(usize, Delivery)>,
-    now: i64,
+    pub(super) now: i64,
     /// Partitions became free.
-    partition_freed: bool,
+    pub(super) partition_freed: bool,
     /// The range of numbers delivered from each lane.
-    ranges: HashMap<usize, NumberRange>,
+    pub(super) ranges: HashMap<usize, NumberRange>,
 }
 
 impl PostgresStore {
-    /// Runs one statement: acknowledges, and claims from these lanes.
-    pub(crate) async fn run_work(
-        &self,
-        connection: &mut PgConnection,
-        pending: &PendingSettlements<'_>,
-        requests: &Requests<'_>,
-        lanes: LaneSelection<'_>,
-        timers: Timers,
-    ) -> Result<WorkResult, Error> {
-        let hints = &self.hints.lanes;
-        let claim_namespace = requests.0.first().map(|request| request.claim.namespace);
-        let starts = claim_namespace
-            .map_or_else(Vec::new, |namespace| hints.starts(namespace, lanes.names, lanes.from, uptime()));
-        let floors: Vec<i64> = starts.iter().map(|start| start.from).collect();
-        let limiting = match claim_namespace {
-            Some(namespace) => self.inherited(connection, namespace, lanes.names).await?,
-            None => None,
-        };
-        let quota = requests.quota(lanes.names);
-        let limits = ReorderLimits::default();
-        let scan = LaneScan { lanes: lanes.names, floors: &floors, quota, limits: &limits, timers };
-        let inherited = limiting.as_ref().and_then(|inherited| inherited.as_ref());
-        let mut result = self.run_with_retries(connection, pending, requests, &scan, inherited).await?;
-        drop(limiting);
-        let ended = uptime();
-        if timers == Timers::Check && !result.timers_due && result.acked.len() == pending.uids.len() {
-            self.hints.timers_checked_until.fetch_max(result.now, Ordering::Relaxed);
-        }
-        for (index, (lane, start)) in lanes.names.iter().zip(&starts).enumerate() {
-            if let (Some(namespace), Some(found)) = (claim_namespace, result.ranges.get(&index)) {
-                hints.record_scan(namespace, lane, *start, *found, ended);
-            }
-        }
-        if std::mem::take(&mut result.partition_freed) {
-            // Messages of the freed partitions may be waiting in any lane.
-            hints.invalidate_all();
-        }
-        Ok(result)
-    }
-
-    async fn run_with_retries(
-        &self,
-        connection: &mut PgConnection,
-        pending: &PendingSettlements<'_>,
-        requests: &Requests<'_>,
-        scan: &LaneScan<'_>,
-        inherited: Option<&Inherited>,
-    ) -> Result<WorkResult, Error> {
-        // Only inherited deliveries of these lanes matter.
-        let inherited = inherited.filter(|inherited| !inherited.limited_lanes(scan.lanes).is_empty());
-        let mut locked_acks = LockedAcks::Wait;
-        for _ in 1..ATTEMPTS_MAX {
-            let result = match inherited {
-                Some(inherited) => {
-                    self.run_with_reorder_limits(connection, pending, requests, scan, inherited, locked_acks)
-                        .await
-                }
-                None => self.run_once(connection, pending, requests, scan, locked_acks).await,
-            };
-            match result {
-                Ok(result) => return Ok(result),
-                // Another transaction has locked a message or the table's extension lock, or there was a conflict:
-                // nothing was changed.
-                Err(Failure::LockTimeout | Failure::Conflict) => locked_acks = LockedAcks::Skip,
-                Err(Failure::Failed(error)) => return Err(error),
-            }
-        }
-        Err(db_error::blocked())
-    }
-
+    /// Sends the statement once.
     pub(super) async fn run_once(
         &self,
         connection: &mut PgConnection,
@@ -278,7 +207,7 @@ impl<'a> Requests<'a> {
     }
 
     /// How many messages each lane delivers at most, so that all lanes get their turn.
-    fn quota(&self, lanes: &[Lane]) -> i64 {
+    pub(super) fn quota(&self, lanes: &[Lane]) -> i64 {
         let lanes = i64::try_from(lanes.len()).unwrap_or(i64::MAX).max(1);
         self.wanted() / lanes + i64::from(self.wanted() % lanes > 0)
     }

@@ -1,0 +1,68 @@
+//! Settles and claims: the whole call, on one connection.
+
+use std::collections::HashSet;
+
+use oncebox_core::{Claim, Delivery, Error, Settlement, Worked};
+use sqlx::PgConnection;
+
+use super::pending::PendingSettlements;
+use super::work_statement::Requests;
+use crate::store::PostgresStore;
+
+impl PostgresStore {
+    pub(crate) async fn settle_and_claim(
+        &self,
+        settlements: &[Settlement],
+        claims: &[Claim],
+    ) -> Result<Worked, Error> {
+        let connection = self.reserve.for_work(&self.pool).await?;
+        let mut connection = self.availability.track(connection);
+        let worked = self.settle_and_claim_on(&mut connection, settlements, claims).await;
+        Self::release(connection, worked)
+    }
+
+    async fn settle_and_claim_on(
+        &self,
+        connection: &mut PgConnection,
+        settlements: &[Settlement],
+        claims: &[Claim],
+    ) -> Result<Worked, Error> {
+        let mut deliveries: Vec<Vec<Delivery>> = claims.iter().map(|_| Vec::new()).collect();
+        let mut pending = PendingSettlements::new(settlements);
+        if pending.uids.is_empty() {
+            self.settle_rest(connection, &mut pending, &HashSet::new()).await?;
+        }
+        let mut index = 0;
+        while index < claims.len() {
+            let group = group_len(&claims[index..]);
+            if group == 0 {
+                let claim = &claims[index];
+                self.claim_bounded(connection, index, claim, &mut pending, &mut deliveries).await?;
+                index += 1;
+                continue;
+            }
+            let requests = Requests::new(index, &claims[index..index + group]);
+            self.serve(connection, requests, &mut pending, &mut deliveries).await?;
+            index += group;
+        }
+        self.ack(connection, &mut pending).await?;
+        let settled = pending.outcomes.into_iter().map(|outcome| outcome.expect("all are settled"));
+        Ok(Worked { settled: settled.collect(), deliveries })
+    }
+}
+
+/// How many claims at the head of the list one statement can serve: they have the same topics and no limits of their
+/// own. A claim with limits is served alone. A repeated request waits for the first one, because it returns the same
+/// deliveries.
+fn group_len(claims: &[Claim]) -> usize {
+    let first = &claims[0];
+    let mut requests = HashSet::new();
+    let is_unlimited = |claim: &Claim| claim.bytes_max.is_none() && claim.in_flight_max.is_none();
+    let same_group = |claim: &&Claim| {
+        is_unlimited(claim)
+            && claim.namespace == first.namespace
+            && claim.topics == first.topics
+            && claim.request_identity().is_none_or(|request| requests.insert((claim.owner, request)))
+    };
+    claims.iter().take_while(same_group).count()
+}
