@@ -39,7 +39,6 @@ mod blocked;
 mod op;
 mod pacing;
 mod queue;
-mod runner;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The batcher of one operation: a call runs directly if a slot is free, and in a batch otherwise.
 
+mod runner;
+
 use std::hash::RandomState;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +15,7 @@ use super::blocked::BlockedCalls;
 use super::op::{BatchOp, CallSize, ConflictKey};
 use super::pacing::Pacing;
 use super::queue::{Admission, Id, Queue};
-use super::runner::{BatchRunner, Collecting};
+use runner::{BatchRunner, Collecting};
 
 pub(super) struct Batcher<O: BatchOp> {
     pub(super) inner: Arc<dyn Store>,

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use oncebox_core::{Error, Store};
 use tokio::sync::Semaphore;
 
-use super::batcher::Batcher;
 use super::op::BatchOp;
-use super::queue::Id;
 
 /// Maximum number of blocked calls that are kept waiting, over all operations. A further blocked call fails with
 /// [`Error::is_blocked`].
@@ -58,36 +56,5 @@ impl<'a> CountGuard<'a> {
 impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A blocked call that left its batch. Its caller gets a result even if this is dropped.
-pub(super) struct BlockedCall<O: BatchOp> {
-    batcher: Arc<Batcher<O>>,
-    id: Option<Id>,
-}
-
-impl<O: BatchOp> BlockedCall<O> {
-    pub(super) fn new(batcher: Arc<Batcher<O>>, id: Id) -> Self {
-        Self { batcher, id: Some(id) }
-    }
-
-    /// Runs the call and passes the result to its caller.
-    pub(super) async fn run(mut self, call: O::Owned) {
-        let batcher = self.batcher.clone();
-        let result = batcher.call_blocked(O::slice(&call, (0, 0), O::end(&call))).await;
-        self.complete(result);
-    }
-
-    fn complete(&mut self, result: Result<O::Output, Error>) {
-        if let Some(id) = self.id.take() {
-            self.batcher.complete(id, result);
-        }
-    }
-}
-
-impl<O: BatchOp> Drop for BlockedCall<O> {
-    fn drop(&mut self) {
-        self.complete(Err(super::runner::interrupted()));
     }
 }

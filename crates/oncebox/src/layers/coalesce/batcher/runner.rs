@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use oncebox_core::{Error, ErrorKind};
 
-use super::batcher::{Batcher, wake};
-use super::blocked::BlockedCall;
-use super::op::{BatchOp, Offset};
-use super::queue::{Batch, Id};
+use super::{Batcher, wake};
+use crate::layers::coalesce::op::{BatchOp, Offset};
+use crate::layers::coalesce::queue::{Batch, Id};
 
 /// While this lives, calls are collected for the next batch, and the batcher starts no other.
 pub(super) struct Collecting<O: BatchOp>(Arc<Batcher<O>>);
@@ -139,8 +138,39 @@ impl<O: BatchOp> Drop for BatchRunner<O> {
     }
 }
 
+/// A blocked call that left its batch. Its caller gets a result even if this is dropped.
+struct BlockedCall<O: BatchOp> {
+    batcher: Arc<Batcher<O>>,
+    id: Option<Id>,
+}
+
+impl<O: BatchOp> BlockedCall<O> {
+    fn new(batcher: Arc<Batcher<O>>, id: Id) -> Self {
+        Self { batcher, id: Some(id) }
+    }
+
+    /// Runs the call and passes the result to its caller.
+    async fn run(mut self, call: O::Owned) {
+        let batcher = self.batcher.clone();
+        let result = batcher.call_blocked(O::slice(&call, (0, 0), O::end(&call))).await;
+        self.complete(result);
+    }
+
+    fn complete(&mut self, result: Result<O::Output, Error>) {
+        if let Some(id) = self.id.take() {
+            self.batcher.complete(id, result);
+        }
+    }
+}
+
+impl<O: BatchOp> Drop for BlockedCall<O> {
+    fn drop(&mut self) {
+        self.complete(Err(interrupted()));
+    }
+}
+
 /// The error of a call whose task ended before it had a result.
-pub(super) fn interrupted() -> Error {
+fn interrupted() -> Error {
     Error::new(ErrorKind::Unavailable, "the call was interrupted and its outcome is unknown: retry it")
 }
 
