@@ -15,6 +15,7 @@ mod rate;
 mod route;
 mod service;
 mod transaction;
+mod transaction_slot;
 mod verdict;
 
 use std::pin::Pin;

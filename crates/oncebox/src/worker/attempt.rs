@@ -16,7 +16,7 @@ use tracing::{Instrument, error, info, warn};
 use super::context::Context;
 use super::failure::Failure;
 use super::handler::DynHandler;
-use super::transaction::Rollback;
+use super::transaction_slot::Rollback;
 use crate::health::LoopMonitor;
 use crate::telemetry;
 use crate::transaction::unsupported;

@@ -7,7 +7,7 @@ use oncebox_core::{Attributes, Delivery, Key, LastError, Settlement, Timestamp, 
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use super::transaction::Slot;
+use super::transaction_slot::TransactionSlot;
 use crate::inbox::Inbox;
 use crate::message::Message;
 use crate::shared::Shared;
@@ -20,12 +20,12 @@ pub struct Context {
     delivery: Arc<Delivery>,
     cancellation: CancellationToken,
     shared: Arc<Shared>,
-    pub(super) slot: Slot,
+    pub(super) slot: TransactionSlot,
 }
 
 impl Context {
     pub(super) fn new(delivery: Arc<Delivery>, cancellation: CancellationToken, shared: Arc<Shared>) -> Self {
-        Self { delivery, cancellation, shared, slot: Slot::default() }
+        Self { delivery, cancellation, shared, slot: TransactionSlot::default() }
     }
 
     /// The name of the store.

@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use super::context::Context;
 use super::extract::{Extract, Rejection};
 use super::failure::Failure;
-use super::transaction;
 use crate::message::Message;
 
 /// The result of a handler, as a boxed future.
@@ -61,11 +60,10 @@ where
     S: Clone + Send + Sync + 'static,
     F: HandlerFn<S, Arguments>,
 {
-    let handler: DynHandler = Arc::new(move |context| match function.call(&context, &state) {
+    Arc::new(move |context| match function.call(&context, &state) {
         Ok(handled) => Box::pin(handled),
         Err(rejection) => Box::pin(std::future::ready(Err(rejection.into()))),
-    });
-    if F::transaction().is_some() { transaction::in_transaction(handler) } else { handler }
+    })
 }
 
 /// A type that a handler may return.

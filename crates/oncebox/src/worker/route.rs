@@ -55,8 +55,11 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         F: HandlerFn<S, Arguments>,
     {
         let make = Box::new(move |state| handler::of_function(handler, state));
-        let settings = RouteSettings { transaction: F::transaction(), ..RouteSettings::default() };
-        Self { topic: topic.into(), make, settings }
+        let route = Self { topic: topic.into(), make, settings: RouteSettings::default() };
+        match F::transaction() {
+            Some(kind) => route.in_transaction(kind),
+            None => route,
+        }
     }
 
     /// Handles the object's topic with it.

@@ -4,46 +4,16 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use oncebox_core::{Error, Settled};
-use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
+use oncebox_core::Settled;
+use tokio::sync::OwnedMutexGuard;
 
 use super::context::Context;
 use super::extract::{Extract, Rejection};
 use super::failure::Failure;
 use super::handler::DynHandler;
-use crate::transaction::{AnyTransaction, Transactions, unsupported};
-
-/// The transaction of one delivery, and whether it has been committed.
-#[derive(Clone, Default)]
-pub(super) struct Slot {
-    open: Arc<Mutex<Option<Open>>>,
-    committed: Arc<AtomicBool>,
-}
-
-/// An open transaction, and the permit for it.
-struct Open {
-    transaction: Box<AnyTransaction>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Slot {
-    /// Begins the transaction, unless it is already open. Waits while the maximum number of handlers have one open.
-    pub(super) async fn begin(&self, transactions: &dyn Transactions) -> Result<(), Error> {
-        let mut open = self.open.lock().await;
-        if open.is_none() {
-            let permit = transactions.permit().await;
-            *open = Some(Open { transaction: transactions.begin().await?, _permit: permit });
-        }
-        Ok(())
-    }
-
-    /// Whether the transaction, and with it the acknowledgement of this delivery, has been committed.
-    pub(super) fn is_committed(&self) -> bool {
-        self.committed.load(Ordering::Acquire)
-    }
-}
+use super::transaction_slot::{OpenTransaction, Rollback};
+use crate::transaction::unsupported;
 
 /// The transaction that a handler runs in. A handler that takes it as an argument runs in a transaction, which is begun
 /// before the handler runs. If the handler succeeds, the message is acknowledged in the same transaction, which is then
@@ -51,7 +21,7 @@ impl Slot {
 ///
 /// `T` is the type of the transaction. For PostgreSQL, use the alias `oncebox::postgres::Tx`.
 pub struct HandlerTx<T> {
-    open: OwnedMutexGuard<Option<Open>>,
+    open: OwnedMutexGuard<Option<OpenTransaction>>,
     kind: PhantomData<fn() -> T>,
 }
 
@@ -76,23 +46,12 @@ impl<S, T: 'static> Extract<S> for HandlerTx<T> {
 
     fn extract(context: &Context, _: &S) -> Result<Self, Rejection> {
         let busy = |_| Rejection::new("a handler can take its transaction only once");
-        let open = context.slot.open.clone().try_lock_owned().map_err(busy)?;
+        let open = context.slot.try_lock().map_err(busy)?;
         Ok(Self { open, kind: PhantomData })
     }
 
     fn transaction() -> Option<TypeId> {
         Some(TypeId::of::<T>())
-    }
-}
-
-/// Rolls back what an attempt has not committed, however it ends, even if its context is still referenced.
-pub(super) struct Rollback(pub(super) Slot);
-
-impl Drop for Rollback {
-    fn drop(&mut self) {
-        if let Ok(mut open) = self.0.open.try_lock() {
-            drop(open.take());
-        }
     }
 }
 
@@ -106,7 +65,7 @@ pub(super) fn in_transaction(handler: DynHandler) -> DynHandler {
             let _rollback = Rollback(context.slot.clone());
             handler(context.clone()).await?;
             let text = "the handler's transaction is still in use elsewhere; nothing was committed";
-            let open = context.slot.open.try_lock().map_err(|_| Failure::retry(text))?.take();
+            let open = context.slot.take().map_err(|_| Failure::retry(text))?;
             let mut open =
                 open.ok_or_else(|| Failure::retry("the handler's transaction is no longer open"))?;
             let (settled, wake) = transactions.settle_in(&mut *open.transaction, &[context.ack()]).await?;
@@ -118,7 +77,7 @@ pub(super) fn in_transaction(handler: DynHandler) -> DynHandler {
                 _ => return Err(Failure::retry("the lease was lost; the handler's writes were rolled back")),
             }
             transactions.commit(open.transaction).await?;
-            context.slot.committed.store(true, Ordering::Release);
+            context.slot.set_committed();
             wake.fire();
             Ok(())
         })
