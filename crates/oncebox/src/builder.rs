@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::limits::PAYLOAD_BYTES_MAX;
-use oncebox_core::{
-    Clock, Divergence, Error, Hold, Invalid, Keep, Policy, Rng, Source, Store, TransactionalStore,
-};
+use oncebox_core::{Clock, Divergence, Error, Invalid, Keep, Policy, Rng, Source, Store, TransactionalStore};
 use oncebox_system::{SystemClock, SystemRng};
 
+use crate::settings::Settings;
 use crate::shared::Oncebox;
 use crate::telemetry::TraceContext;
 use crate::transaction::{self, Transactions};
@@ -18,19 +17,6 @@ use crate::{ledger, open};
 
 /// Default for the largest payload (RULE-19).
 const PAYLOAD_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
-
-/// The settings of an inbox.
-pub(crate) struct Settings {
-    pub(crate) payload_bytes_max: usize,
-    /// The policy that messages are accepted with.
-    pub(crate) policy: Policy,
-    /// By source, where it differs from the policy.
-    pub(crate) divergence: HashMap<Source, Divergence>,
-    pub(crate) ledger_keep: Duration,
-    pub(crate) seen_keep: Option<Duration>,
-    pub(crate) dead_keep: Option<Duration>,
-    pub(crate) trace_context: Option<Arc<dyn TraceContext>>,
-}
 
 /// Configures and opens an inbox.
 ///
@@ -52,6 +38,28 @@ pub struct OnceboxBuilder {
     clock: Option<Arc<dyn Clock>>,
     rng: Option<Box<dyn Rng>>,
     problem: Option<Invalid>,
+}
+
+impl Oncebox {
+    /// Opens an inbox by its URL, with the default settings.
+    ///
+    /// - `memory:` keeps everything in memory, for tests and for data that may be lost.
+    /// - `embedded:DIRECTORY` keeps everything in a directory that only one process can have open. A call returns when
+    ///   its changes are on disk; `?durability=os` or `?durability=interval-50ms` trades that for speed.
+    ///
+    /// Both accept the limits `messages_max`, `keys_max` and `live_bytes_max`, as in `memory:?messages_max=1000`.
+    ///
+    /// - `postgres://USER@HOST/DATABASE` keeps everything in a PostgreSQL database that any number of processes can
+    ///   share. It needs the feature `postgres`. `?ensure=yes` creates the tables; the guide explains `schema`,
+    ///   `connections` and `pooler`. To use your own pool, see `OnceboxBuilder::on_postgres`.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        Self::builder().open(url).await
+    }
+
+    /// A builder, to open an inbox with other settings or on a store that is already open.
+    pub fn builder() -> OnceboxBuilder {
+        OnceboxBuilder::default()
+    }
 }
 
 impl Default for OnceboxBuilder {
@@ -234,17 +242,5 @@ impl OnceboxBuilder {
     /// Records an invalid setting. Opening fails with the first one.
     fn reject(&mut self, invalid: Invalid) {
         self.problem.get_or_insert(invalid);
-    }
-}
-
-impl Settings {
-    /// The policy that messages from `source` are accepted with.
-    pub(crate) fn policy_for(&self, source: &Source) -> Policy {
-        let divergence = self.divergence.get(source).copied().unwrap_or(self.policy.divergence);
-        Policy { divergence, ..self.policy }
-    }
-
-    pub(crate) fn hold(&self) -> Hold {
-        self.policy.hold
     }
 }

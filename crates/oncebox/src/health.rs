@@ -1,21 +1,17 @@
 //! Health: whether the background loops of this process make progress, whether the store responds, and how full it is.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use oncebox_core::Error;
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::loop_monitor::LoopProblem;
+use crate::shared::{Oncebox, Shared};
 
 pub use oncebox_core::{Bound, Usage};
 
 /// Usage from which a bound is reported as nearly full (RULE-20).
 const FULL_SHARE: f64 = 0.8;
-/// A loop that makes no progress for this long has stalled.
-const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// Time limit for reading the store's usage.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -62,9 +58,17 @@ pub struct Health {
     pub findings: Vec<HealthFinding>,
 }
 
+impl Oncebox {
+    /// Checks the background loops of this process, the store, and its bounds.
+    pub async fn health(&self) -> Health {
+        Health::of(&self.shared()).await
+    }
+}
+
 impl Health {
-    pub(crate) async fn of(shared: &Shared) -> Self {
-        let mut findings = shared.monitors.findings(Instant::now());
+    async fn of(shared: &Shared) -> Self {
+        let problems = shared.monitors.problems(Instant::now()).into_iter();
+        let mut findings: Vec<_> = problems.map(|LoopProblem { name, text }| unhealthy(name, text)).collect();
         match tokio::time::timeout(USAGE_TIMEOUT, shared.store.usage()).await {
             Ok(Ok(usage)) => {
                 let full = usage.bounds.iter().filter(|bound| bound.share() >= FULL_SHARE);
@@ -94,118 +98,6 @@ impl Health {
     /// Whether everything works, apart from warnings.
     pub fn is_healthy(&self) -> bool {
         self.level() < HealthLevel::Unhealthy
-    }
-}
-
-/// The monitors of the loops that run on one inbox.
-#[derive(Clone, Default)]
-pub(crate) struct LoopMonitors(Arc<Mutex<Loops>>);
-
-#[derive(Default)]
-struct Loops {
-    running: Vec<Weak<LoopMonitor>>,
-    /// Loops that ended with a failure, and its description; until a loop of that name starts again.
-    terminated: BTreeMap<&'static str, String>,
-}
-
-impl LoopMonitors {
-    /// Registers a loop. Health checks include it until the monitor is dropped.
-    pub(crate) fn start(&self, name: &'static str) -> Arc<LoopMonitor> {
-        let state = LoopState { last_tick: Instant::now(), idle: false, failing: BTreeMap::new() };
-        let monitor = Arc::new(LoopMonitor { name, state: Mutex::new(state), monitors: self.clone() });
-        let mut loops = self.lock();
-        loops.terminated.remove(name);
-        loops.running.retain(|monitor| monitor.strong_count() > 0);
-        loops.running.push(Arc::downgrade(&monitor));
-        monitor
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Loops> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn findings(&self, now: Instant) -> Vec<HealthFinding> {
-        let loops = self.lock();
-        let running: Vec<_> = loops.running.iter().filter_map(Weak::upgrade).collect();
-        let terminated = loops.terminated.iter().map(|(name, text)| unhealthy(name, text.clone()));
-        let mut findings: Vec<_> = terminated.collect();
-        // Dropping the last handle of a monitor takes the lock.
-        drop(loops);
-        findings.extend(running.iter().filter_map(|monitor| monitor.finding(now)));
-        findings
-    }
-}
-
-/// Whether a loop makes progress, and whether its store calls succeed.
-pub(crate) struct LoopMonitor {
-    name: &'static str,
-    state: Mutex<LoopState>,
-    monitors: LoopMonitors,
-}
-
-struct LoopState {
-    last_tick: Instant,
-    /// The loop has nothing to do and is not expected to make progress.
-    idle: bool,
-    /// By call: the number of failures since the last success, and the last error.
-    failing: BTreeMap<&'static str, (u32, String)>,
-}
-
-impl LoopMonitor {
-    fn lock(&self) -> MutexGuard<'_, LoopState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records that the loop makes progress.
-    pub(crate) fn tick(&self) {
-        let mut state = self.lock();
-        state.last_tick = Instant::now();
-        state.idle = false;
-    }
-
-    /// Records that the loop has nothing to do until the next [`Self::tick`]; it does not count as stalled meanwhile.
-    pub(crate) fn idle(&self) {
-        self.lock().idle = true;
-    }
-
-    /// Records that a call succeeded.
-    pub(crate) fn succeeded(&self, call: &'static str) {
-        self.lock().failing.remove(call);
-    }
-
-    /// Records that a call failed. Returns whether it is the first failure of this call since its last success.
-    pub(crate) fn failed(&self, call: &'static str, error: &Error) -> bool {
-        let mut state = self.lock();
-        let (failures, text) = state.failing.entry(call).or_default();
-        *failures = failures.saturating_add(1);
-        *text = error.to_string();
-        *failures == 1
-    }
-
-    /// Records that the loop ends because of an error.
-    pub(crate) fn terminated(&self, error: &Error) {
-        self.monitors.lock().terminated.insert(self.name, format!("has ended: {error}"));
-    }
-
-    fn finding(&self, now: Instant) -> Option<HealthFinding> {
-        let state = self.lock();
-        let stalled_for = now.saturating_duration_since(state.last_tick);
-        let text = if let Some((call, (failures, error))) = state.failing.first_key_value() {
-            format!("{failures} consecutive {call} calls failed, the last with: {error}")
-        } else if stalled_for > STALLED_AFTER && !state.idle {
-            format!("has made no progress for {} s: its thread is blocked", stalled_for.as_secs())
-        } else {
-            return None;
-        };
-        Some(unhealthy(self.name, text))
-    }
-}
-
-impl Drop for LoopMonitor {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.monitors.lock().terminated.insert(self.name, "has panicked: see the log".to_owned());
-        }
     }
 }
 

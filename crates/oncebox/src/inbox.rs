@@ -11,7 +11,7 @@ use oncebox_core::{
 use tracing::{debug, info, warn};
 
 use crate::message::Message;
-use crate::shared::Shared;
+use crate::shared::{Oncebox, Shared};
 use crate::telemetry;
 
 pub use oncebox_core::{MessageSummary, Observed};
@@ -57,6 +57,13 @@ pub enum Mark {
     Processed,
     /// A Seen or Processing message becomes Dead.
     Dead,
+}
+
+impl Oncebox {
+    /// The handle for accepting messages.
+    pub fn inbox(&self) -> Inbox {
+        Inbox::new(self.shared())
+    }
 }
 
 impl Inbox {
@@ -144,7 +151,7 @@ impl Inbox {
     fn prepare(&self, message: Message) -> Result<NewMessage, Error> {
         let Shared { settings, clock, .. } = &*self.0;
         let message = match &settings.trace_context {
-            Some(context) => telemetry::inject(&**context, message),
+            Some(context) => message.with_current_trace(&**context),
             None => message,
         };
         message.into_new_message(settings, &**clock)
@@ -154,8 +161,8 @@ impl Inbox {
         if accepted.diverged() {
             self.diverged(&message.key);
         }
+        telemetry::enqueued(&accepted);
         let receipt = EnqueueReceipt::of(accepted);
-        telemetry::enqueued(receipt.as_ref().ok().map(|receipt| receipt.outcome));
         let Key { source, id, .. } = &message.key;
         let topic = &message.content.topic;
         match &receipt {

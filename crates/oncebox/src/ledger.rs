@@ -11,7 +11,7 @@ use oncebox_core::{
 };
 use tracing::debug;
 
-use crate::shared::Shared;
+use crate::shared::{Oncebox, Shared};
 
 pub use crate::lease_token::LeaseToken;
 pub use key::{Consumer, KeyPart, LedgerKeys};
@@ -119,11 +119,14 @@ pub struct KeyRecord {
     pub lease_until: Option<Timestamp>,
 }
 
-impl Ledger {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
+impl Oncebox {
+    /// The ledger of processed keys.
+    pub fn ledger(&self) -> Ledger {
+        Ledger(self.shared())
     }
+}
 
+impl Ledger {
     /// Whether the key was processed. Does not change the key.
     pub async fn is_processed(&self, key: &str) -> Result<bool, Error> {
         Ok(self.get(key).await?.status == KeyStatus::Processed)

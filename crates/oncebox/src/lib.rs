@@ -89,9 +89,13 @@ mod activity;
 mod builder;
 mod handled_topics;
 mod lease_token;
+mod loop_monitor;
+mod msg_id;
 mod open;
+mod settings;
 mod shared;
 mod transaction;
+mod unhandled_warnings;
 
 pub use builder::OnceboxBuilder;
 pub use bytes::Bytes;

@@ -4,7 +4,6 @@
 mod delivery_ref;
 mod envelope;
 mod log;
-mod msg_id;
 mod outgoing;
 mod receive;
 mod settings;
@@ -20,15 +19,15 @@ use oncebox_core::{
 use tracing::warn;
 
 use crate::operator::Operator;
-use crate::shared::Shared;
+use crate::shared::{Oncebox, Shared};
 
 use outgoing::Sharding;
 use topic_waiters::TopicWaiters;
 
 pub use crate::lease_token::LeaseToken;
+pub use crate::msg_id::MsgId;
 pub use delivery_ref::DeliveryRef;
 pub use envelope::Envelope;
-pub use msg_id::MsgId;
 pub use outgoing::OutgoingMessage;
 pub use receive::{Damaged, Receive, Received};
 pub use settings::{KeyHold, MailboxSettings, TopicSettings};
@@ -90,8 +89,17 @@ pub enum SendOutcome {
     },
 }
 
+impl Oncebox {
+    /// Opens a mailbox. From then on, maintenance deletes dead letters according to the settings of the mailbox that
+    /// was opened last; before the first one, they are kept for ever. Processes that share a store should use the same
+    /// settings: the shortest retention wins.
+    pub fn mailbox(&self, settings: MailboxSettings) -> Result<Mailbox, Error> {
+        Mailbox::new(self.shared(), settings)
+    }
+}
+
 impl Mailbox {
-    pub(crate) fn new(shared: Arc<Shared>, settings: MailboxSettings) -> Result<Self, Error> {
+    fn new(shared: Arc<Shared>, settings: MailboxSettings) -> Result<Self, Error> {
         settings.check()?;
         shared.set_dead_letter_retention(settings.dead_letters()?);
         Ok(Self { shared, settings: Arc::new(settings), waiters: Arc::default() })

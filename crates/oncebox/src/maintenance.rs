@@ -1,17 +1,16 @@
 //! Maintenance: ends lapsed leases, expires and deletes messages, and wakes workers when messages become due.
 
-use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::{Budget, Error, ErrorKind, Namespace, ReadyTopics, Topic};
+use oncebox_core::{Budget, Error, ErrorKind, Namespace, ReadyTopics};
 use tokio::time::Instant;
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::activity::Activity;
-use crate::health::LoopMonitor;
-use crate::shared::Shared;
+use crate::loop_monitor::LoopMonitor;
+use crate::shared::{Oncebox, Shared};
 use crate::telemetry;
 
 pub use oncebox_core::{Deaths, MaintenanceReport};
@@ -23,8 +22,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Longest pause for a store that other processes share: pauses grow to this while this process does not use the store.
 /// The others run maintenance for what they do, and claims find what becomes due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(20);
-/// How often the process checks for topics without a handler and warns about them.
-const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long to wait for something that is due by the local clock but not yet by the store's.
 const CLOCK_SKEW_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit of a store call.
@@ -42,11 +39,14 @@ pub struct Maintenance {
 
 type ReportHook = Box<dyn Fn(&MaintenanceReport) + Send + Sync>;
 
-impl Maintenance {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, on_report: None }
+impl Oncebox {
+    /// The maintenance task. A [`crate::Worker`] runs it on its own.
+    pub fn maintenance(&self) -> Maintenance {
+        Maintenance { shared: self.shared(), on_report: None }
     }
+}
 
+impl Maintenance {
     /// Calls `hook` with the report of each batch, for example to update metrics.
     #[must_use]
     pub fn on_report(mut self, hook: impl Fn(&MaintenanceReport) + Send + Sync + 'static) -> Self {
@@ -237,43 +237,5 @@ impl Pace {
                 tokio::time::sleep_until(soon).await;
             }
         }
-    }
-}
-
-/// The topics that this process has warned about, each kept for a minute. There are at most as many as one call to
-/// `ready_topics` returns.
-#[derive(Default)]
-pub(crate) struct UnhandledWarnings(Mutex<WarnedTopics>);
-
-#[derive(Default)]
-struct WarnedTopics {
-    topics: HashMap<Topic, Instant>,
-    next: Option<Instant>,
-}
-
-impl UnhandledWarnings {
-    fn lock(&self) -> MutexGuard<'_, WarnedTopics> {
-        // No code under this lock panics halfway, so poisoned data is consistent.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the next check is due. Only one caller gets `true` for each check. The first check is delayed, so that
-    /// workers that start together have registered their topics by then.
-    fn is_due(&self, now: Instant) -> bool {
-        let mut warned = self.lock();
-        let due = warned.next.is_some_and(|next| next <= now);
-        if due || warned.next.is_none() {
-            warned.next = Some(now + if due { WARN_INTERVAL } else { INTERVAL });
-        }
-        due
-    }
-
-    /// The topics that this process has not warned about within the last minute.
-    fn new_among(&self, topics: impl Iterator<Item = Topic>, now: Instant) -> Vec<Topic> {
-        let mut warned = self.lock();
-        warned.topics.retain(|_, at| now.duration_since(*at) < WARN_INTERVAL);
-        let new: Vec<_> = topics.filter(|topic| !warned.topics.contains_key(topic)).collect();
-        warned.topics.extend(new.iter().map(|topic| (topic.clone(), now)));
-        new
     }
 }

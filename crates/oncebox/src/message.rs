@@ -2,6 +2,7 @@
 
 mod convert;
 mod moment;
+mod trace;
 
 use std::fmt;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ impl Message {
     }
 
     /// Adds an attribute, unless that would exceed the limits.
-    pub(crate) fn try_attribute(mut self, name: &str, value: &str) -> Self {
+    fn try_attribute(mut self, name: &str, value: &str) -> Self {
         if let Ok(attributes) = Attributes::new(self.attributes.iter().chain([(name, value)])) {
             self.attributes = attributes;
         }

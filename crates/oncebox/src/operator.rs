@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use oncebox_core::{Action, AttemptCount, Error, Key, Namespace, Omitted, Order, Scope, StoreExt, Topic};
 
-use crate::shared::Shared;
+use crate::shared::{Oncebox, Shared};
 
 use audit::AuditEvent;
 pub use oncebox_core::{
@@ -30,6 +30,13 @@ pub struct Operator {
     actor: Arc<str>,
     reason: Arc<str>,
     lane_max: Option<NonZeroU32>,
+}
+
+impl Oncebox {
+    /// The handle for operations on messages. `actor` is the person or program that audit events name.
+    pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
+        Operator::new(self.shared(), Namespace::Inbox, actor.as_ref().into())
+    }
 }
 
 impl Operator {

@@ -10,7 +10,7 @@ use oncebox_core::{
 };
 use tracing::{debug, info};
 
-use crate::shared::Shared;
+use crate::shared::{Oncebox, Shared};
 
 pub use oncebox_core::{Delivery, Extended, Fence, Owner, RequestId, Settled, Span, WorkerName};
 
@@ -46,11 +46,14 @@ struct Claimed {
     settled: bool,
 }
 
-impl WorkQueue {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, claims: Arc::default() }
+impl Oncebox {
+    /// The handle for claiming and settling messages yourself. Most applications use a [`crate::Worker`] instead.
+    pub fn queue(&self) -> WorkQueue {
+        WorkQueue { shared: self.shared(), claims: Arc::default() }
     }
+}
 
+impl WorkQueue {
     fn claims(&self) -> MutexGuard<'_, HashMap<(Owner, Key), Claimed>> {
         // No code under this lock panics halfway, so poisoned data is consistent.
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)

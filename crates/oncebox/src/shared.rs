@@ -4,24 +4,16 @@ use std::fmt;
 use std::num::NonZeroU128;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use oncebox_core::{
-    Backoff, Capabilities, Clock, DeadLetters, Error, Namespace, Owner, Rng, Span, Store, Usage,
-};
+use oncebox_core::{Backoff, Capabilities, Clock, DeadLetters, Error, Owner, Rng, Span, Store, Usage};
 
 use crate::activity::{self, Activity};
-use crate::builder::{OnceboxBuilder, Settings};
-use crate::commands::{Contracts, Scheduler};
 use crate::handled_topics::HandledTopics;
-use crate::health::{Health, LoopMonitors};
-use crate::inbox::Inbox;
-use crate::ledger::Ledger;
-use crate::mailbox::{Mailbox, MailboxSettings};
-use crate::maintenance::{Maintenance, UnhandledWarnings};
-use crate::operator::Operator;
-use crate::queue::WorkQueue;
+use crate::loop_monitor::LoopMonitors;
+use crate::settings::Settings;
 use crate::transaction::Transactions;
+use crate::unhandled_warnings::UnhandledWarnings;
 
-/// An open inbox. Cheap to clone. Pass the narrow handles, such as [`Inbox`], to code that needs no more.
+/// An open inbox. Cheap to clone. Pass the narrow handles, such as [`crate::Inbox`], to code that needs no more.
 #[derive(Clone)]
 pub struct Oncebox(Arc<Shared>);
 
@@ -47,26 +39,6 @@ pub(crate) struct Shared {
 }
 
 impl Oncebox {
-    /// Opens an inbox by its URL, with the default settings.
-    ///
-    /// - `memory:` keeps everything in memory, for tests and for data that may be lost.
-    /// - `embedded:DIRECTORY` keeps everything in a directory that only one process can have open. A call returns when
-    ///   its changes are on disk; `?durability=os` or `?durability=interval-50ms` trades that for speed.
-    ///
-    /// Both accept the limits `messages_max`, `keys_max` and `live_bytes_max`, as in `memory:?messages_max=1000`.
-    ///
-    /// - `postgres://USER@HOST/DATABASE` keeps everything in a PostgreSQL database that any number of processes can
-    ///   share. It needs the feature `postgres`. `?ensure=yes` creates the tables; the guide explains `schema`,
-    ///   `connections` and `pooler`. To use your own pool, see `OnceboxBuilder::on_postgres`.
-    pub async fn open(url: &str) -> Result<Self, Error> {
-        Self::builder().open(url).await
-    }
-
-    /// A builder, to open an inbox with other settings or on a store that is already open.
-    pub fn builder() -> OnceboxBuilder {
-        OnceboxBuilder::default()
-    }
-
     pub(crate) fn new(
         store: Arc<dyn Store>,
         transactions: Option<Arc<dyn Transactions>>,
@@ -89,48 +61,6 @@ impl Oncebox {
             dead_letters: Mutex::default(),
             rng: Mutex::new(rng),
         }))
-    }
-
-    /// The handle for accepting messages.
-    pub fn inbox(&self) -> Inbox {
-        Inbox::new(self.0.clone())
-    }
-
-    /// The handle for claiming and settling messages yourself. Most applications use a [`crate::Worker`] instead.
-    pub fn queue(&self) -> WorkQueue {
-        WorkQueue::new(self.0.clone())
-    }
-
-    /// The handle for scheduling commands, which a [`crate::commands::Processor`] runs later.
-    pub fn scheduler(&self, contracts: &Contracts) -> Scheduler {
-        Scheduler::new(self.0.clone(), contracts)
-    }
-
-    /// The ledger of processed keys.
-    pub fn ledger(&self) -> Ledger {
-        Ledger::new(self.0.clone())
-    }
-
-    /// Opens a mailbox. From then on, maintenance deletes dead letters according to the settings of the mailbox that
-    /// was opened last; before the first one, they are kept for ever. Processes that share a store should use the same
-    /// settings: the shortest retention wins.
-    pub fn mailbox(&self, settings: MailboxSettings) -> Result<Mailbox, Error> {
-        Mailbox::new(self.0.clone(), settings)
-    }
-
-    /// The handle for operations on messages. `actor` is the person or program that audit events name.
-    pub fn operator(&self, actor: impl AsRef<str>) -> Operator {
-        Operator::new(self.0.clone(), Namespace::Inbox, actor.as_ref().into())
-    }
-
-    /// The maintenance task. A [`crate::Worker`] runs it on its own.
-    pub fn maintenance(&self) -> Maintenance {
-        Maintenance::new(self.0.clone())
-    }
-
-    /// Checks the background loops of this process, the store, and its bounds.
-    pub async fn health(&self) -> Health {
-        Health::of(&self.0).await
     }
 
     /// How much of its bounds the store uses.

@@ -9,12 +9,8 @@ pub mod names;
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, histogram};
-use oncebox_core::{Attributes, Delivery, Error};
+use oncebox_core::{Accepted, Attributes, Delivery};
 use tracing::{Span, info_span};
-
-use crate::commands;
-use crate::inbox::EnqueueOutcome;
-use crate::message::Message;
 
 /// Declares metric names. The doc comment of a name is also the description that `describe` registers with the
 /// recorder.
@@ -50,18 +46,6 @@ pub trait TraceContext: Send + Sync {
     fn link_to(&self, span: &Span, trace_parent: &str);
 }
 
-/// Attaches the current trace to the message, unless its sender has attached one.
-pub(crate) fn inject(context: &dyn TraceContext, message: Message) -> Message {
-    if message.attributes().get(TRACE_PARENT).is_some() {
-        return message;
-    }
-    match context.current() {
-        // If the message cannot take another attribute, it is sent without a trace.
-        Some(trace_parent) => message.try_attribute(TRACE_PARENT, &trace_parent),
-        None => message,
-    }
-}
-
 /// The span that a handler runs in.
 pub(crate) fn handler_span(store: &str, delivery: &Delivery, context: Option<&dyn TraceContext>) -> Span {
     let span = info_span!(
@@ -88,25 +72,25 @@ fn trace_parent(attributes: &Attributes) -> Option<&str> {
     attributes.get(TRACE_PARENT)
 }
 
-/// Counts an enqueued message; `None` means that the store was full.
-pub(crate) fn enqueued(outcome: Option<EnqueueOutcome>) {
-    let outcome = match outcome {
-        Some(EnqueueOutcome::Accepted) => "accepted",
-        Some(EnqueueOutcome::Duplicate) => "duplicate",
-        Some(EnqueueOutcome::Replaced) => "replaced",
-        Some(EnqueueOutcome::Conflict) => "conflict",
-        None => "saturated",
+/// Counts an enqueued message.
+pub(crate) fn enqueued(accepted: &Accepted) {
+    let outcome = match accepted {
+        Accepted::New { .. } => "accepted",
+        Accepted::Duplicate { .. } => "duplicate",
+        Accepted::Replaced(_) => "replaced",
+        Accepted::Conflict(_) => "conflict",
+        _ => "saturated",
     };
     counter!(names::ENQUEUED, "outcome" => outcome).increment(1);
 }
 
 /// Counts an attempt to schedule a command.
-pub(crate) fn scheduled(receipt: Result<&commands::ScheduleReceipt, &Error>) {
-    let outcome = match receipt.map(|receipt| receipt.outcome) {
-        Ok(commands::ScheduleOutcome::Accepted) => "accepted",
-        Ok(commands::ScheduleOutcome::AlreadyAccepted) => "already_accepted",
-        Ok(commands::ScheduleOutcome::Conflict) => "conflict",
-        Err(_) => "refused",
+pub(crate) fn scheduled(accepted: &Accepted) {
+    let outcome = match accepted {
+        Accepted::New { .. } => "accepted",
+        Accepted::Duplicate { .. } | Accepted::Replaced(_) => "already_accepted",
+        Accepted::Conflict(_) => "conflict",
+        _ => "refused",
     };
     counter!(names::SCHEDULED, "outcome" => outcome).increment(1);
 }

@@ -26,7 +26,7 @@ use oncebox_core::{Backoff, Namespace, Owner};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::health::LoopMonitor;
+use crate::loop_monitor::LoopMonitor;
 use crate::shared::Oncebox;
 use options::Options;
 use service::AnyLayer;

@@ -13,7 +13,7 @@ use super::contract::Contract;
 use super::contracts::{CommandType, Contracts};
 use super::execution::InboxExecution;
 use super::mediator::{Mediator, unhandled};
-use crate::health::LoopMonitor;
+use crate::loop_monitor::LoopMonitor;
 use crate::shared::Oncebox;
 use crate::transaction::unsupported;
 use crate::worker::{BoxError, Context, Failure, Route, Worker, WorkerSummary};

@@ -19,7 +19,7 @@ use super::contracts::Contracts;
 use super::receipt::ScheduleReceipt;
 use super::record::{CommandRecord, CommandStatus};
 use super::schedule::{self, ScheduleOptions};
-use crate::shared::Shared;
+use crate::shared::{Oncebox, Shared};
 use crate::telemetry;
 
 /// Maximum number of stored commands read at once, with their payloads.
@@ -91,8 +91,15 @@ struct Prepared {
     message: NewMessage,
 }
 
+impl Oncebox {
+    /// The handle for scheduling commands, which a [`crate::commands::Processor`] runs later.
+    pub fn scheduler(&self, contracts: &Contracts) -> Scheduler {
+        Scheduler::new(self.shared(), contracts)
+    }
+}
+
 impl Scheduler {
-    pub(crate) fn new(shared: Arc<Shared>, contracts: &Contracts) -> Self {
+    fn new(shared: Arc<Shared>, contracts: &Contracts) -> Self {
         Self { shared, contracts: Arc::new(contracts.clone()), attempts_max: None }
     }
 
@@ -245,8 +252,8 @@ impl Scheduler {
         contract: Contract,
     ) -> Result<ScheduleReceipt, Error> {
         let (store, diverged) = (&self.shared.name, accepted.diverged());
+        telemetry::scheduled(&accepted);
         let receipt = ScheduleReceipt::of(accepted, contract);
-        telemetry::scheduled(receipt.as_ref());
         let topic = &message.content.topic;
         match &receipt {
             Ok(ScheduleReceipt { outcome, command_id, .. }) => {

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use oncebox_core::{Invalid, MessageRef};
 
-use super::msg_id::MsgId;
 use crate::lease_token::LeaseToken;
+use crate::msg_id::MsgId;
 
 /// Identifies a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

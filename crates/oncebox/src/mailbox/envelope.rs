@@ -4,8 +4,8 @@ use bytes::Bytes;
 use oncebox_core::ascii::AppendAscii;
 use oncebox_core::{Attributes, Delivery, Fingerprint, NewMessage, Seal, Timestamp};
 
-use super::msg_id::MsgId;
 use crate::lease_token::LeaseToken;
+use crate::msg_id::MsgId;
 
 /// Initial capacity of the hash input; most messages fit.
 const CHAIN_BYTES: usize = 256;

@@ -6,7 +6,7 @@ use oncebox_core::{
 };
 
 use super::{Message, Moment};
-use crate::builder::Settings;
+use crate::settings::Settings;
 
 impl Message {
     /// The message to store, with the policy for its source. Fails if a value is invalid or the payload is too large.

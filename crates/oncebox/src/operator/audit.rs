@@ -5,7 +5,7 @@ use tracing::field::display;
 use tracing::info;
 
 use super::Operator;
-use crate::mailbox::MsgId;
+use crate::msg_id::MsgId;
 
 /// What happened to a message: the last part of the event's stable name, such as `inbox.message.revived`.
 #[derive(Debug, Clone, Copy)]

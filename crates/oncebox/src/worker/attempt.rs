@@ -17,7 +17,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::handler::DynHandler;
 use super::transaction_slot::Rollback;
-use crate::health::LoopMonitor;
+use crate::loop_monitor::LoopMonitor;
 use crate::telemetry;
 use crate::transaction::unsupported;
 

@@ -24,7 +24,7 @@ use super::calls::{ExtendCall, Unanswered, WorkCall, completed};
 use super::in_flight::InFlight;
 use super::options::Options;
 use super::route::RouteTable;
-use crate::health::LoopMonitor;
+use crate::loop_monitor::LoopMonitor;
 use crate::shared::Shared;
 use crate::telemetry;
 pub(super) use stopping::Mode;

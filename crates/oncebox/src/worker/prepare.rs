@@ -16,7 +16,7 @@ use super::options::{Options, Unhandled};
 use super::rate::Rate;
 use super::route::{ActiveRoute, RouteTable};
 use super::{StartHook, StopHook, Worker};
-use crate::health::LoopMonitor;
+use crate::loop_monitor::LoopMonitor;
 use crate::shared::Oncebox;
 use crate::telemetry::TopicMetrics;
 
