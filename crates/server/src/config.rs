@@ -22,6 +22,7 @@ mod target;
 mod kind;
 mod listen;
 mod raw;
+mod redact;
 mod store;
 mod unit;
 
@@ -42,10 +43,9 @@ pub use describe::{example, reference};
 pub use listen::ListenAddress;
 pub use origin::{Origin, Origins};
 pub use problem::Problems;
-pub use redrive::RedriveRule;
 pub use sections::{
-    Config, HttpConfig, LedgerConfig, LogConfig, LogFormat, MetricsConfig, Profile, RetentionConfig,
-    ShutdownConfig, UnknownKey,
+    Config, HttpConfig, LedgerConfig, LogConfig, LogFormat, MetricsConfig, Profile, RedriveRule,
+    RetentionConfig, ShutdownConfig, UnknownKey,
 };
 pub use show::show;
 

@@ -7,7 +7,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::field::Value;
 use super::listen::{self, LISTEN_MAX};
-use super::raw::{Raw, shown};
+use super::raw::Raw;
+use super::redact::{redacted, shown};
 use super::store;
 use super::unit;
 
@@ -184,7 +185,7 @@ impl Kind {
             }
             (Self::DurationOrDefault(..), Value::OptionalDuration(None)) => DEFAULT.to_owned(),
             (_, Value::OptionalDuration(None)) => OFF.to_owned(),
-            (Self::Store, Value::Text(url)) => store::redacted(url),
+            (Self::Store, Value::Text(url)) => redacted(url),
             (_, Value::Text(text)) => text.clone(),
             (_, Value::Listen(addresses)) if addresses.is_empty() => OFF.to_owned(),
             (_, Value::Listen(addresses)) => {

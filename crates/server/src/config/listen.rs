@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use super::raw::shown;
+use super::redact::shown;
 
 /// Maximum length of a socket path that all systems support.
 const SOCKET_BYTES_MAX: usize = 103;

@@ -2,8 +2,7 @@
 
 use toml::de::{DeArray, DeValue};
 
-use super::store::redacted;
-use super::unit::one_line;
+use super::redact::shown;
 
 /// A value from a file, a variable or a flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +52,4 @@ impl Raw {
             Self::Broken => "invalid TOML".to_owned(),
         }
     }
-}
-
-/// Formats a string for a message: on one line, in backticks, without passwords.
-pub(super) fn shown(text: &str) -> String {
-    format!("`{}`", one_line(&redacted(text)))
 }

@@ -11,6 +11,7 @@ use super::kind::Kind;
 use super::origin::Origin;
 use super::problem::Problems;
 use super::raw::Raw;
+use super::sections::RedriveRule;
 use super::unit::{self, quoted};
 
 /// The path of the list of rules in the file.
@@ -40,22 +41,6 @@ const FIELDS: [(&str, Option<Kind>, &str); 5] = [
         "Maximum number of redrives of a message, by rules and operators together; this rule skips messages that have reached it",
     ),
 ];
-
-/// A rule that redrives dead letters of the mailbox automatically.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RedriveRule {
-    /// Topic to redrive; every topic if `None`.
-    pub topic: Option<String>,
-    /// Reason of the dead letters to redrive; any reason if `None`.
-    pub reason: Option<DeadReason>,
-    /// Minimum time since the message died.
-    pub age: Duration,
-    /// Maximum number of messages per minute and server.
-    pub per_minute: u32,
-    /// Maximum number of redrives of a message, by rules and by operators together.
-    pub times_max: u32,
-}
 
 impl RedriveRule {
     /// Formats the rule as TOML.

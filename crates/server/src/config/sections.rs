@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use oncebox::ledger::KEEP_MIN;
 use oncebox::mailbox::MailboxSettings;
+use oncebox::message::DeadReason;
 
 use super::field::choices;
 use super::listen::ListenAddress;
-use super::redrive::RedriveRule;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -169,6 +169,22 @@ impl Default for HttpConfig {
             batch_items_max: 1_000,
         }
     }
+}
+
+/// A rule that redrives dead letters of the mailbox automatically.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedriveRule {
+    /// Topic to redrive; every topic if `None`.
+    pub topic: Option<String>,
+    /// Reason of the dead letters to redrive; any reason if `None`.
+    pub reason: Option<DeadReason>,
+    /// Minimum time since the message died.
+    pub age: Duration,
+    /// Maximum number of messages per minute and server.
+    pub per_minute: u32,
+    /// Maximum number of redrives of a message, by rules and by operators together.
+    pub times_max: u32,
 }
 
 /// The ledger.

@@ -10,7 +10,8 @@ use crate::config::nearest;
 use crate::config::origin::Origin;
 use crate::config::problem::Problems;
 use crate::config::raw::Raw;
-use crate::config::redrive::{self, RedriveRule};
+use crate::config::redrive;
+use crate::config::sections::RedriveRule;
 use crate::config::unit::one_line;
 
 const FILE_BYTES_MAX: usize = 1024 * 1024;

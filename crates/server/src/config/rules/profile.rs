@@ -27,7 +27,7 @@ pub(super) fn apply_implied(draft: &mut Draft, problems: &mut Problems) -> Vec<S
     let in_memory = store::is_memory(&draft.config.store);
     let (amnesia, store) = (draft.origins.effective(&amnesia), draft.origins.effective(&store));
     if draft.config.amnesia && !in_memory {
-        let url = crate::config::raw::shown(&draft.config.store);
+        let url = crate::config::redact::shown(&draft.config.store);
         let fault = format!(
             "is {url}, but amnesia ({amnesia}) keeps nothing on disk: set it to `memory:`, or set amnesia to false"
         );
