@@ -6,7 +6,6 @@ use oncebox::Oncebox;
 use oncebox::mailbox::Mailbox;
 
 use crate::config::Config;
-use crate::http::Limit;
 
 /// Shared access to the active configuration.
 pub(crate) struct ConfigHandle(RwLock<Arc<ActiveConfig>>);
@@ -15,20 +14,6 @@ pub(crate) struct ConfigHandle(RwLock<Arc<ActiveConfig>>);
 pub(crate) struct ActiveConfig {
     pub(crate) config: Config,
     pub(crate) mailbox: Mailbox,
-}
-
-impl ActiveConfig {
-    /// Limit of the body of a request about a single message.
-    pub(crate) fn single_body_limit(&self) -> Limit {
-        let http = &self.config.http;
-        Limit { bytes_max: http.body_bytes_max, timeout: http.body_timeout }
-    }
-
-    /// Limit of the body of a batch request.
-    pub(crate) fn batch_body_limit(&self) -> Limit {
-        let http = &self.config.http;
-        Limit { bytes_max: http.batch_bytes_max, timeout: http.body_timeout }
-    }
 }
 
 impl ConfigHandle {

@@ -4,6 +4,7 @@ mod api_error;
 mod app;
 mod authority;
 mod body;
+mod corr_id;
 mod dlq;
 mod docs_page;
 mod fast_path;
@@ -16,9 +17,11 @@ mod openapi;
 mod operator;
 mod parse_error;
 mod percent;
+mod query;
 mod redrive;
 mod segment;
 mod service;
+mod sweep;
 mod topics;
 mod unparsed;
 mod view;
@@ -35,9 +38,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use api_error::ApiError;
 pub(crate) use app::App;
-pub(crate) use body::Limit;
 use openapi::Documents;
-pub(crate) use service::{Caller, HttpService, Transport};
+use service::HttpService;
 
 /// The parts of the OpenAPI document that are not derived from routes.
 #[derive(OpenApi)]

@@ -8,8 +8,10 @@ mod drive;
 mod lazy_timer;
 mod listener;
 mod parse_errors;
+mod service;
 
+pub(crate) use activity::Timeouts;
 pub(crate) use connection::Connections;
 pub(crate) use connection_limit::ConnectionLimit;
-pub(crate) use lazy_timer::ReusableTimeout;
-pub(crate) use listener::Listener;
+pub(crate) use listener::{Listener, Transport};
+pub(crate) use service::{Caller, Service};

@@ -7,15 +7,17 @@ use std::time::Duration;
 use oncebox::{
     Error, ErrorKind, Timestamp,
     health::Bound,
-    message::Namespace,
     operator::{Sweep, SweepCursor, SweepFilter},
+    store::Clock,
 };
+use oncebox_system::SystemClock;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::RedriveRule;
-use crate::http::App;
+use crate::config_handle::ConfigHandle;
+use crate::server_metrics::ServerMetrics;
 
 /// Interval at which the job visits every rule.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -96,73 +98,147 @@ impl RuleState {
     }
 }
 
-/// Runs until the server stops. Failed steps are retried.
-pub(crate) async fn run(app: App, stopping: CancellationToken) {
-    let mut states: Vec<RuleState> = Vec::new();
-    while stopping.run_until_cancelled(sleep(INTERVAL)).await.is_some() {
-        let active = app.active();
-        apply_rules(&mut states, &active.config.redrive, &app);
-        for (index, state) in states.iter_mut().enumerate() {
-            let now = Instant::now();
-            let allowed = state.refill(now);
-            if now < state.due || allowed == 0 {
-                continue;
-            }
-            // A step is not cancelled when the server stops: changes in the store must be logged and counted.
-            let swept = timeout(STEP_TIMEOUT, step(&app, index, state, allowed)).await.unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorKind::Unavailable,
-                    format!("the store did not answer within {STEP_TIMEOUT:?}"),
-                ))
-            });
-            match swept {
-                Ok(swept) => step_succeeded(&app, index, state, &swept),
-                Err(error) => step_failed(&app, index, state, &error),
-            }
-            if stopping.is_cancelled() {
-                return;
+/// The job, and what it uses of the server.
+pub(crate) struct Redriver<'a> {
+    pub(crate) config: &'a ConfigHandle,
+    pub(crate) metrics: &'a ServerMetrics,
+    pub(crate) findings: &'a RuleFindings,
+    pub(crate) clock: &'a SystemClock,
+}
+
+impl Redriver<'_> {
+    /// Runs until the server stops. Failed steps are retried.
+    pub(crate) async fn run(self, stopping: CancellationToken) {
+        let mut states: Vec<RuleState> = Vec::new();
+        while stopping.run_until_cancelled(sleep(INTERVAL)).await.is_some() {
+            let active = self.config.get();
+            self.apply_rules(&mut states, &active.config.redrive);
+            for (index, state) in states.iter_mut().enumerate() {
+                let now = Instant::now();
+                let allowed = state.refill(now);
+                if now < state.due || allowed == 0 {
+                    continue;
+                }
+                // A step is not cancelled when the server stops: changes in the store must be logged and counted.
+                let swept =
+                    timeout(STEP_TIMEOUT, self.step(index, state, allowed)).await.unwrap_or_else(|_| {
+                        Err(Error::new(
+                            ErrorKind::Unavailable,
+                            format!("the store did not answer within {STEP_TIMEOUT:?}"),
+                        ))
+                    });
+                match swept {
+                    Ok(swept) => self.step_succeeded(index, state, &swept),
+                    Err(error) => self.step_failed(index, state, &error),
+                }
+                if stopping.is_cancelled() {
+                    return;
+                }
             }
         }
     }
-}
 
-/// Replaces the rules after a reload; unchanged rules keep their progress.
-fn apply_rules(states: &mut Vec<RuleState>, rules: &[RedriveRule], app: &App) {
-    if states.iter().map(|state| &state.rule).eq(rules) {
-        return;
+    /// Replaces the rules after a reload; unchanged rules keep their progress.
+    fn apply_rules(&self, states: &mut Vec<RuleState>, rules: &[RedriveRule]) {
+        if states.iter().map(|state| &state.rule).eq(rules) {
+            return;
+        }
+        let mut known = std::mem::take(states);
+        let now = Instant::now();
+        states.extend(rules.iter().map(|rule| {
+            let index = known.iter().position(|state| state.rule == *rule);
+            index.map_or_else(|| RuleState::new(rule.clone(), now), |index| known.swap_remove(index))
+        }));
+        self.findings.lock().clear();
+        for state in states.iter_mut() {
+            state.skipped_last_pass = false;
+        }
     }
-    let mut known = std::mem::take(states);
-    let now = Instant::now();
-    states.extend(rules.iter().map(|rule| {
-        let index = known.iter().position(|state| state.rule == *rule);
-        index.map_or_else(|| RuleState::new(rule.clone(), now), |index| known.swap_remove(index))
-    }));
-    app.rule_findings.lock().clear();
-    for state in states.iter_mut() {
-        state.skipped_last_pass = false;
-    }
-}
 
-/// Redrives up to `allowed` messages that match the rule.
-async fn step(app: &App, index: usize, state: &RuleState, allowed: u32) -> Result<Sweep, Error> {
-    let rule = &state.rule;
-    let dead_before = app.now().as_millis().saturating_sub(millis(rule.age));
-    let mut filter = SweepFilter::dead()
-        .until(Timestamp::from_millis(dead_before))
-        .redriven_below(rule.times_max)
-        .limit(u64::from(allowed))
-        .pages(STEP_PAGES_MAX);
-    if let Some(topic) = &rule.topic {
-        filter = filter.topic(topic);
+    /// Redrives up to `allowed` messages that match the rule.
+    async fn step(&self, index: usize, state: &RuleState, allowed: u32) -> Result<Sweep, Error> {
+        let rule = &state.rule;
+        let dead_before = self.clock.now().as_millis().saturating_sub(millis(rule.age));
+        let mut filter = SweepFilter::dead()
+            .until(Timestamp::from_millis(dead_before))
+            .redriven_below(rule.times_max)
+            .limit(u64::from(allowed))
+            .pages(STEP_PAGES_MAX);
+        if let Some(topic) = &rule.topic {
+            filter = filter.topic(topic);
+        }
+        if let Some(reason) = rule.reason {
+            filter = filter.reason(reason);
+        }
+        if let Some(next) = state.next {
+            filter = filter.after(next);
+        }
+        let because = format!("{} ({})", rule_name(index), described(rule));
+        self.config.get().mailbox.operator("policy").because(because).redrive_where(&filter).await
     }
-    if let Some(reason) = rule.reason {
-        filter = filter.reason(reason);
+
+    fn step_succeeded(&self, index: usize, state: &mut RuleState, swept: &Sweep) {
+        let now = Instant::now();
+        state.tokens = state.tokens.saturating_sub(swept.changed.saturating_mul(TOKENS_PER_MESSAGE));
+        self.metrics.redriven(swept.changed);
+        self.metrics.redriven_by_rule(swept.changed);
+        if state.failures >= FAILURES_MAX {
+            info!(rule = rule_name(index), "redrive rule recovered");
+            self.findings.set(index, None);
+        }
+        state.failures = 0;
+        state.skipped += swept.skipped;
+        state.full_bound = swept.stopped.or(state.full_bound);
+        if swept.pass_ended {
+            self.end_pass(index, state);
+            (state.next, state.due) = (None, now + ROUND_PAUSE);
+        } else {
+            (state.next, state.due) = (swept.next, now);
+        }
     }
-    if let Some(next) = state.next {
-        filter = filter.after(next);
+
+    /// Reports dead letters skipped in the pass that has ended; logs only changes.
+    fn end_pass(&self, index: usize, state: &mut RuleState) {
+        let skipped = std::mem::take(&mut state.skipped);
+        let full_bound = state.full_bound.take();
+        let text = full_bound.map(|bound| {
+            format!(
+                "the rule {} ({}) skipped {skipped} dead letters in its last pass: {} ({} of {}); {}",
+                rule_name(index),
+                described(&state.rule),
+                bound.problem(),
+                bound.used,
+                bound.limit,
+                bound.remedy()
+            )
+        });
+        match (state.skipped_last_pass, &text) {
+            (false, Some(text)) => warn!(rule = rule_name(index), "{text}"),
+            (true, None) => info!(rule = rule_name(index), "redrive rule no longer skips dead letters"),
+            _ => {}
+        }
+        state.skipped_last_pass = text.is_some();
+        self.findings.set(index, text);
     }
-    let because = format!("{} ({})", rule_name(index), described(rule));
-    app.operator(Namespace::Mailbox, "policy").because(because).redrive_where(&filter).await
+
+    fn step_failed(&self, index: usize, state: &mut RuleState, error: &Error) {
+        state.failures = state.failures.saturating_add(1);
+        state.due = Instant::now() + FAILURE_PAUSE;
+        self.metrics.rule_failed();
+        if state.failures < FAILURES_MAX {
+            return;
+        }
+        let rule = rule_name(index);
+        let text = format!(
+            "the rule {rule} ({}) failed {} times in a row, last error: {error}; its dead letters are not redriven",
+            described(&state.rule),
+            state.failures
+        );
+        self.findings.set(index, Some(text));
+        if state.failures == FAILURES_MAX {
+            warn!(rule, %error, "redrive rule keeps failing, retrying every 5 s");
+        }
+    }
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -177,69 +253,6 @@ fn described(rule: &RedriveRule) -> String {
     let topic = rule.topic.as_ref().map_or("every topic".to_owned(), |topic| format!("topic {topic}"));
     let reason = rule.reason.map(|reason| format!(", reason {}", reason.as_str())).unwrap_or_default();
     format!("{topic}{reason}, at most {} times", rule.times_max)
-}
-
-fn step_succeeded(app: &App, index: usize, state: &mut RuleState, swept: &Sweep) {
-    let now = Instant::now();
-    state.tokens = state.tokens.saturating_sub(swept.changed.saturating_mul(TOKENS_PER_MESSAGE));
-    app.metrics.redriven(swept.changed);
-    app.metrics.redriven_by_rule(swept.changed);
-    if state.failures >= FAILURES_MAX {
-        info!(rule = rule_name(index), "redrive rule recovered");
-        app.rule_findings.set(index, None);
-    }
-    state.failures = 0;
-    state.skipped += swept.skipped;
-    state.full_bound = swept.stopped.or(state.full_bound);
-    if swept.pass_ended {
-        end_pass(app, index, state);
-        (state.next, state.due) = (None, now + ROUND_PAUSE);
-    } else {
-        (state.next, state.due) = (swept.next, now);
-    }
-}
-
-/// Reports dead letters skipped in the pass that has ended; logs only changes.
-fn end_pass(app: &App, index: usize, state: &mut RuleState) {
-    let skipped = std::mem::take(&mut state.skipped);
-    let full_bound = state.full_bound.take();
-    let text = full_bound.map(|bound| {
-        format!(
-            "the rule {} ({}) skipped {skipped} dead letters in its last pass: {} ({} of {}); {}",
-            rule_name(index),
-            described(&state.rule),
-            bound.problem(),
-            bound.used,
-            bound.limit,
-            bound.remedy()
-        )
-    });
-    match (state.skipped_last_pass, &text) {
-        (false, Some(text)) => warn!(rule = rule_name(index), "{text}"),
-        (true, None) => info!(rule = rule_name(index), "redrive rule no longer skips dead letters"),
-        _ => {}
-    }
-    state.skipped_last_pass = text.is_some();
-    app.rule_findings.set(index, text);
-}
-
-fn step_failed(app: &App, index: usize, state: &mut RuleState, error: &Error) {
-    state.failures = state.failures.saturating_add(1);
-    state.due = Instant::now() + FAILURE_PAUSE;
-    app.metrics.rule_failed();
-    if state.failures < FAILURES_MAX {
-        return;
-    }
-    let rule = rule_name(index);
-    let text = format!(
-        "the rule {rule} ({}) failed {} times in a row, last error: {error}; its dead letters are not redriven",
-        described(&state.rule),
-        state.failures
-    );
-    app.rule_findings.set(index, Some(text));
-    if state.failures == FAILURES_MAX {
-        warn!(rule, %error, "redrive rule keeps failing, retrying every 5 s");
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use crate::config::{Config, ListenAddress, Loaded};
 use crate::http::{self, App};
 use crate::log;
 use crate::net::{Connections, Listener};
-use crate::redriver;
 use crate::server_metrics::{ServerMetrics, names};
 
 /// Interval at which histograms are aggregated, and expired findings about bounds and dead letters are cleared.
@@ -89,28 +88,38 @@ impl Server {
         info!(
             store = app.oncebox.name(),
             profile = app.active().config.profile.as_str(),
-            dlq_profile = crate::scrape::dlq_profile(&app),
+            dlq_profile = crate::scrape::dlq_profile(&app.oncebox),
             "local mode without authentication: every local client has full access, except web pages"
         );
         let stopping = app.stopping.clone();
-        let clients = Connections::new(app.clone(), http::service(app.clone()), app.connections.clone());
-        let operators =
-            Connections::new(app.clone(), http::admin_service(app.clone()), app.admin_connections.clone());
+        let gauge = &app.metrics.connections;
+        let clients = Connections::new(
+            http::service(app.clone()),
+            app.connections.clone(),
+            gauge.clone(),
+            stopping.clone(),
+        );
+        let operators = Connections::new(
+            http::admin_service(app.clone()),
+            app.admin_connections.clone(),
+            gauge.clone(),
+            stopping.clone(),
+        );
         let mut acceptors = tokio::task::JoinSet::new();
         for listener in listeners {
             info!(address = %listener, "listening");
-            acceptors.spawn(clients.clone().accept(listener, stopping.clone()));
+            acceptors.spawn(clients.clone().accept(listener));
         }
         for listener in admin {
             info!(admin = %listener, "listening for operator, health and metrics requests");
-            acceptors.spawn(operators.clone().accept(listener, stopping.clone()));
+            acceptors.spawn(operators.clone().accept(listener));
         }
         let reporter = app.clone();
         let maintenance = app.oncebox.maintenance();
         let maintenance = maintenance.on_report(move |report| reporter.record_maintenance(report));
         let maintenance = tokio::spawn(maintenance.run(stopping.clone().cancelled_owned()));
         let metrics = tokio::spawn(collect(app.clone(), stopping.clone()));
-        let redriver = tokio::spawn(redriver::run(app.clone(), stopping.clone()));
+        let redriver = tokio::spawn(redrive(app.clone(), stopping.clone()));
         shutdown.await;
         stopping.cancel();
         info!("stopping: no new requests are accepted");
@@ -204,6 +213,10 @@ fn recorder() -> PrometheusHandle {
         handle
     };
     HANDLE.get_or_init(install).clone()
+}
+
+async fn redrive(app: App, stopping: CancellationToken) {
+    app.redriver().run(stopping).await;
 }
 
 async fn collect(app: App, stopping: CancellationToken) {

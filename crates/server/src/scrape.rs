@@ -3,54 +3,67 @@
 use std::collections::BTreeMap;
 
 use metrics::gauge;
+use metrics_exporter_prometheus::PrometheusHandle;
 use oncebox::mailbox::{Mailbox, MailboxSettings};
 use oncebox::{
-    Error, ErrorKind,
-    message::Namespace,
+    Error, ErrorKind, Oncebox,
     operator::{Counts, TopicCounts},
+    store::Clock,
 };
 use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
 use oncebox_core::{Shard, Usage};
+use oncebox_system::SystemClock;
 
-use crate::http::App;
-use crate::server_metrics::{OTHER, names};
+use crate::config_handle::ConfigHandle;
+use crate::server_metrics::{OTHER, ServerMetrics, names};
 
 /// `durable`, or `ephemeral` if dead letters are lost with the process.
-pub(crate) fn dlq_profile(app: &App) -> &'static str {
-    if app.oncebox.capabilities().durable { "durable" } else { "ephemeral" }
+pub(crate) fn dlq_profile(oncebox: &Oncebox) -> &'static str {
+    if oncebox.capabilities().durable { "durable" } else { "ephemeral" }
 }
 
-/// Renders all metrics in the Prometheus text format. Values that the store does not return are `NaN`: the last value
-/// would pass for the current one.
-pub(crate) async fn render(app: &App) -> Result<String, Error> {
-    gauge!(names::PROFILE, "dlq_profile" => dlq_profile(app)).set(1.0);
-    let usage = available(app.oncebox.usage().await)?;
-    gauge!(names::STORE_UP).set(if usage.is_some() { 1.0 } else { 0.0 });
-    let active = app.active();
-    let settings = active.mailbox.settings();
-    for (shard, depth) in reorder_depths(usage.as_ref(), settings.shards) {
-        gauge!(names::REORDER_DEPTH, "shard" => shard).set(depth.map_or(f64::NAN, to_f64));
-    }
-    for (bound, share) in app.metrics.bounds(usage.as_ref()) {
-        gauge!(names::BOUND, "bound" => bound).set(share);
-    }
-    retention(settings);
-    for topic in app.metrics.topics() {
-        let counts = available(app.operator(Namespace::Mailbox, "").topic(&topic).await)?;
-        gauge!(names::OLDEST_SECONDS, "topic" => topic.to_string())
-            .set(oldest_ready_seconds(app, counts.as_ref()));
-        depths(&active.mailbox, &topic, counts.as_ref()).await?;
-    }
-    let all = available(app.operator(Namespace::Mailbox, "").counts(None).await)?;
-    gauge!(names::DLQ_DEPTH, "topic" => "").set(all.map_or(f64::NAN, |all| to_f64(all.dead)));
-    Ok(app.prometheus.render())
+/// What a scrape reads.
+pub(crate) struct Scrape<'a> {
+    pub(crate) oncebox: &'a Oncebox,
+    pub(crate) config: &'a ConfigHandle,
+    pub(crate) metrics: &'a ServerMetrics,
+    pub(crate) prometheus: &'a PrometheusHandle,
+    pub(crate) clock: &'a SystemClock,
 }
 
-/// Age of the oldest deliverable message in seconds; 0 if there is none.
-fn oldest_ready_seconds(app: &App, counts: Option<&Option<TopicCounts>>) -> f64 {
-    let Some(counts) = counts else { return f64::NAN };
-    let accepted = counts.as_ref().and_then(|counts| counts.oldest_ready);
-    accepted.map(|accepted| app.now().since(accepted)).unwrap_or_default().as_secs_f64()
+impl Scrape<'_> {
+    /// Renders all metrics in the Prometheus text format. Values that the store does not return are `NaN`: the last
+    /// value would pass for the current one.
+    pub(crate) async fn render(&self) -> Result<String, Error> {
+        gauge!(names::PROFILE, "dlq_profile" => dlq_profile(self.oncebox)).set(1.0);
+        let usage = available(self.oncebox.usage().await)?;
+        gauge!(names::STORE_UP).set(if usage.is_some() { 1.0 } else { 0.0 });
+        let active = self.config.get();
+        let settings = active.mailbox.settings();
+        for (shard, depth) in reorder_depths(usage.as_ref(), settings.shards) {
+            gauge!(names::REORDER_DEPTH, "shard" => shard).set(depth.map_or(f64::NAN, to_f64));
+        }
+        for (bound, share) in self.metrics.bounds(usage.as_ref()) {
+            gauge!(names::BOUND, "bound" => bound).set(share);
+        }
+        retention(settings);
+        for topic in self.metrics.topics() {
+            let counts = available(active.mailbox.operator("").topic(&topic).await)?;
+            gauge!(names::OLDEST_SECONDS, "topic" => topic.to_string())
+                .set(self.oldest_ready_seconds(counts.as_ref()));
+            depths(&active.mailbox, &topic, counts.as_ref()).await?;
+        }
+        let all = available(active.mailbox.operator("").counts(None).await)?;
+        gauge!(names::DLQ_DEPTH, "topic" => "").set(all.map_or(f64::NAN, |all| to_f64(all.dead)));
+        Ok(self.prometheus.render())
+    }
+
+    /// Age of the oldest deliverable message in seconds; 0 if there is none.
+    fn oldest_ready_seconds(&self, counts: Option<&Option<TopicCounts>>) -> f64 {
+        let Some(counts) = counts else { return f64::NAN };
+        let accepted = counts.as_ref().and_then(|counts| counts.oldest_ready);
+        accepted.map(|accepted| self.clock.now().since(accepted)).unwrap_or_default().as_secs_f64()
+    }
 }
 
 /// Returns what was read, or `None` if the store is unavailable.

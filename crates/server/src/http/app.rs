@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::config_handle::{ActiveConfig, ConfigHandle};
 use crate::dlq_alerts::DlqAlerts;
 use crate::net::ConnectionLimit;
-use crate::redriver::RuleFindings;
+use crate::redriver::{Redriver, RuleFindings};
 use crate::saturation::Saturation;
 use crate::server_metrics::ServerMetrics;
 
@@ -32,7 +32,7 @@ use crate::server_metrics::ServerMetrics;
 pub(crate) struct App(Arc<Inner>);
 
 pub(crate) struct Inner {
-    config: ConfigHandle,
+    pub(super) config: ConfigHandle,
     pub(crate) oncebox: Oncebox,
     pub(crate) ledger: Ledger,
     pub(crate) body_budget: BodyBudget,
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) prometheus: PrometheusHandle,
     /// Cancelled when the server is about to stop: long waits end, and no new messages are accepted.
     pub(crate) stopping: CancellationToken,
-    clock: SystemClock,
+    pub(super) clock: SystemClock,
     rng: Mutex<SystemRng>,
 }
 
@@ -140,6 +140,16 @@ impl App {
             let settings = active.config.mailbox.topic(label.as_deref().unwrap_or_default());
             let limit = settings.dlq_alert_per_minute;
             self.dlq_alerts.died(label.as_deref(), deaths.reason, deaths.count, limit, now);
+        }
+    }
+
+    /// The background job that redrives dead letters.
+    pub(crate) fn redriver(&self) -> Redriver<'_> {
+        Redriver {
+            config: &self.config,
+            metrics: &self.metrics,
+            findings: &self.rule_findings,
+            clock: &self.clock,
         }
     }
 

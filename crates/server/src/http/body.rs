@@ -17,8 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::api_error::ApiError;
-use super::app::App;
 use super::json;
+use crate::config_handle::ActiveConfig;
 
 /// Bodies up to this size are bounded by the number of connections alone.
 const SMALL_BYTES: usize = 64 * 1024;
@@ -40,9 +40,23 @@ pub(super) enum BodyKind {
 
 /// Limits of a body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
-    pub(crate) bytes_max: usize,
-    pub(crate) timeout: Duration,
+pub(super) struct Limit {
+    bytes_max: usize,
+    timeout: Duration,
+}
+
+impl ActiveConfig {
+    /// Limit of the body of a request about a single message.
+    pub(super) fn single_body_limit(&self) -> Limit {
+        let http = &self.config.http;
+        Limit { bytes_max: http.body_bytes_max, timeout: http.body_timeout }
+    }
+
+    /// Limit of the body of a batch request.
+    pub(super) fn batch_body_limit(&self) -> Limit {
+        let http = &self.config.http;
+        Limit { bytes_max: http.batch_bytes_max, timeout: http.body_timeout }
+    }
 }
 
 impl Limit {
@@ -103,6 +117,46 @@ impl BodyBudget {
             rest.extend_from_slice(&data);
         }
         Ok((if rest.is_empty() { first } else { rest.freeze() }, permit))
+    }
+
+    /// Reads and parses JSON.
+    pub(super) async fn read_json<T: DeserializeOwned>(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        limit: Limit,
+    ) -> Result<(T, Permit), ApiError> {
+        let (bytes, permit) = self.read_unparsed(headers, body, limit).await?;
+        Ok((json::parse(&bytes)?, permit))
+    }
+
+    /// Reads JSON without parsing it.
+    pub(super) async fn read_unparsed(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        limit: Limit,
+    ) -> Result<(Bytes, Permit), ApiError> {
+        if let Err(error) = expect_json(headers) {
+            return Err(discard(headers, body, error).await);
+        }
+        self.read(headers, body, limit).await
+    }
+
+    /// Reads and parses JSON; no body and `null` yield the default.
+    pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        limit: Limit,
+    ) -> Result<T, ApiError> {
+        let (bytes, _permit) = self.read(headers, body, limit).await?;
+        if bytes.is_empty() {
+            return Ok(T::default());
+        }
+        expect_json(headers)?;
+        let parsed: Option<T> = json::parse(&bytes)?;
+        Ok(parsed.unwrap_or_default())
     }
 
     fn reserve(&self, bytes: usize) -> Result<Permit, ApiError> {
@@ -187,46 +241,6 @@ pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
                 .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
         }
     }
-}
-
-/// Reads and parses JSON.
-pub(super) async fn read_json<T: DeserializeOwned>(
-    app: &App,
-    headers: &HeaderMap,
-    body: Body,
-    limit: Limit,
-) -> Result<(T, Permit), ApiError> {
-    let (bytes, permit) = read_unparsed(app, headers, body, limit).await?;
-    Ok((json::parse(&bytes)?, permit))
-}
-
-/// Reads JSON without parsing it.
-pub(super) async fn read_unparsed(
-    app: &App,
-    headers: &HeaderMap,
-    body: Body,
-    limit: Limit,
-) -> Result<(Bytes, Permit), ApiError> {
-    if let Err(error) = expect_json(headers) {
-        return Err(discard(headers, body, error).await);
-    }
-    app.body_budget.read(headers, body, limit).await
-}
-
-/// Reads and parses JSON; no body and `null` yield the default.
-pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
-    app: &App,
-    headers: &HeaderMap,
-    body: Body,
-    limit: Limit,
-) -> Result<T, ApiError> {
-    let (bytes, _permit) = app.body_budget.read(headers, body, limit).await?;
-    if bytes.is_empty() {
-        return Ok(T::default());
-    }
-    expect_json(headers)?;
-    let parsed: Option<T> = json::parse(&bytes)?;
-    Ok(parsed.unwrap_or_default())
 }
 
 /// Responds with JSON.

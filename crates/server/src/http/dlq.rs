@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::api_error::ApiError;
 use super::app::App;
 use super::openapi::{BodyErrors, NotFound, ReadErrors};
-use super::{body, operator, redrive};
+use super::{body, operator, query, redrive, segment};
 
 const TAG: &str = "dead letters";
 
@@ -37,7 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, description = "A page of dead letters.", body = ListResponse), ReadErrors),
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let ListDeadRequest { reason, topic, sort, limit, after } = operator::query(&uri)?;
+    let ListDeadRequest { reason, topic, sort, limit, after } = query::parse(&uri)?;
     let state = Some(wire::operator::StateName::Dead);
     operator::page(&app, ListRequest { state, reason, topic, sort, limit, after, ..ListRequest::default() })
         .await
@@ -53,8 +53,8 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
     responses((status = 200, description = "The dead letter.", body = MessageDetails), NotFound, ReadErrors),
 )]
 async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, ApiError> {
-    let show: ShowRequest = operator::query(&uri)?;
-    operator::show_message(&app, MessageRef::Uid(operator::uid(&msg_id)?), show, Some(MessageState::Dead))
+    let show: ShowRequest = query::parse(&uri)?;
+    operator::show_message(&app, MessageRef::Uid(segment::uid(&msg_id)?), show, Some(MessageState::Dead))
         .await
 }
 
@@ -74,7 +74,7 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
 async fn redrive(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let (redrive, _permit): (RedriveRequest, _) =
-        body::read_json(&app, &parts.headers, content, app.active().single_body_limit()).await?;
+        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
     let RedriveRequest { ids, topic, reason, error, since, until, limit, after, list, dry_run } = redrive;
     let sweep = SweepRequest {
         ids,

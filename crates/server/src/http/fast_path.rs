@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::app::App;
+use super::corr_id::CorrId;
 use super::mailbox::{receive, send, settle};
-use super::service::CorrId;
 use crate::server_metrics::RouteMetrics;
 
 /// A route of the fast path; all use POST.

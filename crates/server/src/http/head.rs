@@ -8,7 +8,7 @@ use oncebox_wire::{ErrorCode, header};
 use super::api_error::ApiError;
 use super::authority::Authority;
 use super::percent;
-use super::service::Transport;
+use crate::net::Transport;
 
 /// Browsers report the origin of a request in this header.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

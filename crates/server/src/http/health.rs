@@ -15,9 +15,9 @@ use utoipa_axum::routes;
 use super::api_error::ApiError;
 use super::app::App;
 use super::openapi::{HeadErrors, ReadErrors};
-use super::{body, operator, view};
+use super::{body, query, view};
 use crate::saturation::ReachedBound;
-use crate::scrape;
+use crate::scrape::{self, Scrape};
 
 const TAG: &str = "health";
 /// `Retry-After` of an unready server, in seconds.
@@ -75,7 +75,7 @@ enum Purpose {
     ),
 )]
 async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let query: ReadyQuery = operator::query(&uri)?;
+    let query: ReadyQuery = query::parse(&uri)?;
     ready(&app, query.r#for).await
 }
 
@@ -211,7 +211,7 @@ async fn stats(State(app): State<App>) -> Result<Response, ApiError> {
         store: app.oncebox.name().to_owned(),
         profile: app.active().config.profile.as_str().to_owned(),
         amnesia: app.active().config.amnesia,
-        dlq_profile: scrape::dlq_profile(&app).to_owned(),
+        dlq_profile: scrape::dlq_profile(&app.oncebox).to_owned(),
         auth: "none".to_owned(),
         namespaces,
         bounds: bounds.into_iter().map(view::bound).collect(),
@@ -253,7 +253,14 @@ fn or_unknown<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), ReadErrors),
 )]
 async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
-    let mut response = Response::new(scrape::render(&app).await?.into());
+    let scrape = Scrape {
+        oncebox: &app.oncebox,
+        config: &app.config,
+        metrics: &app.metrics,
+        prometheus: &app.prometheus,
+        clock: &app.clock,
+    };
+    let mut response = Response::new(scrape.render().await?.into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);
     Ok(response)

@@ -194,6 +194,6 @@ async fn lease(app: &App, key: &str, text: &str) -> Result<Option<LeaseToken>, A
 
 async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, content: Body) -> Result<T, ApiError> {
     let (bytes, _permit) =
-        body::read_unparsed(app, headers, content, app.active().single_body_limit()).await?;
+        app.body_budget.read_unparsed(headers, content, app.active().single_body_limit()).await?;
     json::parse_any_case(&bytes, &NAMES)
 }

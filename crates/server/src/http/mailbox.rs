@@ -8,6 +8,7 @@ pub(super) mod settle;
 mod stream;
 mod write_json;
 
+use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -15,6 +16,10 @@ use super::app::App;
 
 /// OpenAPI tag.
 pub(super) const TAG: &str = "mailbox";
+
+/// [`Caller::hung_up`](crate::net::Caller::hung_up), for routes that wait.
+#[derive(Clone)]
+pub(super) struct HungUp(pub(super) CancellationToken);
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()

@@ -1,14 +1,12 @@
 //! The operator API: list, show, count, redrive, purge.
 
-use std::error::Error as _;
-
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use oncebox::mailbox::MsgId;
 use oncebox::{
     MessageState, Operator,
-    message::{Id, Key, Namespace, Source, Topic, Uid},
+    message::{Id, Key, Namespace, Source, Topic},
     operator::{Cursor, Direction, MessageQuery, MessageRef, Operated, PageSize},
 };
 use oncebox_wire as wire;
@@ -17,26 +15,19 @@ use oncebox_wire::operator::{
     SweepRequest, SweepResponse,
 };
 use oncebox_wire::{ErrorCode, header};
-use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::api_error::ApiError;
 use super::app::App;
 use super::openapi::{BodyErrors, NotFound, ReadErrors};
-use super::parse_error::{self, Root};
-use super::{body, segment, view};
-
-/// An error in a query string.
-type QueryError = serde_path_to_error::Error<serde::de::value::Error>;
+use super::{body, query, segment, sweep, view};
 
 const TAG: &str = "operator";
 /// Default page size.
 const PAGE_DEFAULT: u32 = 100;
 /// Maximum number of older messages under one key that are listed.
 const OLDER_MAX: u32 = 100;
-/// Maximum number of ids in a request.
-const IDS_MAX: usize = 1_000;
 /// Maximum length of an actor and of a reason in the audit log.
 const TEXT_BYTES_MAX: usize = 1_024;
 
@@ -60,7 +51,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, description = "A page of messages.", body = ListResponse), ReadErrors),
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    page(&app, query(&uri)?).await
+    page(&app, query::parse(&uri)?).await
 }
 
 pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiError> {
@@ -96,8 +87,8 @@ pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiEr
     responses((status = 200, description = "The message.", body = MessageDetails), NotFound, ReadErrors),
 )]
 async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, ApiError> {
-    let show: ShowRequest = query(&uri)?;
-    show_message(&app, MessageRef::Uid(uid(&msg_id)?), show, None).await
+    let show: ShowRequest = query::parse(&uri)?;
+    show_message(&app, MessageRef::Uid(segment::uid(&msg_id)?), show, None).await
 }
 
 /// Finds a message by its key.
@@ -113,7 +104,7 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
     responses((status = 200, description = "The message.", body = MessageDetails), NotFound, ReadErrors),
 )]
 async fn show_by_key(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let by: ByKeyRequest = query(&uri)?;
+    let by: ByKeyRequest = query::parse(&uri)?;
     let namespace = view::namespace(by.namespace);
     let source = match (by.source, namespace) {
         (Some(source), _) => source,
@@ -187,12 +178,12 @@ async fn purge(State(app): State<App>, request: Request) -> Result<Response, Api
         ));
     }
     if sweep.ids.is_empty() {
-        let filter = super::redrive::filter(&sweep)?;
+        let filter = sweep::filter(&sweep)?;
         let swept =
             if sweep.dry_run { operator.preview(&filter).await } else { operator.purge(&filter).await };
-        return body::json(&super::redrive::response(swept?, &sweep));
+        return body::json(&sweep::response(swept?, &sweep));
     }
-    let found = named(&operator, &sweep).await?.into_iter().flatten();
+    let found = sweep::named(&operator, &sweep).await?.into_iter().flatten();
     let targets: Vec<_> = found.map(|(target, _)| target).collect();
     let operated = if sweep.dry_run { Vec::new() } else { operator.erase_all(&targets).await? };
     body::json(&changed(&targets, &operated, sweep.dry_run))
@@ -208,37 +199,15 @@ async fn purge(State(app): State<App>, request: Request) -> Result<Response, Api
     responses((status = 200, description = "The counts.", body = wire::operator::CountsResponse), ReadErrors),
 )]
 async fn count(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let count: CountRequest = query(&uri)?;
+    let count: CountRequest = query::parse(&uri)?;
     let counts = app.operator(view::namespace(count.namespace), "").counts(count.topic.as_deref()).await?;
     body::json(&view::counts(counts))
-}
-
-/// Parses the query string.
-pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
-    let query = axum::extract::Query::<T>::try_from_uri(uri);
-    query.map(|query| query.0).map_err(|rejection| {
-        let mut causes = std::iter::successors(rejection.source(), |cause| (**cause).source());
-        let fault = causes.find_map(|cause| cause.downcast_ref::<QueryError>());
-        let fault = fault.map(|fault| {
-            parse_error::explain(Root::Named("the query string"), fault.path(), &fault.inner().to_string())
-        });
-        // Other messages of the parser repeat the value, which may be a secret.
-        let fault = fault.unwrap_or_else(|| "the query string is invalid".to_owned());
-        ApiError::schema(format!("{fault}; see /docs for the query parameters"))
-    })
-}
-
-/// Parses a message id, which is a ULID or a UUID.
-pub(super) fn uid(text: &str) -> Result<Uid, ApiError> {
-    let text = segment::check_length(text)?;
-    let uid = text.parse::<Uid>().or_else(|_| text.parse::<MsgId>().map(MsgId::uid));
-    uid.map_err(|_| ApiError::schema("the id is neither a ULID nor a UUID"))
 }
 
 async fn sweep_of(app: &App, request: Request) -> Result<(Operator, SweepRequest), ApiError> {
     let (parts, content) = request.into_parts();
     let (sweep, _permit): (SweepRequest, _) =
-        body::read_json(app, &parts.headers, content, app.active().single_body_limit()).await?;
+        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
     let operator = app.operator(view::namespace(sweep.namespace), actor(&parts.headers)?);
     let because = sweep.because.clone().unwrap_or_default();
     if because.len() > TEXT_BYTES_MAX {
@@ -252,41 +221,6 @@ pub(super) fn actor(headers: &HeaderMap) -> Result<&str, ApiError> {
     let Some(actor) = headers.get(header::ACTOR) else { return Ok("local") };
     let actor = actor.to_str().ok().filter(|actor| actor.len() <= TEXT_BYTES_MAX);
     actor.ok_or_else(|| ApiError::schema("X-Actor is longer than 1024 bytes, or not ASCII"))
-}
-
-/// Looks up the messages with these ids, each with its state; `None` for messages that do not exist or belong to
-/// another namespace.
-pub(super) async fn named(
-    operator: &Operator,
-    sweep: &SweepRequest,
-) -> Result<Vec<Option<(MessageRef, MessageState)>>, ApiError> {
-    // A valid limit has no effect, because the ids determine the messages.
-    super::redrive::limit(sweep)?;
-    if sweep.ids.len() > IDS_MAX {
-        return Err(ApiError::schema(format!("more than {IDS_MAX} ids: split the request")));
-    }
-    let by_filter = [
-        sweep.topic.is_some(),
-        sweep.source.is_some(),
-        sweep.reason.is_some(),
-        sweep.state.is_some(),
-        sweep.error.is_some(),
-        sweep.since.is_some(),
-        sweep.until.is_some(),
-        sweep.after.is_some(),
-    ];
-    if by_filter.contains(&true) {
-        return Err(ApiError::schema("ids cannot be combined with filters"));
-    }
-    let namespace = view::namespace(sweep.namespace);
-    let mut named = Vec::with_capacity(sweep.ids.len());
-    for id in &sweep.ids {
-        let target = MessageRef::Uid(uid(id)?);
-        let found = operator.show(target.clone()).await?;
-        let found = found.filter(|found| found.key.namespace == namespace);
-        named.push(found.map(|found| (target, found.state)));
-    }
-    Ok(named)
 }
 
 fn changed(targets: &[MessageRef], operated: &[Operated], dry_run: bool) -> SweepResponse {

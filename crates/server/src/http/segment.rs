@@ -1,4 +1,6 @@
-//! Path parameters.
+//! Path parameters and message ids.
+
+use oncebox::{mailbox::MsgId, message::Uid};
 
 use super::api_error::ApiError;
 
@@ -11,4 +13,11 @@ pub(super) fn check_length(text: &str) -> Result<&str, ApiError> {
         return Err(ApiError::schema("the id in the path is longer than 256 bytes"));
     }
     Ok(text)
+}
+
+/// Parses a message id, which is a ULID or a UUID.
+pub(super) fn uid(text: &str) -> Result<Uid, ApiError> {
+    let text = check_length(text)?;
+    let uid = text.parse::<Uid>().or_else(|_| text.parse::<MsgId>().map(MsgId::uid));
+    uid.map_err(|_| ApiError::schema("the id is neither a ULID nor a UUID"))
 }

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::api_error::ApiError;
 use super::app::App;
 use super::openapi::ReadErrors;
-use super::{body, operator, view};
+use super::{body, query, view};
 
 /// Default page size.
 const PAGE_DEFAULT: u32 = 100;
@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, description = "A page of topics.", body = ListTopicsResponse), ReadErrors),
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let ListTopicsRequest { namespace, topic, limit, after } = operator::query(&uri)?;
+    let ListTopicsRequest { namespace, topic, limit, after } = query::parse(&uri)?;
     let reader = app.operator(view::namespace(namespace), "");
     let (size, max) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());
     let size = PageSize::new(size).map_err(|_| ApiError::schema(format!("limit must be from 1 to {max}")))?;

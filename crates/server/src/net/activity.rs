@@ -12,13 +12,13 @@ pub(super) const WRITE_PROGRESS_BYTES: usize = 64 * 1024;
 
 /// Timeouts of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timeouts {
+pub(crate) struct Timeouts {
     /// From the end of a response to the first byte of the next request.
-    pub(super) idle: Duration,
+    pub(crate) idle: Duration,
     /// For a request head: from its first byte, or for the first head from when the connection was opened.
-    pub(super) head: Duration,
+    pub(crate) head: Duration,
     /// For reading the next [`WRITE_PROGRESS_BYTES`] of a response, or the rest of it.
-    pub(super) write: Duration,
+    pub(crate) write: Duration,
 }
 
 /// Why the server closes a connection.

@@ -3,53 +3,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Gauge;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::activity::{Activity, Timeouts};
+use super::activity::Activity;
 use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::drive::{Ended, drive};
 use super::lazy_timer::ReusableTimeout;
-use super::listener::{Listener, Stream};
-use crate::http::{App, Caller, HttpService, Transport};
+use super::listener::{Listener, Stream, Transport};
+use super::service::{Caller, Service};
 use crate::server_metrics::ServerMetrics;
 
 /// Pause before retrying when no connection can be accepted, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counts an open connection in the gauge, also if its task panics.
-struct ConnectionGauge(App);
+struct OpenConnection(Gauge);
 
-impl ConnectionGauge {
-    fn new(app: &App) -> Self {
-        app.metrics.connections.increment(1.0);
-        Self(app.clone())
+impl OpenConnection {
+    fn new(gauge: Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge)
     }
 }
 
-impl Drop for ConnectionGauge {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.metrics.connections.decrement(1.0);
+        self.0.decrement(1.0);
     }
 }
 
 /// The connections of one kind of listener.
 #[derive(Clone)]
-pub(crate) struct Connections {
-    app: App,
-    service: Arc<HttpService>,
+pub(crate) struct Connections<S> {
+    service: Arc<S>,
     limit: Arc<ConnectionLimit>,
+    /// The number of open connections.
+    gauge: Gauge,
+    /// Cancelled when the server is about to stop.
+    stopping: CancellationToken,
     tasks: TaskTracker,
 }
 
-impl Connections {
-    pub(crate) fn new(app: App, service: HttpService, limit: Arc<ConnectionLimit>) -> Self {
-        Self { app, service: Arc::new(service), limit, tasks: TaskTracker::new() }
+impl<S: Service> Connections<S> {
+    pub(crate) fn new(
+        service: S,
+        limit: Arc<ConnectionLimit>,
+        gauge: Gauge,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self { service: Arc::new(service), limit, gauge, stopping, tasks: TaskTracker::new() }
     }
 
     /// Accepts connections until the server stops.
-    pub(crate) async fn accept(self, listener: Listener, stopping: CancellationToken) {
+    pub(crate) async fn accept(self, listener: Listener) {
         let mut failing = false;
         let accepting = async {
             loop {
@@ -71,16 +80,19 @@ impl Connections {
                 }
             }
         };
-        stopping.run_until_cancelled(accepting).await;
+        self.stopping.run_until_cancelled(accepting).await;
     }
 
     async fn admit(&self, stream: Box<dyn Stream>, transport: Transport) {
-        let http = &self.app.active().config.http;
-        let timeouts =
-            Timeouts { idle: http.idle_timeout, head: http.header_timeout, write: http.write_timeout };
-        let activity = Activity::new(timeouts);
+        let activity = Activity::new(self.service.timeouts());
         let slot = self.limit.admit(&activity).await;
-        let connection = Connection { app: self.app.clone(), service: self.service.clone(), activity, slot };
+        let connection = Connection {
+            service: self.service.clone(),
+            stopping: self.stopping.clone(),
+            gauge: self.gauge.clone(),
+            activity,
+            slot,
+        };
         self.tasks.spawn(connection.serve(stream, transport));
     }
 
@@ -94,21 +106,22 @@ impl Connections {
 }
 
 /// One connection.
-struct Connection {
-    app: App,
-    service: Arc<HttpService>,
+struct Connection<S> {
+    service: Arc<S>,
+    stopping: CancellationToken,
+    gauge: Gauge,
     activity: Arc<Activity>,
     slot: ConnectionSlot,
 }
 
-impl Connection {
+impl<S: Service> Connection<S> {
     async fn serve(self, stream: Box<dyn Stream>, transport: Transport) {
-        let Self { app, service, activity, slot: _slot } = self;
-        let _counted = ConnectionGauge::new(&app);
+        let Self { service, stopping, gauge, activity, slot: _slot } = self;
+        let _open = OpenConnection::new(gauge);
         let caller =
             Caller { transport, timeout: ReusableTimeout::default(), hung_up: activity.hung_up().clone() };
         let respond = |request| service.respond(request, &caller);
-        match drive(stream, &activity, &app.stopping, respond, |head| service.reject_head(head)).await {
+        match drive(stream, &activity, &stopping, respond, |head| service.reject_head(head)).await {
             Ended::Client | Ended::Stopped => {}
             Ended::Error(error) => debug!(%error, "connection closed with error"),
             Ended::Closed(reason) => {

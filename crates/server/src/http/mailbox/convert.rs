@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox::Error;
-use oncebox::mailbox::{Damaged, Envelope, OutgoingMessage, SendOutcome, SendReceipt};
+use oncebox::mailbox::{Damaged, Envelope, MailboxSettings, OutgoingMessage, SendOutcome, SendReceipt};
 use oncebox_core::{Trace, Uid};
 use oncebox_wire as wire;
 use oncebox_wire::{Base64, ErrorCode};
@@ -26,10 +26,22 @@ const FIELD_NAMES: [(&str, &str); 9] = [
 
 /// Maximum time until a message is due or expires: one year.
 const FROM_NOW_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Maximum visibility timeout: half a day.
+const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Converts an error of the library, with the field names of requests.
 pub(super) fn api_error(error: Error) -> ApiError {
     ApiError::from(error).with_field_names(&FIELD_NAMES)
+}
+
+/// Validates a visibility timeout.
+pub(super) fn visibility(millis: u64, settings: &MailboxSettings) -> Result<Duration, ApiError> {
+    let (visibility, min) = (Duration::from_millis(millis), settings.visibility_min);
+    if !(min..=VISIBILITY_MAX).contains(&visibility) {
+        let (min, max) = (min.as_millis(), VISIBILITY_MAX.as_millis());
+        return Err(ApiError::schema(format!("visibility_ms is {millis}, but must be from {min} to {max}")));
+    }
+    Ok(visibility)
 }
 
 /// Builds the library message of a send request; `trace` is that of the request.

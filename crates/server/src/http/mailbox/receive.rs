@@ -19,12 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::super::api_error::ApiError;
 use super::super::app::App;
 use super::super::openapi::{BodyErrors, Integrity};
-use super::super::service::HungUp;
 use super::super::{body, json};
-use super::{TAG, binary, convert, settle, write_json};
+use super::{HungUp, TAG, binary, convert, settle, write_json};
 
-/// Maximum visibility timeout: half a day.
-pub(super) const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 /// Waits are split into slices of this length, so that a stopping server does not wait for its receivers.
 pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
 
@@ -60,7 +57,7 @@ pub(in crate::http) async fn handle_recv(
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let (mut recv, _permit): (RecvRequest, _) =
-        body::read_json(app, &parts.headers, content, app.active().single_body_limit()).await?;
+        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
     let as_bytes = wants_bytes(&parts.headers);
     if as_bytes && recv.max_messages.replace(1).is_some_and(|messages| messages != 1) {
         return Err(ApiError::schema(
@@ -103,7 +100,7 @@ pub(in crate::http) async fn handle_work(
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let (bytes, _permit) =
-        body::read_unparsed(app, &parts.headers, content, app.active().batch_body_limit()).await?;
+        app.body_budget.read_unparsed(&parts.headers, content, app.active().batch_body_limit()).await?;
     let (plan, recv) = match serde_json::from_slice::<wire::mailbox::WorkRequest>(&bytes) {
         Ok(work) => (settle::Plan::new(app, work.settle.into_iter().map(Ok))?, work.recv),
         Err(_) => parse_one_by_one(app, &bytes)?,
@@ -136,7 +133,7 @@ fn wants_bytes(headers: &HeaderMap) -> bool {
 pub(super) fn receive_options(app: &App, recv: &RecvRequest) -> Result<Receive, ApiError> {
     let mut receive = Receive::new(recv.topic.as_str());
     if let Some(millis) = recv.visibility_ms {
-        receive = receive.visibility(visibility(app, millis)?);
+        receive = receive.visibility(convert::visibility(millis, app.active().mailbox.settings())?);
     }
     if let Some(messages) = recv.max_messages {
         receive = receive.messages(messages);
@@ -155,16 +152,6 @@ pub(super) fn receive_options(app: &App, recv: &RecvRequest) -> Result<Receive, 
         receive = receive.request(request);
     }
     Ok(receive)
-}
-
-/// Validates a visibility timeout.
-pub(super) fn visibility(app: &App, millis: u64) -> Result<Duration, ApiError> {
-    let (visibility, min) = (Duration::from_millis(millis), app.active().mailbox.settings().visibility_min);
-    if !(min..=VISIBILITY_MAX).contains(&visibility) {
-        let (min, max) = (min.as_millis(), VISIBILITY_MAX.as_millis());
-        return Err(ApiError::schema(format!("visibility_ms is {millis}, but must be from {min} to {max}")));
-    }
-    Ok(visibility)
 }
 
 /// Settles deliveries, then receives what is ready, or waits for it. The wait is split into slices, and ends when the

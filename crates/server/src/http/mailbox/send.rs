@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use super::super::api_error::ApiError;
 use super::super::app::App;
 use super::super::body::{self, BodyKind};
+use super::super::corr_id::CorrId;
 use super::super::json;
 use super::super::openapi::{BodyErrors, Duplicate, Integrity};
-use super::super::service::CorrId;
 use super::{TAG, binary, convert, write_json};
 use crate::server_metrics::TopicMetrics;
 
@@ -107,7 +107,7 @@ pub(in crate::http) async fn handle_send_batch(
     let (parts, content) = request.into_parts();
     let active = app.active();
     let (bytes, _permit) =
-        body::read_unparsed(app, &parts.headers, content, active.batch_body_limit()).await?;
+        app.body_budget.read_unparsed(&parts.headers, content, active.batch_body_limit()).await?;
     let messages = messages(&bytes, active.config.http.batch_items_max)?;
     drop(bytes);
     reject_while_stopping(app)?;

@@ -18,7 +18,7 @@ use super::super::app::App;
 use super::super::openapi::{BodyErrors, NotHeld};
 use super::super::segment;
 use super::super::{body, json};
-use super::{TAG, convert, receive};
+use super::{TAG, convert};
 use crate::server_metrics::SettledLabel;
 
 /// The request field with the deliveries.
@@ -44,7 +44,7 @@ pub(super) async fn ack(
     let (parts, content) = request.into_parts();
     let delivery = delivery_ref(&delivery)?;
     let AckRequest {} =
-        body::read_optional_json(&app, &parts.headers, content, app.active().single_body_limit()).await?;
+        app.body_budget.read_optional_json(&parts.headers, content, app.active().single_body_limit()).await?;
     settle_one(&app, Settle::ack(delivery), SettleOp::Ack).await
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn nack(
     let (parts, content) = request.into_parts();
     let delivery = delivery_ref(&delivery)?;
     let nack: NackRequest =
-        body::read_optional_json(&app, &parts.headers, content, app.active().single_body_limit()).await?;
+        app.body_budget.read_optional_json(&parts.headers, content, app.active().single_body_limit()).await?;
     settle_one(&app, settle_nack(delivery, &nack)?, SettleOp::Nack).await
 }
 
@@ -88,8 +88,8 @@ pub(super) async fn extend(
     let (parts, content) = request.into_parts();
     let delivery = delivery_ref(&delivery)?;
     let (extend, _permit): (ExtendRequest, _) =
-        body::read_json(&app, &parts.headers, content, app.active().single_body_limit()).await?;
-    let visibility = receive::visibility(&app, extend.visibility_ms)?;
+        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
+    let visibility = convert::visibility(extend.visibility_ms, app.active().mailbox.settings())?;
     settle_one(&app, Settle::extend(delivery, visibility), SettleOp::Extend).await
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn extend(
 pub(in crate::http) async fn settle(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let (bytes, _permit) =
-        body::read_unparsed(&app, &parts.headers, content, app.active().batch_body_limit()).await?;
+        app.body_budget.read_unparsed(&parts.headers, content, app.active().batch_body_limit()).await?;
     let plan = match serde_json::from_slice::<wire::mailbox::SettleBatchRequest>(&bytes) {
         Ok(batch) => Plan::new(&app, batch.settle.into_iter().map(Ok))?,
         Err(_) => {
@@ -181,7 +181,10 @@ fn settle_of(app: &App, item: &SettleItem) -> Result<Settle, ApiError> {
         }
     }
     match (item.op, item.visibility_ms) {
-        (SettleOp::Extend, Some(millis)) => Ok(Settle::extend(delivery, receive::visibility(app, millis)?)),
+        (SettleOp::Extend, Some(millis)) => {
+            let visibility = convert::visibility(millis, app.active().mailbox.settings())?;
+            Ok(Settle::extend(delivery, visibility))
+        }
         (SettleOp::Extend, None) => Err(ApiError::schema("`extend` requires visibility_ms")),
         (_, Some(_)) => Err(ApiError::schema("visibility_ms is only allowed with `extend`")),
         (SettleOp::Ack, None) => Ok(Settle::ack(delivery)),

@@ -19,11 +19,9 @@ use tokio::time::Instant;
 
 use super::super::api_error::ApiError;
 use super::super::app::App;
-use super::super::body;
 use super::super::openapi::BodyErrors;
-use super::super::service::HungUp;
 use super::receive::WAIT_SLICE;
-use super::{TAG, convert, receive, write_json};
+use super::{HungUp, TAG, convert, receive, write_json};
 
 /// Maximum number of chunks that wait to be written, so that few messages are delivered ahead of a slow reader.
 const CHUNKS_MAX: usize = 1;
@@ -46,7 +44,7 @@ pub(super) async fn recv_stream(
 ) -> Result<Response, ApiError> {
     let (parts, content) = request.into_parts();
     let (recv, _permit): (RecvRequest, _) =
-        body::read_json(&app, &parts.headers, content, app.active().single_body_limit()).await?;
+        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
     if recv.request_id.is_some() {
         return Err(ApiError::schema("a stream cannot be repeated: omit request_id"));
     }

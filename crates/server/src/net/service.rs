@@ -1,0 +1,31 @@
+//! What a listener serves: the interface between connections and the API.
+
+use axum::extract::Request;
+use axum::response::Response;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::Timeouts;
+use super::lazy_timer::ReusableTimeout;
+use super::listener::Transport;
+
+/// Serves the requests of connections.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// The timeouts of a new connection.
+    fn timeouts(&self) -> Timeouts;
+
+    /// Answers a request; always returns a response.
+    fn respond(&self, request: Request, caller: &Caller) -> impl Future<Output = Response> + Send;
+
+    /// Returns the replacement for a response that the HTTP parser wrote to a malformed head; `None` if the bytes are
+    /// no such response.
+    fn reject_head(&self, parser_response: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// The client of a connection.
+pub(crate) struct Caller {
+    pub(crate) transport: Transport,
+    pub(crate) timeout: ReusableTimeout,
+    /// Cancelled once the client has closed its sending side: it may be gone, so the server does not wait on its
+    /// behalf.
+    pub(crate) hung_up: CancellationToken,
+}
