@@ -14,7 +14,8 @@ usage: cargo xtask <command>
   test [--repeat N] [--under-load] [--package P]...
                                      repeat N times, keep all cores busy with other processes, test only these packages
   ci                                 run fmt, clippy, tidy, spec --check, doc, loom and test
-  tidy                               check dependencies (directions, licences, sources), sizes, leftovers, words, type names
+  tidy                               check dependencies (directions, licences, sources), circles of modules, sizes,
+                                     leftovers, words, type names
   features                           build every crate without features, with each feature alone, and with all features
   spec                               write the lists of tests in docs/reference/requirements
   spec --check                       fail if a page is stale or incomplete, or a claim has no test

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: checks of the tree beyond those of the compiler. Each check is a module; this one runs them and
 //! counts their findings.
 
+mod cycles;
 mod deny;
 mod directions;
 mod layout;
@@ -41,6 +42,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let files = workspace.files()?;
     let mut findings: Vec<Finding> =
         files.iter().flat_map(|file| CHECKS.iter().flat_map(|check| check(file))).collect();
+    findings.extend(cycles::check(&files));
     findings.extend(directions::check(&files));
     findings.extend(deny::check(workspace)?);
     findings.extend(words::check(&files)?);

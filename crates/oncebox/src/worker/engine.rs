@@ -18,12 +18,12 @@ use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use super::WorkerSummary;
 use super::attempt::{DeliveryKey, Ended};
 use super::calls::{ExtendCall, Unanswered, WorkCall, completed};
 use super::in_flight::InFlight;
 use super::options::Options;
 use super::route::RouteTable;
+use super::summary::WorkerSummary;
 use crate::loop_monitor::LoopMonitor;
 use crate::shared::Shared;
 use crate::telemetry;

@@ -11,10 +11,11 @@ use tokio::time::sleep;
 use tracing::{Instrument, info, info_span, warn};
 
 use super::engine::{Command, Engine, Mode};
-use super::handle::{WorkerHandle, WorkerSummary};
+use super::handle::WorkerHandle;
 use super::options::{Options, Unhandled};
 use super::rate::Rate;
 use super::route::{ActiveRoute, RouteTable};
+use super::summary::WorkerSummary;
 use super::{StartHook, StopHook, Worker};
 use crate::loop_monitor::LoopMonitor;
 use crate::shared::Oncebox;
