@@ -14,7 +14,7 @@ usage: cargo xtask <command>
   test [--repeat N] [--under-load] [--package P]...
                                      repeat N times, keep all cores busy with other processes, test only these packages
   ci                                 run fmt, clippy, tidy, spec --check, doc, loom and test
-  tidy                               check dependencies (directions, licences, sources), circles of modules, sizes,
+  tidy                               check dependencies (directions, licences, sources), cycles of modules, sizes,
                                      leftovers, words, type names
   features                           build every crate without features, with each feature alone, and with all features
   spec                               write the lists of tests in docs/reference/requirements

@@ -111,7 +111,7 @@ pub trait Store: Send + Sync {
     /// Done message is never changed; otherwise `last_seen_at` is updated. `Replace` writes topic, shard, payload,
     /// hash, due time, partition, expiry and attributes, even if the content is the same, and keeps uid, number,
     /// attempts, retry time, trace and policy. If it changes the content of a leased message, settling that lease
-    /// returns [`crate::Settled::Superseded`].
+    /// returns [`Settled::Superseded`](crate::Settled::Superseded).
     ///
     /// *Repeat:* while the key is held, the same message returns `Duplicate` with the summary of the first. Under
     /// `Replace`, however, a repeat writes its content again, over newer content that was accepted in between. Once the
@@ -130,7 +130,7 @@ pub trait Store: Send + Sync {
     /// Settles finished deliveries, then claims new ones, in one commit.
     ///
     /// A settlement takes effect only under a current lease with the same owner and fence; otherwise it changes nothing
-    /// and returns [`crate::Settled::LeaseLost`]. The kind and the outcome of the last settlement stay with the message
+    /// and returns [`Settled::LeaseLost`](crate::Settled::LeaseLost). The kind and the outcome of the last settlement stay with the message
     /// until its next grant, and for at least [`crate::limits::REPEAT_WINDOW`] after the message finished.
     ///
     /// A claim delivers messages that are Processing, have content, are due, are past their retry time, are not leased,

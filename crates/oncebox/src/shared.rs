@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::transaction::Transactions;
 use crate::unhandled_warnings::UnhandledWarnings;
 
-/// An open inbox. Cheap to clone. Pass the narrow handles, such as [`crate::Inbox`], to code that needs no more.
+/// An open inbox. Cheap to clone. Pass the narrow handles, such as [`Inbox`](crate::Inbox), to code that needs no more.
 #[derive(Clone)]
 pub struct Oncebox(Arc<Shared>);
 

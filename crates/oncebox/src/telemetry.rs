@@ -72,7 +72,7 @@ fn trace_parent(attributes: &Attributes) -> Option<&str> {
     attributes.get(TRACE_PARENT)
 }
 
-/// Counts an enqueued message.
+/// Counts an attempt to enqueue a message.
 pub(crate) fn enqueued(accepted: &Accepted) {
     let outcome = match accepted {
         Accepted::New { .. } => "accepted",

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncebox_core::check_work;
 use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
     MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation, Observed, Omitted,
     Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery,
-    Usage, Wakeups, Worked,
+    Usage, Wakeups, Worked, check_work,
 };
 
 use crate::call::{Call, CallClass, disk_bound, into_error, limit_claims, or_saturated};

@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncebox_core::check_work;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
     MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation, Observed, Omitted,
     Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery,
-    Usage, Wakeups, Worked,
+    Usage, Wakeups, Worked, check_work,
 };
 use tokio::time::timeout;
 

@@ -10,11 +10,11 @@
 mod ahead;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex as Lock, PoisonError};
 
 use oncebox_core::Shard;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 pub(crate) use self::ahead::{Ahead, Delivered, Inherited, Outstanding, ReorderLimits};
 use crate::hints::Lane;
@@ -24,13 +24,26 @@ use crate::hints::Lane;
 pub(crate) struct Restart {
     /// `None` until the first claim from the mailbox. Claims run one at a time while an inherited delivery is
     /// outstanding.
-    pub(crate) inherited: Mutex<Option<Inherited>>,
+    inherited: Mutex<Option<Inherited>>,
     /// No inherited delivery is outstanding any more, and none ever will be.
-    pub(crate) finished: AtomicBool,
+    finished: AtomicBool,
     depths: Lock<BTreeMap<Shard, u64>>,
 }
 
 impl Restart {
+    /// The inherited deliveries, for one claim at a time; none once no such delivery is outstanding any more.
+    pub(crate) async fn inherited(&self) -> Option<MutexGuard<'_, Option<Inherited>>> {
+        if self.finished.load(Ordering::Acquire) {
+            return None;
+        }
+        Some(self.inherited.lock().await)
+    }
+
+    /// No inherited delivery is outstanding any more.
+    pub(crate) fn finish(&self) {
+        self.finished.store(true, Ordering::Release);
+    }
+
     /// By shard, the maximum number of messages that a lane delivered past its oldest inherited delivery.
     pub(crate) fn depths(&self) -> BTreeMap<Shard, u64> {
         self.depths.lock().unwrap_or_else(PoisonError::into_inner).clone()

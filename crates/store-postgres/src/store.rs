@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use oncebox_core::check_call;
-use oncebox_core::{Clock, Error, ErrorKind, IdSource, Uid};
+use oncebox_core::{Clock, Error, ErrorKind, IdSource, Uid, check_call};
 use oncebox_system::SystemRng;
 use sqlx::PgPool;
 

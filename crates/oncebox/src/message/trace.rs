@@ -1,4 +1,4 @@
-//! The trace that a message carries from its sender to its handler.
+//! Attaches the trace of the sender to a message.
 
 use super::Message;
 use crate::telemetry::{TRACE_PARENT, TraceContext};

@@ -106,7 +106,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
 }
 
 impl<S> Route<S> {
-    /// Runs the handler in a transaction of this type, even if it does not ask for one.
+    /// Runs the handler in a transaction of this type.
     pub(crate) fn in_transaction(mut self, kind: TypeId) -> Self
     where
         S: 'static,

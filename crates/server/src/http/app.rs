@@ -25,6 +25,7 @@ use crate::dlq_alerts::DlqAlerts;
 use crate::net::ConnectionLimit;
 use crate::redriver::{Redriver, RuleFindings};
 use crate::saturation::Saturation;
+use crate::scrape::Scrape;
 use crate::server_metrics::ServerMetrics;
 
 /// Shared state of the server; cheap to clone.
@@ -32,7 +33,7 @@ use crate::server_metrics::ServerMetrics;
 pub(crate) struct App(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(super) config: ConfigHandle,
+    config: ConfigHandle,
     pub(crate) oncebox: Oncebox,
     pub(crate) ledger: Ledger,
     pub(crate) body_budget: BodyBudget,
@@ -47,7 +48,7 @@ pub(crate) struct Inner {
     pub(crate) prometheus: PrometheusHandle,
     /// Cancelled when the server is about to stop: long waits end, and no new messages are accepted.
     pub(crate) stopping: CancellationToken,
-    pub(super) clock: SystemClock,
+    clock: SystemClock,
     rng: Mutex<SystemRng>,
 }
 
@@ -149,6 +150,17 @@ impl App {
             config: &self.config,
             metrics: &self.metrics,
             findings: &self.rule_findings,
+            clock: &self.clock,
+        }
+    }
+
+    /// Collects the metrics for a response.
+    pub(super) fn scrape(&self) -> Scrape<'_> {
+        Scrape {
+            oncebox: &self.oncebox,
+            config: &self.config,
+            metrics: &self.metrics,
+            prometheus: &self.prometheus,
             clock: &self.clock,
         }
     }

@@ -17,7 +17,7 @@ use super::app::App;
 use super::openapi::{HeadErrors, ReadErrors};
 use super::{body, query, view};
 use crate::saturation::ReachedBound;
-use crate::scrape::{self, Scrape};
+use crate::scrape;
 
 const TAG: &str = "health";
 /// `Retry-After` of an unready server, in seconds.
@@ -253,14 +253,7 @@ fn or_unknown<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), ReadErrors),
 )]
 async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
-    let scrape = Scrape {
-        oncebox: &app.oncebox,
-        config: &app.config,
-        metrics: &app.metrics,
-        prometheus: &app.prometheus,
-        clock: &app.clock,
-    };
-    let mut response = Response::new(scrape.render().await?.into());
+    let mut response = Response::new(app.scrape().render().await?.into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);
     Ok(response)

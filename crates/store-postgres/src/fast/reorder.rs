@@ -1,7 +1,6 @@
 //! Claims from mailbox lanes that are limited after a restart, while the record of their deliveries is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 
 use oncebox_core::{Error, Namespace, Topic};
 use sqlx::{Acquire, PgConnection};
@@ -25,10 +24,10 @@ impl PostgresStore {
         namespace: Namespace,
         lanes: &[Lane],
     ) -> Result<Option<MutexGuard<'_, Option<Inherited>>>, Error> {
-        if namespace != Namespace::Mailbox || self.restart.finished.load(Ordering::Acquire) {
+        if namespace != Namespace::Mailbox {
             return Ok(None);
         }
-        let mut inherited = self.restart.inherited.lock().await;
+        let Some(mut inherited) = self.restart.inherited().await else { return Ok(None) };
         if inherited.is_none() {
             *inherited = Some(self.inherit(connection).await?);
         }
@@ -41,7 +40,7 @@ impl PostgresStore {
             known.retain(lanes, &still.collect::<Result<_, Error>>()?);
         }
         if known.is_empty() {
-            self.restart.finished.store(true, Ordering::Release);
+            self.restart.finish();
             return Ok(None);
         }
         Ok(Some(inherited))

@@ -1,8 +1,10 @@
 //! The paths in a source file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::token_stream::IntoIter;
+use proc_macro2::{Ident, TokenStream, TokenTree};
 
 /// A path, as written: names separated by `::`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,52 +40,64 @@ pub(super) struct Paths {
     pub(super) named: Vec<(Path, usize)>,
     /// The paths that a `use` gives a name, by that name.
     pub(super) imports: BTreeMap<String, Path>,
+    /// The child modules that are compiled for tests only.
+    pub(super) test_modules: BTreeSet<String>,
 }
 
 impl Paths {
     /// Reads a file. One that is not Rust has no paths; the compiler reports it.
-    pub(super) fn read(text: &str) -> Self {
-        let mut paths = Self::default();
-        paths.scan(text.parse().unwrap_or_default());
-        paths
+    pub(super) fn read(&mut self, text: &str) {
+        self.scan(text.parse().unwrap_or_default());
     }
 
     fn scan(&mut self, tokens: TokenStream) {
         let mut tokens = tokens.into_iter().peekable();
+        let mut for_tests = false;
         while let Some(token) = tokens.next() {
             match token {
                 TokenTree::Ident(word) if word == "use" => {
-                    let tree = std::iter::from_fn(|| tokens.next_if(|token| !is_punct(token, ';'))).collect();
-                    self.import(&[], tree);
-                }
-                TokenTree::Ident(word) if word == "mod" => {
-                    let is_tests =
-                        |token: &TokenTree| matches!(token, TokenTree::Ident(name) if name == "tests");
-                    if tokens.next_if(is_tests).is_some() {
-                        tokens.next_if(|token| matches!(token, TokenTree::Group(_)));
+                    // Not the `use<…>` of a type.
+                    if !tokens.peek().is_some_and(|token| is_punct(token, '<')) {
+                        let tree = std::iter::from_fn(|| tokens.next_if(|token| !is_punct(token, ';')));
+                        self.import(&[], tree.collect());
                     }
+                }
+                TokenTree::Ident(word) if word == "mod" && for_tests => {
+                    let name = tokens.next().map(|name| name.to_string());
+                    if tokens.next_if(|token| matches!(token, TokenTree::Group(_))).is_none() {
+                        self.test_modules.extend(name);
+                    }
+                    for_tests = false;
                 }
                 TokenTree::Ident(word) => {
-                    let line = word.span().start().line;
-                    let mut names = vec![word.to_string()];
-                    while tokens.next_if(|token| is_punct(token, ':')).is_some() {
-                        // A single colon is followed by a type, which is a path of its own.
-                        if tokens.next_if(|token| is_punct(token, ':')).is_none() {
-                            break;
-                        }
-                        match tokens.next_if(|token| matches!(token, TokenTree::Ident(_))) {
-                            Some(name) => names.push(name.to_string()),
-                            None => break,
-                        }
-                    }
-                    let path = Path(names);
-                    if path.is_anchored() {
-                        self.named.push((path, line));
-                    }
+                    for_tests &= word == "pub";
+                    self.path(&word, &mut tokens);
                 }
-                TokenTree::Group(group) => self.scan(group.stream()),
+                TokenTree::Group(group) => {
+                    for_tests |= group.stream().to_string().replace(' ', "") == "cfg(test)";
+                    self.scan(group.stream());
+                }
                 TokenTree::Punct(_) | TokenTree::Literal(_) => {}
             }
+        }
+    }
+
+    /// Reads the rest of a path that starts with this word.
+    fn path(&mut self, first: &Ident, tokens: &mut Peekable<IntoIter>) {
+        let mut names = vec![first.to_string()];
+        while tokens.next_if(|token| is_punct(token, ':')).is_some() {
+            // A single colon is followed by a type, which is a path of its own.
+            if tokens.next_if(|token| is_punct(token, ':')).is_none() {
+                break;
+            }
+            match tokens.next_if(|token| matches!(token, TokenTree::Ident(_))) {
+                Some(name) => names.push(name.to_string()),
+                None => break,
+            }
+        }
+        let path = Path(names);
+        if path.is_anchored() {
+            self.named.push((path, first.span().start().line));
         }
     }
 
