@@ -26,6 +26,10 @@ impl Bound {
     /// Name of the bound that the disk imposes on the size of a store's files. Its limit is their current size once the
     /// disk is full.
     pub const DISK_BYTES: &'static str = "disk_bytes";
+    /// Name of the bound on the records of one kind.
+    pub const RECORDS: &'static str = "records";
+    /// Name of the bound on the total size of the records of one kind.
+    pub const RECORD_BYTES: &'static str = "record_bytes";
 
     /// A bound and how much of it is used.
     pub const fn new(name: &'static str, used: u64, limit: u64) -> Self {
@@ -41,6 +45,8 @@ impl Bound {
             Self::LANE_MESSAGES => "the shard has reached its limit of unfinished messages",
             Self::IN_FLIGHT => "the limit of messages in flight is reached",
             Self::DISK_BYTES => "the disk is full",
+            Self::RECORDS => "there are too many records of this kind",
+            Self::RECORD_BYTES => "the records of this kind are too large together",
             _ => "a limit is reached",
         }
     }
@@ -56,6 +62,7 @@ impl Bound {
             }
             Self::IN_FLIGHT => "acknowledge what was received, or raise `mailbox.global_in_flight`",
             Self::DISK_BYTES => "free space on the disk that the store is on",
+            Self::RECORDS | Self::RECORD_BYTES => "delete records that are no longer needed",
             _ => "raise it",
         }
     }

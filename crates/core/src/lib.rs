@@ -18,6 +18,7 @@ mod message;
 mod notifier;
 mod payload;
 mod port;
+mod record;
 mod retry;
 mod text;
 mod time;
@@ -38,11 +39,13 @@ pub use payload::{Omitted, Payload, PayloadHandle};
 pub use port::{
     Accepted, Action, AttemptCount, Batch, Begin, Begun, Budget, Capabilities, Claim, Counts, Cursor,
     DeadLetters, Deaths, Delivery, Direction, Extended, Extension, Interest, MaintenanceReport, MessagePage,
-    MessageQuery, Observation, Observed, Operated, Order, PageSize, ReadyTopics, Recorded, Retention, Scope,
-    Settlement, Store, StoreExt, TopicCounts, TopicPage, TopicQuery, TopicRange, Topics, TransactionalStore,
-    Usage, Wake, Wakeups, Worked, check_call, check_work,
+    MessageQuery, Observation, Observed, Operated, Order, PageSize, ReadyTopics, RecordOp, RecordOutcome,
+    Recorded, Retention, Scope, Settlement, Store, StoreExt, TopicCounts, TopicPage, TopicQuery, TopicRange,
+    Topics, TransactionalStore, Usage, Wake, Wakeups, Worked, WriteCondition, check_call, check_records,
+    check_work,
 };
+pub use record::{Record, RecordKind, RecordValue, RecordVersion, WhenFull, record_bytes};
 pub use retry::{Backoff, Growth, Jitter};
-pub use text::{Id, Partition, Source, Topic};
+pub use text::{Id, Partition, RecordId, Source, Topic};
 pub use time::{Clock, Span, Steady, Timestamp};
 pub use worker::WorkerName;

@@ -24,6 +24,14 @@ pub const ATTRIBUTE_NAME_BYTES_MAX: usize = 128;
 pub const ATTRIBUTES_BYTES_MAX: usize = 16 * 1024;
 /// Maximum length of a stored error text; longer texts are truncated.
 pub const LAST_ERROR_BYTES_MAX: usize = 4 * 1024;
+/// Maximum number of operations in one call of [`crate::Store::records`].
+pub const RECORD_OPS_MAX: usize = 100;
+/// Maximum length of the name of a kind of records.
+pub const RECORD_KIND_NAME_BYTES_MAX: usize = 32;
+/// Maximum size of the value of a record.
+pub const RECORD_VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Maximum total size of the records of one kind.
+pub const RECORD_KIND_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Maximum number of topics that one claim may name.
 pub const CLAIM_TOPICS_MAX: usize = 64;
 /// Maximum number of messages that one claim may ask for.

@@ -16,6 +16,7 @@ mod claim;
 mod content;
 mod counts;
 mod dead_letters;
+mod effect;
 mod evict;
 mod grant;
 mod index;
@@ -31,7 +32,7 @@ mod operate;
 mod partitions;
 mod read;
 mod ready;
-mod record;
+mod record_table;
 mod replay;
 mod retention;
 mod salvage;
@@ -63,9 +64,10 @@ use retention::RetentionQueues;
 use timer_events::TimerEvents;
 use timers::Timers;
 
+pub use effect::{Effect, Journal, TimedEffect};
 pub use evict::Version;
 pub use leases::Resume;
-pub use record::{Effect, Journal, Record};
+pub use record_table::{REMOVALS_MAX, RecordChange, RecordJournal, RecordTable};
 
 /// How much a machine may hold. A call that would exceed a bound returns `Saturated`; a held key is never forgotten to
 /// make space.
@@ -96,7 +98,7 @@ pub struct CallContext<'a, P = Payload> {
     pub journal: &'a mut dyn Journal<P>,
 }
 
-/// All messages and keys of a store, in memory.
+/// All messages, keys and records of a store, in memory.
 pub struct Machine<P = Payload> {
     capacity: Capacity,
     now: Timestamp,
@@ -115,6 +117,7 @@ pub struct Machine<P = Payload> {
     /// Current leases by the claim call that they were granted to.
     requests: BTreeMap<(Namespace, Owner, RequestId, Fence), Slot>,
     totals: Totals,
+    records: RecordTable,
     /// Messages with a lower number than this are not delivered before this moment; see `hold_back`.
     held_back: (Number, Timestamp),
     /// Timer events since the last maintenance.
@@ -140,6 +143,7 @@ impl<P: PayloadHandle> Machine<P> {
             numbers: Numbers::default(),
             requests: BTreeMap::new(),
             totals: Totals::default(),
+            records: RecordTable::default(),
             held_back: (Number(0), Timestamp::EPOCH),
             timer_events: TimerEvents::default(),
         }

@@ -6,6 +6,7 @@ mod call;
 mod ext;
 mod maintenance;
 mod operator;
+mod records;
 mod stats;
 mod transaction;
 mod work;
@@ -19,13 +20,14 @@ use crate::payload::Omitted;
 use crate::text::Topic;
 
 pub use accept::{Accepted, Begin, Begun, Observation, Observed};
-pub use call::{check_call, check_work};
+pub use call::{check_call, check_records, check_work};
 pub use ext::StoreExt;
 pub use maintenance::{Budget, DeadLetters, Deaths, MaintenanceReport, Retention};
 pub use operator::{
     Action, AttemptCount, Counts, Cursor, Direction, MessagePage, MessageQuery, Operated, Order, PageSize,
     Scope,
 };
+pub use records::{RecordOp, RecordOutcome, WriteCondition};
 pub use stats::{ReadyTopics, TopicCounts, TopicPage, TopicQuery, TopicRange, Usage};
 pub use transaction::{Recorded, TransactionalStore, Wake};
 pub use work::{Batch, Claim, Delivery, Extended, Extension, Settlement, Topics, Worked};
@@ -188,6 +190,14 @@ pub trait Store: Send + Sync {
     /// [`Store::counts`] does, and reports whether the counts are estimates. The cost depends on the number of topics
     /// returned plus a bounded number of their messages.
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error>;
+
+    /// Reads and changes records: small durable state beside messages, by kind and id. A record that has expired is gone
+    /// at that instant, in every outcome. A kind has at most as many records as it states, and at most
+    /// [`crate::limits::RECORD_KIND_BYTES_MAX`] bytes. Every write of a kind gets a higher version than the one before.
+    ///
+    /// *Repeat:* a `Put` if absent, or of a version, returns `Conflict` with what the first one wrote; a `Put` in any case
+    /// writes again. A `Delete` returns that there is no record.
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error>;
 
     /// Reports how much of each of its bounds the store uses; a store without bounds reports none. A call that would
     /// exceed a bound returns `Saturated`. May lag as [`Store::counts`] does.

@@ -100,6 +100,11 @@ text!(
     "topic"
 );
 text!(
+    /// The id of a record within its kind.
+    RecordId,
+    "record id"
+);
+text!(
     /// Messages with the same partition are processed one at a time, in order.
     Partition,
     "partition"

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, ErrorKind, Extended, Extension,
     Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation,
-    Observed, Omitted, Operated, Order, Owner, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store,
-    Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
+    Observed, Omitted, Operated, Order, Owner, PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope,
+    Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
 use oncebox_store_memory::{MemoryOptions, MemoryStore};
 use tokio::time::sleep;
@@ -236,6 +236,11 @@ impl Store for NodeStore {
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         let (store, query) = (self.store.clone(), query.clone());
         self.call("topic_counts", None, async move { store.inner.topic_counts(&query).await }).await
+    }
+
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        let (store, ops) = (self.store.clone(), ops.to_vec());
+        self.call("records", None, async move { store.inner.records(&ops).await }).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -2,6 +2,7 @@
 
 mod message;
 mod reader;
+mod record;
 mod writer;
 
 #[cfg(test)]
@@ -10,13 +11,14 @@ mod tests;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use oncebox_core::machine::{Effect, Record};
+use oncebox_core::machine::{Effect, TimedEffect};
 use oncebox_core::{
     AttemptCount, CallerHash, DeadReason, Hold, Key, LastError, Lease, MessageState, NewMessage, Number,
     RequestId, Settled, Snapshot, Timestamp, Uid, VerdictKind, WorkerName,
 };
 
 pub(crate) use reader::{Damaged, Reader};
+pub(crate) use record::{RecordEntry, encode_change, encode_last_version};
 pub(crate) use writer::Writer;
 
 /// An owned effect, as decoded from the journal.
@@ -89,7 +91,7 @@ impl Stored {
     }
 
     /// The effect as a record for replay.
-    pub(crate) fn record(&self) -> Record<'_> {
+    pub(crate) fn record(&self) -> TimedEffect<'_> {
         let effect = match &self.effect {
             StoredEffect::Accepted { number, message } => Effect::Accepted { number: *number, message },
             StoredEffect::Recorded { number, key, hold, hash, state } => {
@@ -121,13 +123,13 @@ impl Stored {
             }
             StoredEffect::Dropped => Effect::Dropped,
         };
-        Record { at: self.at, uid: self.uid, effect }
+        TimedEffect { at: self.at, uid: self.uid, effect }
     }
 }
 
 /// Appends one effect. Timer effects are not encoded: replay derives them from the time.
-pub(crate) fn encode(writer: &mut Writer, record: Record<'_>) {
-    let Record { at, uid, effect } = record;
+pub(crate) fn encode(writer: &mut Writer, record: TimedEffect<'_>) {
+    let TimedEffect { at, uid, effect } = record;
     let mut start = |tag: u8| {
         writer.u8(tag);
         writer.timestamp(at);
@@ -270,6 +272,7 @@ pub(crate) struct Boot {
 #[derive(Debug)]
 pub(crate) enum Entry {
     Effect(Stored),
+    Record(RecordEntry),
     Boot(Boot),
 }
 
@@ -289,10 +292,11 @@ pub(crate) fn encode_boot(writer: &mut Writer, boot: &Boot) {
 
 /// Reads the next entry of a group.
 pub(crate) fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Damaged> {
-    if reader.0.first() != Some(&BOOT) {
-        return decode(reader).map(Entry::Effect);
+    match reader.0.first() {
+        Some(&BOOT) => drop(reader.u8()?),
+        Some(tag) if RecordEntry::starts_with(*tag) => return RecordEntry::decode(reader).map(Entry::Record),
+        _ => return decode(reader).map(Entry::Effect),
     }
-    reader.u8()?;
     Ok(Entry::Boot(Boot {
         id: reader.text()?.to_owned(),
         longest_lease: reader.u64().map(Duration::from_millis)?,

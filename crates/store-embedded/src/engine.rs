@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncebox_core::machine::{CallContext, Capacity, Effect, Journal, Machine, Record, Resume};
-use oncebox_core::{Clock, Error, ErrorKind, Fence, IdSource, Number, Timestamp, Uid};
+use oncebox_core::machine::{
+    CallContext, Capacity, Effect, Journal, Machine, RecordChange, RecordJournal, Resume, TimedEffect,
+};
+use oncebox_core::{Clock, Error, ErrorKind, Fence, IdSource, Number, Timestamp};
 
+use crate::bases::{Base, Bases};
 use crate::codec::{self, Boot, Entry, Reader, Writer};
 
 /// Space that rewriting messages leaves free.
@@ -15,8 +18,8 @@ const REWRITE_HEADROOM_BYTES: usize = 4_096;
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) bytes: Writer,
-    /// The messages whose base record is in this group.
-    pub(crate) base_uids: Vec<Uid>,
+    /// What this group contains whole.
+    pub(crate) bases: Bases,
     /// Store time of the newest effect.
     pub(crate) time: Timestamp,
     /// Whether timers have changed something. Timer effects are not written: they follow from the time of the group,
@@ -31,18 +34,48 @@ impl Group {
 
     pub(crate) fn clear(&mut self) {
         self.bytes.0.clear();
-        self.base_uids.clear();
+        self.bases.clear();
         self.has_timer_effects = false;
     }
 }
 
 impl Journal for Group {
-    fn record(&mut self, record: Record<'_>) {
+    fn record(&mut self, record: TimedEffect<'_>) {
         self.has_timer_effects |= record.effect.is_time_driven();
         if let Effect::Accepted { .. } | Effect::Recorded { .. } | Effect::Restored(_) = record.effect {
-            self.base_uids.push(record.uid);
+            self.bases.push(Base::Message(record.uid));
         }
         codec::encode(&mut self.bytes, record);
+    }
+}
+
+impl RecordJournal for Group {
+    fn record_change(&mut self, kind: &str, change: RecordChange<'_>) {
+        if let RecordChange::Written(record) = change {
+            self.bases.push(Base::Record(kind.into(), record.version));
+        }
+        codec::encode_change(&mut self.bytes, kind, change);
+    }
+}
+
+impl Group {
+    /// Adds a message or record whole, as it is now. Returns whether it is still there.
+    pub(crate) fn write_base(&mut self, machine: &Machine, base: &Base) -> bool {
+        match base {
+            Base::Message(uid) => {
+                let Some(snapshot) = machine.peek(*uid) else { return false };
+                self.record(TimedEffect {
+                    at: machine.now(),
+                    uid: *uid,
+                    effect: Effect::Restored(&snapshot),
+                });
+            }
+            Base::Record(kind, version) => {
+                let Some(record) = machine.records().with_version(kind, *version) else { return false };
+                self.record_change(kind, RecordChange::Written(record));
+            }
+        }
+        true
     }
 }
 
@@ -114,6 +147,9 @@ impl Engine {
         self.group.time = self.clock.now();
         self.boot.number_next = self.machine.next_number().0;
         codec::encode_boot(&mut self.group.bytes, &self.boot);
+        for (kind, version) in self.machine.records().last_versions() {
+            codec::encode_last_version(&mut self.group.bytes, kind, version);
+        }
     }
 
     /// Runs one call on the machine; its effects go into the group.
@@ -146,15 +182,13 @@ impl Engine {
         self.write_boot();
     }
 
-    /// Bytes needed to rewrite these messages, frame overhead included. Stops counting above `bytes_max`.
-    pub(crate) fn rewrite_bytes(&self, base_uids: &[Uid], bytes_max: u64) -> u64 {
-        let (mut scratch, mut total) = (Writer::default(), REWRITE_HEADROOM_BYTES as u64);
-        for snapshot in base_uids.iter().filter_map(|uid| self.machine.peek(*uid)) {
-            scratch.0.clear();
-            let record =
-                Record { at: self.machine.now(), uid: snapshot.uid, effect: Effect::Restored(&snapshot) };
-            codec::encode(&mut scratch, record);
-            let bytes = scratch.0.len() as u64;
+    /// Bytes needed to rewrite this, frame overhead included. Stops counting above `bytes_max`.
+    pub(crate) fn rewrite_bytes(&self, bases: &Bases, bytes_max: u64) -> u64 {
+        let (mut scratch, mut total) = (Group::default(), REWRITE_HEADROOM_BYTES as u64);
+        for base in bases.iter() {
+            scratch.clear();
+            scratch.write_base(&self.machine, &base);
+            let bytes = scratch.bytes.0.len() as u64;
             total += bytes + bytes / 32;
             if total > bytes_max {
                 break;
@@ -163,24 +197,24 @@ impl Engine {
         total
     }
 
-    /// Rewrites the base records of messages, so that their segment can be retired: about `bytes_max` bytes, as far as
-    /// they fit into `space`. Returns the space needed if that was too little, otherwise zero.
-    pub(crate) fn rewrite(&mut self, base_uids: &mut Vec<Uid>, bytes_max: usize, space: usize) -> usize {
+    /// Rewrites what a segment contains whole, so that it can be retired: about `bytes_max` bytes, as far as they fit
+    /// into `space`. Returns the space needed if that was too little, otherwise zero.
+    pub(crate) fn rewrite(&mut self, bases: &mut Bases, bytes_max: usize, space: usize) -> usize {
         let before = self.group.bytes.0.len();
-        let at = self.machine.now();
         while self.group.bytes.0.len() - before < bytes_max
-            && let Some(uid) = base_uids.pop()
+            && let Some(base) = bases.pop()
         {
-            let Some(snapshot) = self.machine.peek(uid) else { continue };
             let start = self.group.bytes.0.len();
-            self.group.record(Record { at, uid, effect: Effect::Restored(&snapshot) });
+            if !self.group.write_base(&self.machine, &base) {
+                continue;
+            }
             let written = self.group.bytes.0.len() - before;
             // Frames add some overhead.
             let needed = written + written / 32 + REWRITE_HEADROOM_BYTES;
             if needed > space {
                 self.group.bytes.0.truncate(start);
-                self.group.base_uids.pop();
-                base_uids.push(uid);
+                self.group.bases.undo_push(&base);
+                bases.push(base);
                 return needed;
             }
         }
@@ -199,17 +233,23 @@ impl Recovering {
         Self { machine: Machine::new(capacity), boot: Boot::default() }
     }
 
-    /// Replays one group. Returns the messages whose base record it contains.
-    pub(crate) fn replay(&mut self, group: &[u8]) -> Result<Vec<Uid>, Error> {
-        let mut base_uids = Vec::new();
+    /// Replays one group. Returns what it contains whole.
+    pub(crate) fn replay(&mut self, group: &[u8]) -> Result<Bases, Error> {
+        let mut bases = Bases::default();
         let mut reader = Reader(group);
         while !reader.is_at_end() {
             let damaged =
                 |damaged| Error::new(ErrorKind::Corrupt, format!("the journal cannot be read: {damaged}"));
             match codec::decode_entry(&mut reader).map_err(damaged)? {
                 Entry::Effect(stored) => {
-                    base_uids.extend(stored.base_uid());
+                    stored.base_uid().map(Base::Message).into_iter().for_each(|base| bases.push(base));
                     self.machine.replay(stored.record());
+                }
+                Entry::Record(record) => {
+                    if let Some((kind, version)) = record.base() {
+                        bases.push(Base::Record(kind, version));
+                    }
+                    record.replay(self.machine.records_mut());
                 }
                 Entry::Boot(boot) => {
                     boot.replay(&mut self.machine);
@@ -217,7 +257,7 @@ impl Recovering {
                 }
             }
         }
-        Ok(base_uids)
+        Ok(bases)
     }
 }
 

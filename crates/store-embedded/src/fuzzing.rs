@@ -41,6 +41,7 @@ fn encoded(entry: &Entry) -> Vec<u8> {
     let mut writer = Writer::default();
     match entry {
         Entry::Effect(stored) => encode(&mut writer, stored.record()),
+        Entry::Record(record) => record.encode(&mut writer),
         Entry::Boot(boot) => encode_boot(&mut writer, boot),
     }
     writer.0

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use oncebox_core::{Timestamp, Uid};
+use oncebox_core::Timestamp;
 
+use crate::bases::Bases;
 use crate::disk::DiskFile;
 use crate::file_names::segment_number;
 use crate::frame::{self, ALIGNMENT, BODY_BYTES_MAX, HEADER_BYTES, Header, StoreId};
@@ -111,9 +112,9 @@ impl Journal {
         Ok(true)
     }
 
-    /// Appends one group; `base_uids` are the messages whose base record it contains. It is durable after the next
+    /// Appends one group; `bases` is what it contains whole. It is durable after the next
     /// sync.
-    pub(crate) fn append(&mut self, group: &[u8], base_uids: &[Uid], time: Timestamp) -> io::Result<()> {
+    pub(crate) fn append(&mut self, group: &[u8], bases: &Bases, time: Timestamp) -> io::Result<()> {
         let (mut rest, mut first) = (group, true);
         while first || !rest.is_empty() {
             if self.live.back().is_none_or(|segment| segment.space() < FRAME_BYTES_MIN) {
@@ -121,7 +122,7 @@ impl Journal {
             }
             let segment = self.live.back_mut().expect("a segment was just started");
             if first {
-                segment.base_uids.extend_from_slice(base_uids);
+                segment.bases.extend(bases);
             }
             let space = usize::try_from(segment.space()).unwrap_or(usize::MAX) - HEADER_BYTES;
             let (body, more) = rest.split_at(rest.len().min(BODY_BYTES_MAX).min(space - space % ALIGNMENT));
@@ -175,7 +176,7 @@ impl Journal {
         }
         self.generation_next += 1;
         self.filled.extend(self.live.back().map(|full| Arc::clone(&full.file)));
-        self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, base_uids: Vec::new() });
+        self.live.push_back(Segment { name, file, header, end: DATA_OFFSET, bases: Bases::default() });
         Ok(())
     }
 

@@ -32,6 +32,7 @@ pub mod disk;
 pub mod fuzzing;
 
 mod allocator;
+mod bases;
 mod call;
 mod codec;
 mod commit_delay;

@@ -108,8 +108,7 @@ impl EmbeddedStore {
         }
         // In every durability mode: the fences of this epoch must never be reused, whatever is lost later.
         let group = std::mem::take(&mut engine.group);
-        let written =
-            journal.append(&group.bytes.0, &group.base_uids, group.time).and_then(|()| journal.sync());
+        let written = journal.append(&group.bytes.0, &group.bases, group.time).and_then(|()| journal.sync());
         written.map_err(|error| failed("writing the journal", error))?;
         log_opening(&name, found.torn_tail.as_ref(), disk_error.as_ref());
         let shared = Arc::new(Shared::new(name, engine, &journal, disk_error));

@@ -7,8 +7,8 @@ use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
     MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation, Observed, Omitted,
-    Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery,
-    Usage, Wakeups, Worked, check_work,
+    Operated, Order, PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope, Settlement, Snapshot, Store,
+    Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked, check_records, check_work,
 };
 
 use crate::call::{Call, CallClass, disk_bound, into_error, limit_claims, or_saturated};
@@ -21,7 +21,7 @@ use crate::store::EmbeddedStore;
 
 /// Maximum number of messages that one maintenance call removes, and journal bytes for each of them.
 const REMOVED_MAX: u32 = 10_000;
-const REMOVED_BYTES: u64 = 32;
+const REMOVED_BYTES: u64 = size::RECORD_REMOVED_BYTES;
 /// Retry hint for callers while the disk is full.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 
@@ -153,6 +153,16 @@ impl Store for EmbeddedStore {
 
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         self.read(1, |machine, context| machine.topic_counts(context, query)).await
+    }
+
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        check_records(ops)?;
+        let bytes = ops.iter().map(size::record_op).sum();
+        let call = if bytes == 0 { Call::read(ops.len()) } else { Call::update(ops.len(), bytes) };
+        let run = |machine: &mut Machine, context: &mut CallContext<'_>, _| {
+            ops.iter().map(|op| machine.run_record_op(context, op)).collect()
+        };
+        self.call(&call, run).await.map_err(into_error)
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use oncebox_core::Uid;
 use oncebox_system::uptime;
 
+use crate::bases::Bases;
 use crate::disk_error::DISK_RETRY;
 use crate::journal::Journal;
 use crate::shared::State;
@@ -24,7 +24,7 @@ struct RewriteEstimate {
 pub(crate) struct Reclaimer {
     segment_bytes: u64,
     /// The messages of the oldest segment that are still to be rewritten.
-    reclaiming: Option<Vec<Uid>>,
+    reclaiming: Option<Bases>,
     /// Reclaiming waits for space.
     stalled: bool,
     /// The last estimate, if it found that the oldest segment holds too much to rewrite.
@@ -40,11 +40,11 @@ impl Reclaimer {
     /// from that segment, from retired ones, or from the `wiping` ones that are being wiped.
     pub(crate) fn reclaim(&mut self, state: &mut State, journal: &mut Journal, wiping: usize) -> bool {
         self.start(state, journal, wiping);
-        if let Some(base_uids) = &mut self.reclaiming {
+        if let Some(bases) = &mut self.reclaiming {
             let space = usize::try_from(state.space).unwrap_or(usize::MAX);
             let before = state.engine.group.bytes.0.len();
             // At least one byte, so that a lack of space is noticed.
-            let wanted = state.engine.rewrite(base_uids, SLICE_BYTES.min(space / 2).max(1), space);
+            let wanted = state.engine.rewrite(bases, SLICE_BYTES.min(space / 2).max(1), space);
             // Callers fill the next group before this one is written, so its bytes must be subtracted now.
             let written = (state.engine.group.bytes.0.len() - before) as u64;
             state.space = state.space.saturating_sub(written + written / 64);
@@ -63,7 +63,7 @@ impl Reclaimer {
     /// Whether all messages of the oldest segment have been rewritten, so that it can be retired. True once for each
     /// segment.
     pub(crate) fn take_finished(&mut self) -> bool {
-        self.reclaiming.take_if(|base_uids| base_uids.is_empty()).is_some()
+        self.reclaiming.take_if(|bases| bases.is_empty()).is_some()
     }
 
     /// Starts to reclaim the oldest segment if the journal has too many or is short of space.
@@ -72,7 +72,7 @@ impl Reclaimer {
             && (self.has_excess_segments(state, journal) || self.is_short_of_space(state, journal, wiping))
         {
             let oldest = journal.live.front_mut().expect("there is an oldest segment");
-            self.reclaiming = Some(std::mem::take(&mut oldest.base_uids));
+            self.reclaiming = Some(std::mem::take(&mut oldest.bases));
             state.engine.write_boot();
         }
     }
@@ -104,7 +104,7 @@ impl Reclaimer {
         }
         // Callers continue meanwhile, and need some of the space.
         let limit = (segment / 2).min(space.saturating_sub(segment / 8));
-        let fits = state.engine.rewrite_bytes(&oldest.base_uids, limit) <= limit;
+        let fits = state.engine.rewrite_bytes(&oldest.bases, limit) <= limit;
         self.estimate = (!fits).then_some(RewriteEstimate { space, at: now });
         fits
     }

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use oncebox_core::{Error, Timestamp, Uid};
+use oncebox_core::{Error, Timestamp};
 
+use crate::bases::Bases;
 use crate::disk::{Disk, DiskFile, read_all};
 use crate::error::{corrupt, failed, missing};
 use crate::file_names::{segment_name, segment_number};
@@ -67,7 +68,7 @@ impl fmt::Display for TornTail {
 }
 
 /// Replays one complete group; returns the messages whose base record it contains.
-pub(crate) type Replay<'a> = dyn FnMut(&[u8]) -> Result<Vec<Uid>, Error> + 'a;
+pub(crate) type Replay<'a> = dyn FnMut(&[u8]) -> Result<Bases, Error> + 'a;
 
 /// Reads the journal and passes each complete group to `replay`.
 pub(crate) fn recover(disk: &dyn Disk, store: &StoreId, replay: &mut Replay<'_>) -> Result<Recovered, Error> {
@@ -182,7 +183,7 @@ fn list(disk: &dyn Disk, store: &StoreId) -> Result<(Vec<Segment>, Vec<FreeSegme
                 return Err(corrupt(&format!("segment {name} belongs to another store")));
             }
             Some((_, header)) => {
-                segments.push(Segment { name, file, header, end: DATA_OFFSET, base_uids: Vec::new() });
+                segments.push(Segment { name, file, header, end: DATA_OFFSET, bases: Bases::default() });
             }
             None => free.push(FreeSegment { name, file, size }),
         }
@@ -278,8 +279,8 @@ impl Walk<'_> {
             self.group.extend_from_slice(found.body);
             if found.header.last {
                 self.group_frames = 0;
-                let base_uids = replay(&self.group)?;
-                live[self.group_segment].base_uids.extend(base_uids);
+                let bases = replay(&self.group)?;
+                live[self.group_segment].bases.extend(&bases);
             }
         }
         live[index].end = size.min(frames.offset as u64);

@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use oncebox_core::{Error, Uid};
+use oncebox_core::Error;
 
+use crate::bases::Bases;
 use crate::codec::{Reader, Writer};
 use crate::disk::{Disk, DiskFile, read_all};
 use crate::error::failed;
@@ -89,8 +90,8 @@ pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
     /// Offset of the next frame.
     pub(crate) end: u64,
-    /// The messages whose base record, which later effects build on, is in a group that starts here.
-    pub(crate) base_uids: Vec<Uid>,
+    /// What is whole in the groups that start here; later entries build on it.
+    pub(crate) bases: Bases,
 }
 
 impl Segment {

@@ -1,6 +1,8 @@
 //! Upper bounds of journal bytes for the items of a call, reserved before anything is applied.
 
-use oncebox_core::{Action, Claim, Key, NewMessage, Observation, Order, Settlement, Verdict};
+use oncebox_core::limits::RECORD_KIND_NAME_BYTES_MAX;
+use oncebox_core::machine::REMOVALS_MAX;
+use oncebox_core::{Action, Claim, Key, NewMessage, Observation, Order, RecordOp, Settlement, Verdict};
 
 /// An effect without its strings.
 pub(crate) const RECORD_BYTES: u64 = 192;
@@ -49,4 +51,18 @@ pub(crate) fn order(order: &Order) -> u64 {
         oncebox_core::MessageRef::Uid(_) => 0,
     };
     RECORD_BYTES + recorded + text(error.map_or(0, |error| error.as_str().len()))
+}
+
+/// The removal of a record.
+pub(crate) const RECORD_REMOVED_BYTES: u64 = RECORD_KIND_NAME_BYTES_MAX as u64 + 16;
+
+pub(crate) fn record_op(op: &RecordOp) -> u64 {
+    match op {
+        RecordOp::Put { id, value, .. } => {
+            let removals = u64::from(REMOVALS_MAX) * RECORD_REMOVED_BYTES;
+            RECORD_BYTES + text(id.as_str().len()) + text(value.as_bytes().len()) + removals
+        }
+        RecordOp::Delete { .. } => RECORD_REMOVED_BYTES,
+        _ => 0,
+    }
 }

@@ -108,7 +108,7 @@ impl Syncer {
         // A frame that only records the time must not use the space that the next open needs.
         let records_time = (group.has_timer_effects || idle_for >= HEARTBEAT) && self.journal.space() > 0;
         if !group.bytes.0.is_empty() || self.journal.needs_group() || records_time {
-            self.journal.append(&group.bytes.0, &group.base_uids, group.time)?;
+            self.journal.append(&group.bytes.0, &group.bases, group.time)?;
             self.appended_at = uptime();
         }
         self.publish(number, sync_target)?;
@@ -333,7 +333,7 @@ impl Syncer {
         state.lifecycle = Lifecycle::Closed;
         drop(state);
         self.shared.unblock();
-        self.journal.append(&group.bytes.0, &group.base_uids, group.time)?;
+        self.journal.append(&group.bytes.0, &group.bases, group.time)?;
         self.journal.sync()?;
         self.shared.advance(number + 1, number + 1);
         Ok(())

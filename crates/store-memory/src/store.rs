@@ -12,8 +12,9 @@ use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Clock, Counts, Error, ErrorKind, Extended, Extension,
     IdSource, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Notifier,
-    Observation, Observed, Omitted, Operated, Order, PageSize, Payload, ReadyTopics, Scope, Settlement,
-    Snapshot, Store, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked, check_call, check_work,
+    Observation, Observed, Omitted, Operated, Order, PageSize, Payload, ReadyTopics, RecordOp, RecordOutcome,
+    Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked, check_call,
+    check_records, check_work,
 };
 use oncebox_system::{SystemClock, SystemRng};
 use zeroize::Zeroizing;
@@ -182,6 +183,11 @@ impl Store for MemoryStore {
 
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         self.call(|machine, context| machine.topic_counts(context, query))
+    }
+
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        check_records(ops)?;
+        self.call(|machine, context| ops.iter().map(|op| machine.run_record_op(context, op)).collect())
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

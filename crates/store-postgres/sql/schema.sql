@@ -130,3 +130,27 @@ create table {schema}.ahead (
   until      bigint   not null,                 -- the lane is not limited after this
   constraint ahead_pkey primary key (topic, shard)
 );
+
+-- The kinds of records, and what their records use. Whoever writes or deletes a record locks the row of its kind first.
+create table {schema}.record_kind (
+  name         text collate "C" primary key,
+  last_version bigint not null,                 -- of the last write
+  records      bigint not null,                 -- including expired ones that are still there
+  bytes        bigint not null                  -- of all these records
+);
+
+-- Records: small state beside messages.
+create table {schema}.record (
+  kind       text collate "C" not null,
+  id         text collate "C" not null,
+  version    bigint  not null,
+  written_at bigint  not null,
+  expires_at bigint  not null,
+  bytes      integer not null,                  -- what it counts towards the limit of its kind
+  value      bytea   not null,
+  constraint record_pkey primary key (kind, id)
+);
+
+-- The records that were written first.
+create unique index record_version on {schema}.record (kind, version);
+create index record_expiry on {schema}.record (kind, expires_at) where expires_at < 9223372036854775807;

@@ -20,6 +20,7 @@ mod pooler;
 mod port;
 mod query;
 mod read;
+mod records;
 mod reserve;
 mod restart;
 mod row_transaction;

@@ -12,6 +12,15 @@ use crate::rows::{Cells, maintenance_class};
 use crate::store::PostgresStore;
 use crate::timers::TIMER_STEP_MAX;
 
+/// What is due.
+struct Due {
+    now: Timestamp,
+    /// When the next run is due.
+    next_due: Option<Timestamp>,
+    /// Whether records have expired.
+    records: bool,
+}
+
 /// The result of one maintenance run.
 struct Done {
     deleted: u64,
@@ -48,13 +57,13 @@ impl PostgresStore {
     /// Runs timers and deletes, within the budget.
     async fn maintain_on(&self, connection: &mut PgConnection, budget: &Budget) -> Result<Done, Error> {
         // Mostly there is nothing to do, and finding that out is one statement.
-        let (now, mut next_due) = self.next_due(connection, budget).await?;
+        let Due { now, mut next_due, records } = self.next_due(connection, budget).await?;
         let (mut deleted, mut dead_letters) = (0, 0);
         if next_due.is_some_and(|due| due <= now) {
             if self.run_all_timers(connection, budget.items_max).await? {
                 (deleted, dead_letters) = self.delete_removable(connection, budget).await?;
             }
-            (_, next_due) = self.next_due(connection, budget).await?;
+            next_due = self.next_due(connection, budget).await?.next_due;
         }
         if let Some(retention) = &budget.dead_letters {
             let left = u64::from(budget.items_max).saturating_sub(deleted);
@@ -64,6 +73,10 @@ impl PostgresStore {
             // another run is due.
             let more = (deleted > 0 && trimmed.deleted == left).then_some(now);
             next_due = next_due.into_iter().chain(trimmed.next_due).chain(more).min();
+        }
+        if records {
+            let left = u64::from(budget.items_max).saturating_sub(deleted);
+            self.delete_expired_records(connection, left).await?;
         }
         Ok(Done { deleted, dead_letters, next_due })
     }
@@ -115,34 +128,31 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Returns the time, and when the next run is due.
-    async fn next_due(
-        &self,
-        connection: &mut PgConnection,
-        budget: &Budget,
-    ) -> Result<(Timestamp, Option<Timestamp>), Error> {
+    /// Finds out what is due.
+    async fn next_due(&self, connection: &mut PgConnection, budget: &Budget) -> Result<Due, Error> {
         let rows = self.sql.next_due.query().bind(self.time()).fetch_all(&mut *connection);
         let rows = rows.await.map_err(db_error::into_error)?;
         let retentions = retentions(budget);
         let keep_of =
             |wanted: i16| retentions.iter().find(|(class, _)| *class == wanted).and_then(|(_, keep)| *keep);
-        let (mut now, mut next) = (Timestamp::EPOCH, None);
+        let mut due = Due { now: Timestamp::EPOCH, next_due: None, records: false };
         for row in &rows {
             let mut cells = Cells::new(row);
             cells.check_writable()?;
-            now = cells.timestamp()?;
+            (due.now, due.records) = (cells.timestamp()?, cells.next()?);
             let lease: Option<i64> = cells.next()?;
             let class: i16 = cells.next()?;
             let at: Option<i64> = cells.next()?;
-            let due = at.map(timestamp).and_then(|at| match class {
+            let due_at = at.map(timestamp).and_then(|at| match class {
                 maintenance_class::TIMER => Some(at),
                 maintenance_class::DEAD_LETTER => budget.dead_letters.as_ref().map(|_| at),
                 maintenance_class::DONE..=maintenance_class::SEEN => keep_of(class).map(|_| at),
                 _ => keep_of(class - maintenance_class::REMOVABLE_OFFSET).map(|keep| at.after(keep)),
             });
-            next = next.into_iter().chain(due).chain(lease.map(timestamp)).min();
+            due.next_due = due.next_due.into_iter().chain(due_at).chain(lease.map(timestamp)).min();
         }
-        Ok((now, next.filter(|at| *at != Timestamp::NEVER)))
+        due.next_due = due.next_due.filter(|at| *at != Timestamp::NEVER);
+        Ok(due)
     }
 }
 

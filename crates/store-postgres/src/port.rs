@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
     MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation, Observed, Omitted,
-    Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery,
-    Usage, Wakeups, Worked, check_work,
+    Operated, Order, PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope, Settlement, Snapshot, Store,
+    Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked, check_records, check_work,
 };
 use tokio::time::timeout;
 
@@ -142,6 +142,15 @@ impl Store for PostgresStore {
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         self.check_open()?;
         self.availability.guard(self.count_topics(query)).await
+    }
+
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        self.check_items(ops.len())?;
+        check_records(ops)?;
+        if ops.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.availability.guard(self.run_record_ops(ops)).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

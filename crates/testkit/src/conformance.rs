@@ -22,6 +22,7 @@ pub mod order;
 pub mod orders;
 pub mod partitions;
 pub mod reads;
+pub mod records;
 pub mod repeats;
 pub mod scale;
 pub mod settlements;

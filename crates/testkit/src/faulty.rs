@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, ErrorKind, Extended, Extension,
     Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation,
-    Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic,
-    TopicPage, TopicQuery, Usage, Wakeups, Worked,
+    Observed, Omitted, Operated, Order, PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope, Settlement,
+    Snapshot, Store, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
 
 pub use plan::{FaultPlan, InjectedFault, Operation};
@@ -130,6 +130,10 @@ impl Store for FaultyStore {
 
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         self.call(Operation::TopicCounts, self.inner.topic_counts(query)).await
+    }
+
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        self.call(Operation::Records, self.inner.records(ops)).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

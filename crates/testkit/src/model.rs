@@ -12,10 +12,12 @@ mod leases;
 mod maintenance;
 mod operate;
 mod read;
+mod records;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -46,6 +48,9 @@ pub struct Model {
     uids: Vec<Uid>,
     /// Every fence that was ever granted, with its message.
     fences: Vec<(Uid, Fence)>,
+    records: Vec<records::KindRecord>,
+    /// The version of the last write in each kind.
+    record_versions: BTreeMap<&'static str, u64>,
 }
 
 /// A message, and what cannot be read from it.
@@ -60,7 +65,15 @@ struct Row {
 impl Model {
     /// An empty store at this time.
     pub fn new(now: Timestamp) -> Self {
-        Self { now, rows: Vec::new(), numbers_assigned: 0, uids: Vec::new(), fences: Vec::new() }
+        Self {
+            now,
+            rows: Vec::new(),
+            numbers_assigned: 0,
+            uids: Vec::new(),
+            fences: Vec::new(),
+            records: Vec::new(),
+            record_versions: BTreeMap::new(),
+        }
     }
 
     /// The current time.

@@ -9,6 +9,7 @@ mod items;
 mod operation;
 mod outcome;
 mod reads;
+mod record_ops;
 mod report;
 mod universe;
 

@@ -4,7 +4,7 @@ use super::arena::Slot;
 use super::content::fill;
 use super::grant::StoredGrant;
 use super::message::Message;
-use super::{Effect, Journal, Machine, Record};
+use super::{Effect, Journal, Machine, TimedEffect};
 use crate::annotation::LastError;
 use crate::id::Uid;
 use crate::message::{DeadReason, GrantEnd, MessageState, Policy, Settled, VerdictKind};
@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 impl<P: PayloadHandle> Machine<P> {
     /// Records and applies an effect on a message in memory.
     pub(super) fn commit(&mut self, journal: &mut dyn Journal<P>, slot: Slot, effect: Effect<'_, P>) {
-        journal.record(Record { at: self.now, uid: self.messages[slot].uid, effect });
+        journal.record(TimedEffect { at: self.now, uid: self.messages[slot].uid, effect });
         self.apply(slot, effect);
     }
 
@@ -27,7 +27,7 @@ impl<P: PayloadHandle> Machine<P> {
         key_hash: u32,
         effect: Effect<'_, P>,
     ) -> Slot {
-        journal.record(Record { at: self.now, uid, effect });
+        journal.record(TimedEffect { at: self.now, uid, effect });
         self.apply_new(uid, key_hash, effect)
     }
 

@@ -100,7 +100,7 @@ impl<P: PayloadHandle> Machine<P> {
 
     /// The usage of the byte bound: payloads, attributes and the fixed cost of each record.
     pub fn live_bytes(&self) -> u64 {
-        self.totals.bytes()
+        self.totals.bytes() + self.records.bytes()
     }
 
     /// The number of leased messages.

@@ -1,7 +1,7 @@
 //! Replay: applying recorded effects again, with the code that applied them the first time.
 
 use super::arena::Slot;
-use super::{Effect, Machine, Record};
+use super::{Effect, Machine, TimedEffect};
 use crate::message::Settled;
 use crate::payload::PayloadHandle;
 use crate::time::Timestamp;
@@ -13,7 +13,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// Returns whether the effect applies. In a complete journal every effect does. In a compacted journal the message
     /// may have been written again later, or be gone; then nothing happens, and neither does it if the effect is
     /// impossible.
-    pub fn replay(&mut self, record: Record<'_, P>) -> bool {
+    pub fn replay(&mut self, record: TimedEffect<'_, P>) -> bool {
         self.replay_timers(record.at);
         if record.effect.is_time_driven() {
             return true;
@@ -35,7 +35,7 @@ impl<P: PayloadHandle> Machine<P> {
         self.lanes.replaying = false;
     }
 
-    pub(super) fn replay_record(&mut self, record: Record<'_, P>) -> bool {
+    pub(super) fn replay_record(&mut self, record: TimedEffect<'_, P>) -> bool {
         let found = self.find_uid(record.uid);
         let key = match record.effect {
             Effect::Accepted { message, .. } => &message.key,

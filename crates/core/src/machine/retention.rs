@@ -137,6 +137,8 @@ impl<P: PayloadHandle> Machine<P> {
                 let left = u64::from(budget.items_max) - forgotten;
                 dead_letters_forgotten = self.forget_dead_letters(context, retention, left);
             }
+            let left = u64::from(budget.items_max).saturating_sub(forgotten + dead_letters_forgotten);
+            self.remove_expired_records(context, u32::try_from(left).unwrap_or(u32::MAX));
         }
         let events = std::mem::take(&mut self.timer_events);
         let (lapsed, expired, next_due) = (events.lapsed, events.expired, self.next_due(budget));

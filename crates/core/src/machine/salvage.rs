@@ -1,7 +1,7 @@
 //! Salvage: applying recorded effects although earlier ones are lost.
 
 use super::arena::Slot;
-use super::{Effect, Machine, Record};
+use super::{Effect, Machine, TimedEffect};
 use crate::id::{Number, Uid};
 use crate::message::{DeadReason, GrantEnd, MessageState, Settled};
 use crate::payload::PayloadHandle;
@@ -13,7 +13,7 @@ impl<P: PayloadHandle> Machine<P> {
     /// lease is unknown.
     ///
     /// Returns whether it had an effect: not if its message, or a lease that it refers to, is not in memory.
-    pub fn salvage(&mut self, record: Record<'_, P>) -> bool {
+    pub fn salvage(&mut self, record: TimedEffect<'_, P>) -> bool {
         self.replay_timers(record.at);
         if record.effect.is_time_driven() {
             return true;
@@ -25,7 +25,7 @@ impl<P: PayloadHandle> Machine<P> {
         applied
     }
 
-    fn salvage_record(&mut self, record: Record<'_, P>) -> bool {
+    fn salvage_record(&mut self, record: TimedEffect<'_, P>) -> bool {
         if let Effect::Accepted { .. } | Effect::Recorded { .. } | Effect::Restored(_) = record.effect {
             return self.replay_record(record);
         }
@@ -49,7 +49,7 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// Ends what must have ended before this effect was recorded.
-    fn resolve_conflicts(&mut self, record: Record<'_, P>) {
+    fn resolve_conflicts(&mut self, record: TimedEffect<'_, P>) {
         let other = number_of(record.effect).and_then(|number| self.numbers.get(number));
         if let Some(other) = other.filter(|other| self.messages[*other].uid != record.uid) {
             // A number is assigned again only when its message is gone.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::key::MessageRef;
 use crate::message::{NewMessage, Settled, Snapshot};
-use crate::port::{Accepted, Claim, Delivery, Operated, Order, Settlement, Store};
+use crate::port::{Accepted, Claim, Delivery, Operated, Order, RecordOp, RecordOutcome, Settlement, Store};
 
 /// Single-item and single-purpose forms of the [`Store`] methods.
 #[async_trait]
@@ -28,6 +28,11 @@ pub trait StoreExt: Store {
     /// [`Store::operate`] with one order.
     async fn operate_one(&self, order: &Order) -> Result<Operated, Error> {
         Ok(one(self.operate(std::slice::from_ref(order)).await?))
+    }
+
+    /// [`Store::records`] with one operation.
+    async fn record(&self, op: RecordOp) -> Result<RecordOutcome, Error> {
+        Ok(one(self.records(std::slice::from_ref(&op)).await?))
     }
 
     /// [`Store::get`] of one message.

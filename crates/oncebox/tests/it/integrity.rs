@@ -13,8 +13,9 @@ use oncebox::{
 use oncebox_core::{
     Accepted, Attributes, Begin, Begun, Budget, Capabilities, Claim, Counts, Delivery, Error, Extended,
     Extension, Fingerprint, Id, Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef,
-    NewMessage, Observation, Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settlement,
-    Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
+    NewMessage, Observation, Observed, Omitted, Operated, Order, PageSize, ReadyTopics, RecordOp,
+    RecordOutcome, Scope, Settlement, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Usage,
+    Wakeups, Worked,
 };
 use sqlx::PgPool;
 
@@ -83,6 +84,9 @@ impl Store for Tampering {
     }
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         self.store.topic_counts(query).await
+    }
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        self.store.records(ops).await
     }
     async fn usage(&self) -> Result<Usage, Error> {
         self.store.usage().await

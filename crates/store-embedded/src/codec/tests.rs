@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use oncebox_core::machine::{Effect, Record};
+use oncebox_core::machine::{Effect, TimedEffect};
 use oncebox_core::{
     AttemptCount, Attributes, CallerHash, DeadReason, Divergence, Fence, Fingerprint, Grant, GrantEnd, Hold,
     Id, Keep, Key, LastError, Lease, MessageState, Namespace, NewMessage, Number, Owner, Partition, Payload,
@@ -232,7 +232,7 @@ fn effect(kind: usize, entropy: Vec<u8>) -> (Vec<u8>, String) {
         }
         _ => Effect::Dropped,
     };
-    let (mut writer, record) = (Writer::default(), Record { at, uid, effect });
+    let (mut writer, record) = (Writer::default(), TimedEffect { at, uid, effect });
     encode(&mut writer, record);
     (writer.0, format!("{record:?}"))
 }

@@ -4,12 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use oncebox_core::Timestamp;
-use oncebox_core::machine::{Effect, Journal as _, Record};
 
 use super::analysis::Analysis;
 use super::salvage::Salvaged;
 use super::scan::HeaderState;
 use crate::allocator::SegmentAllocator;
+use crate::bases::{Base, Bases};
 use crate::codec::{self, Boot};
 use crate::disk::{Disk, DiskFile};
 use crate::engine::Group;
@@ -161,10 +161,14 @@ impl NewJournal {
         let (mut group, mut messages) = (Group::default(), 0);
         codec::encode_boot(&mut group.bytes, boot);
         let machine = &salvaged.machine;
-        for uid in machine.uids() {
-            let Some(snapshot) = machine.peek(uid) else { continue };
-            group.record(Record { at: machine.now(), uid, effect: Effect::Restored(&snapshot) });
-            messages += 1;
+        let records = machine.records();
+        for (kind, version) in records.last_versions() {
+            codec::encode_last_version(&mut group.bytes, kind, version);
+        }
+        let kept = records.iter().map(|(kind, record)| Base::Record(kind.into(), record.version));
+        for base in machine.uids().map(Base::Message).chain(kept) {
+            let written = group.write_base(machine, &base);
+            messages += u64::from(written && matches!(base, Base::Message(_)));
             if group.bytes.0.len() >= GROUP_BYTES {
                 self.append(&group)?;
                 group.clear();
@@ -185,12 +189,12 @@ impl NewJournal {
         let (name, file) = self.files.first().expect("a segment was created");
         let header = SegmentHeader { generation: oldest, ..SegmentHeader::default() };
         let (name, file) = (name.clone(), Arc::clone(file) as Arc<dyn DiskFile>);
-        Ok(Segment { name, file, header, end: 0, base_uids: Vec::new() })
+        Ok(Segment { name, file, header, end: 0, bases: Bases::default() })
     }
 
     fn append(&mut self, group: &Group) -> io::Result<()> {
         self.reserve(group.bytes.0.len() as u64)?;
-        self.journal.append(&group.bytes.0, &group.base_uids, self.time)
+        self.journal.append(&group.bytes.0, &group.bases, self.time)
     }
 
     /// Creates files until the journal has space for `bytes`.

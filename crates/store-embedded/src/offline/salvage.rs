@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oncebox_core::machine::{Capacity, Effect, Machine, Record};
+use oncebox_core::machine::{Capacity, Effect, Machine, TimedEffect};
 use oncebox_core::{Error, Lease, Timestamp};
 
 use super::analysis::{Analysis, Groups};
@@ -52,6 +52,7 @@ impl Salvaged {
                 self.note_lease(&record);
                 self.effects_lost += u64::from(!self.machine.salvage(record));
             }
+            Entry::Record(record) => record.replay(self.machine.records_mut()),
             Entry::Boot(boot) => {
                 boot.replay(&mut self.machine);
                 self.epoch = self.epoch.max(boot.epoch);
@@ -63,7 +64,7 @@ impl Salvaged {
     }
 
     /// Records the epoch and the length of a lease, even if its message is missing.
-    fn note_lease(&mut self, record: &Record<'_>) {
+    fn note_lease(&mut self, record: &TimedEffect<'_>) {
         let lease = match record.effect {
             Effect::Granted { lease, .. } => Some(lease),
             Effect::Restored(snapshot) => snapshot.grant.as_ref().map(|grant| grant.lease),

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use oncebox_core::machine::{CallContext, Capacity, Journal, Machine, Record, Resume};
+use oncebox_core::machine::{
+    CallContext, Capacity, Journal, Machine, RecordChange, RecordJournal, Resume, TimedEffect,
+};
 use oncebox_core::{
     Budget, Error, Fence, IdSource, MaintenanceReport, MessageState, Namespace, Number, PayloadHandle,
     Snapshot, Timestamp, Topic, Uid,
@@ -71,8 +73,13 @@ struct Changes {
     known: HashSet<Uid>,
 }
 
+impl RecordJournal for Changes {
+    /// The store changes its records without a machine.
+    fn record_change(&mut self, _: &str, _: RecordChange<'_>) {}
+}
+
 impl<P> Journal<P> for Changes {
-    fn record(&mut self, record: Record<'_, P>) {
+    fn record(&mut self, record: TimedEffect<'_, P>) {
         if self.known.insert(record.uid) {
             self.order.push(record.uid);
         }

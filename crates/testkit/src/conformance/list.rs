@@ -272,6 +272,18 @@ macro_rules! conformance {
                 a_topic_is_ready_while_a_message_in_it_is
                 ready_topics_are_listed_in_pages
                 usage_follows_the_stored_messages
+            [records]
+                a_record_is_written_read_and_deleted
+                the_largest_record_is_kept
+                a_write_needs_the_version_that_it_expects
+                a_version_is_never_used_twice
+                one_of_many_concurrent_writes_takes_effect
+                concurrent_writes_keep_to_the_limit
+                records_are_listed_by_id
+                a_record_expires_at_its_instant
+                a_full_kind_refuses_new_records
+                a_full_log_drops_what_was_written_first
+                the_operations_of_a_call_take_effect_in_order
             [repeats]
                 a_repeated_settlement_has_the_same_outcome
                 another_kind_is_not_a_repeat

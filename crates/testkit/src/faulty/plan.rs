@@ -48,6 +48,8 @@ pub enum Operation {
     ReadyTopics,
     /// `topic_counts`.
     TopicCounts,
+    /// `records`.
+    Records,
     /// `usage`.
     Usage,
     /// `maintain`.

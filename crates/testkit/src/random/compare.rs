@@ -65,6 +65,10 @@ impl Case {
                 let actual: Vec<Operated> = store.operate(items).await?;
                 self.check_each(items, &actual, Model::operate)
             }
+            Operation::Records(items) => {
+                let actual = store.records(items).await?;
+                self.check_each(items, &actual, |model, item, _| Ok(model.record(item)))
+            }
             Operation::Maintain(budget) => self.maintain(budget).await,
             Operation::Counts(scopes) => self.counts(scopes).await,
             Operation::Read => self.read().await,

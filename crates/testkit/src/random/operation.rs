@@ -1,6 +1,8 @@
 //! A random call of the store.
 
-use oncebox_core::{Begin, Budget, Claim, Extension, NewMessage, Observation, Order, Scope, Settlement};
+use oncebox_core::{
+    Begin, Budget, Claim, Extension, NewMessage, Observation, Order, RecordOp, Scope, Settlement,
+};
 
 use super::universe::Universe;
 use crate::model::Model;
@@ -14,6 +16,7 @@ pub(super) enum Operation {
     Work(Vec<Settlement>, Vec<Claim>),
     Extend(Vec<Extension>),
     Operate(Vec<Order>),
+    Records(Vec<RecordOp>),
     Maintain(Budget),
     /// `counts`, `ready_topics` and `topic_counts`.
     Counts(Vec<Scope>),
@@ -33,6 +36,7 @@ impl Operation {
             Self::Work(..) => "work",
             Self::Extend(_) => "extend",
             Self::Operate(_) => "operate",
+            Self::Records(_) => "records",
             Self::Maintain(_) => "maintain",
             Self::Counts(_) => "counts",
             Self::Read => "read",
@@ -50,8 +54,9 @@ impl Universe {
             60..68 => Operation::Observe(self.some(Self::observation)),
             68..77 => Operation::Begin(self.some(Self::begin)),
             77..83 => Operation::Extend(self.some(|universe| universe.extension(model))),
-            83..93 => Operation::Operate(self.some(|universe| universe.order(model))),
-            93..97 => Operation::Maintain(self.budget()),
+            83..91 => Operation::Operate(self.some(|universe| universe.order(model))),
+            91..94 => Operation::Records(self.some(Self::record_op)),
+            94..97 => Operation::Maintain(self.budget()),
             _ => Operation::Counts(self.scopes()),
         }
     }

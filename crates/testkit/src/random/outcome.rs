@@ -1,6 +1,6 @@
 //! Names of outcomes, to report what a run has reached.
 
-use oncebox_core::{Accepted, Begun, DeadReason, Extended, Observed, Operated, Settled};
+use oncebox_core::{Accepted, Begun, DeadReason, Extended, Observed, Operated, RecordOutcome, Settled};
 
 /// What a run of default length has to reach on a store that is never full.
 pub(super) const REACHABLE: &[&str] = &[
@@ -37,6 +37,13 @@ pub(super) const REACHABLE: &[&str] = &[
     "operated changed",
     "operated unchanged",
     "operated unknown",
+    "record conflict",
+    "record deleted",
+    "record found",
+    "record full",
+    "record listed",
+    "record not found",
+    "record written",
     "settled again",
     "settled dead",
     "settled done",
@@ -60,6 +67,21 @@ impl Outcome for Observed {
             Self::Again { diverged: true, .. } => "observed again diverged",
             Self::Again { .. } => "observed again",
             _ => "observed otherwise",
+        }
+    }
+}
+
+impl Outcome for RecordOutcome {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Written(_) => "record written",
+            Self::Conflict(_) => "record conflict",
+            Self::Full(_) => "record full",
+            Self::Found(Some(_)) => "record found",
+            Self::Found(None) | Self::Deleted(false) => "record not found",
+            Self::Listed(_) => "record listed",
+            Self::Deleted(true) => "record deleted",
+            _ => "record otherwise",
         }
     }
 }

@@ -3,15 +3,21 @@
 use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
 
 use super::world::{World, cases, dump, steps};
-use crate::machine::{Capacity, Effect, Journal, Machine, Record};
+use crate::machine::{Capacity, Effect, Journal, Machine, RecordChange, RecordJournal, TimedEffect};
 use crate::{Id, Key, Namespace, Source, Timestamp, Uid};
 
 /// A journal that replays each effect into a second machine at once, except time-driven ones, which the second machine
 /// derives itself.
 struct Twin(Machine);
 
+impl RecordJournal for Twin {
+    fn record_change(&mut self, kind: &str, change: RecordChange<'_>) {
+        self.0.records_mut().replay(kind, change);
+    }
+}
+
 impl Journal for Twin {
-    fn record(&mut self, record: Record<'_>) {
+    fn record(&mut self, record: TimedEffect<'_>) {
         if record.effect.is_time_driven() {
             return;
         }
@@ -50,7 +56,7 @@ proptest! {
         // The holder of a key has to come after the messages that lost it.
         snapshots.sort_by_key(|snapshot| snapshot.number);
         for snapshot in &snapshots {
-            let record = Record { at: world.now, uid: snapshot.uid, effect: Effect::Restored(snapshot) };
+            let record = TimedEffect { at: world.now, uid: snapshot.uid, effect: Effect::Restored(snapshot) };
             copy.replay(record);
         }
         let snapshots_of = |machine: &Machine| {
@@ -67,7 +73,7 @@ proptest! {
 #[test]
 fn an_effect_on_an_unknown_message_does_nothing() {
     let mut machine: Machine = Machine::new(Capacity::default());
-    let record = Record { at: Timestamp::EPOCH, uid: Uid::from_u128(5), effect: Effect::Dropped };
+    let record = TimedEffect { at: Timestamp::EPOCH, uid: Uid::from_u128(5), effect: Effect::Dropped };
     assert!(!machine.replay(record));
     let key = Key::new(Namespace::Inbox, Source::new("s").unwrap(), Id::new("i").unwrap());
     assert!(machine.needs_recall(&key.into()));

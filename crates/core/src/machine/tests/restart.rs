@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::limits::MAILBOX_REORDER_MESSAGES_MAX;
-use crate::machine::{CallContext, Capacity, Effect, Machine, Record, Resume};
+use crate::machine::{CallContext, Capacity, Effect, Machine, Resume, TimedEffect};
 use crate::{
     Batch, Claim, DeadReason, Delivery, Fence, Id, IdSource, Key, Namespace, NewMessage, Number, Owner,
     Payload, Shard, Source, Span, Timestamp, Topic, Uid,
@@ -150,7 +150,11 @@ fn no_fence_is_assigned_again_after_a_restart() {
     let snapshot = inbox.machine.peek(before[0].uid).unwrap();
     // Only what a compacted journal contains is left, without a current lease.
     inbox.machine = Machine::new(Capacity::default());
-    inbox.machine.replay(Record { at: inbox.now, uid: snapshot.uid, effect: Effect::Restored(&snapshot) });
+    inbox.machine.replay(TimedEffect {
+        at: inbox.now,
+        uid: snapshot.uid,
+        effect: Effect::Restored(&snapshot),
+    });
     assert!(inbox.claim(Namespace::Inbox, 1)[0].lease.fence > before[0].lease.fence);
     inbox.resume(Duration::ZERO);
     inbox.now = inbox.now.after(Duration::from_secs(30));

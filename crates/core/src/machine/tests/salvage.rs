@@ -3,7 +3,9 @@
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
 
 use super::world::{World, cases, dump, steps};
-use crate::machine::{CallContext, Capacity, Effect, Journal, Machine, Record};
+use crate::machine::{
+    CallContext, Capacity, Effect, Journal, Machine, RecordChange, RecordJournal, TimedEffect,
+};
 use crate::{IdSource, MessageState, Timestamp, Uid};
 
 /// A journal that loses some records on the way to a second machine.
@@ -16,8 +18,12 @@ struct Lossy {
     done: Option<Uid>,
 }
 
+impl RecordJournal for Lossy {
+    fn record_change(&mut self, _: &str, _: RecordChange<'_>) {}
+}
+
 impl Journal for Lossy {
-    fn record(&mut self, record: Record<'_>) {
+    fn record(&mut self, record: TimedEffect<'_>) {
         self.count += 1;
         if self.lost[self.count % self.lost.len()] {
             return;
@@ -77,7 +83,7 @@ proptest! {
         let mut again = Machine::new(Capacity::default());
         for uid in journal.copy.uids() {
             let snapshot = journal.copy.peek(uid).unwrap();
-            again.replay(Record { at: journal.copy.now(), uid, effect: Effect::Restored(&snapshot) });
+            again.replay(TimedEffect { at: journal.copy.now(), uid, effect: Effect::Restored(&snapshot) });
         }
         let snapshots = |machine: &Machine| -> Vec<_> {
             machine.uids().map(|uid| format!("{:?}", machine.peek(uid))).collect()
@@ -104,7 +110,7 @@ fn a_reused_number_removes_its_first_message() {
             crate::Payload::new(Vec::new()).unwrap(),
         );
         let effect = Effect::Accepted { number: crate::Number(number), message: &message };
-        machine.salvage(Record { at: Timestamp::EPOCH, uid: Uid::from_u128(uid), effect })
+        machine.salvage(TimedEffect { at: Timestamp::EPOCH, uid: Uid::from_u128(uid), effect })
     };
     assert!(accept(1, 7) && accept(2, 8) && accept(3, 7));
     assert_eq!(machine.uids().map(Uid::as_u128).collect::<Vec<_>>(), [3, 2]);
@@ -134,7 +140,7 @@ fn a_repeated_claim_of_lost_content_gets_nothing() {
     };
     let mut machine: Machine = Machine::new(Capacity::default());
     for effect in [observed, granted] {
-        assert!(machine.salvage(Record { at: Timestamp::EPOCH, uid, effect }));
+        assert!(machine.salvage(TimedEffect { at: Timestamp::EPOCH, uid, effect }));
     }
     let mut context = CallContext { now: Timestamp::EPOCH, ids: &mut Uids(0), journal: &mut () };
     assert_eq!(machine.claim(&mut context, &claim), []);
@@ -167,7 +173,7 @@ fn a_dead_letter_keeps_its_time_of_death() {
         ),
         (3_000, Effect::Settled { kind: crate::VerdictKind::Abandon, outcome, error: None }),
     ] {
-        assert!(machine.salvage(Record { at: Timestamp::from_millis(at), uid, effect }));
+        assert!(machine.salvage(TimedEffect { at: Timestamp::from_millis(at), uid, effect }));
         if at > 0 {
             let snapshot = machine.peek(uid).unwrap();
             assert_eq!((snapshot.state, snapshot.finished_at), (MessageState::Dead, Some(died)), "at {at}");

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, ErrorKind, Extended, Extension,
     Interest, Key, MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation,
-    Observed, Omitted, Operated, Order, PageSize, ReadyTopics, Scope, Settled, Settlement, Snapshot, Store,
-    Timestamp, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
+    Observed, Omitted, Operated, Order, PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope, Settled,
+    Settlement, Snapshot, Store, Timestamp, Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
 use oncebox_testkit::SplitMix;
 use tokio::sync::{Notify, oneshot};
@@ -307,6 +307,10 @@ impl Store for MockStore {
     }
 
     async fn topic_counts(&self, _: &TopicQuery) -> Result<TopicPage, Error> {
+        Err(invalid())
+    }
+
+    async fn records(&self, _: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
         Err(invalid())
     }
 

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use oncebox_core::{
     Accepted, Begin, Begun, Budget, Capabilities, Claim, Counts, Error, Extended, Extension, Interest, Key,
     MaintenanceReport, MessagePage, MessageQuery, MessageRef, NewMessage, Observation, Observed, Omitted,
-    Operated, Order, PageSize, ReadyTopics, Scope, Settlement, Snapshot, Store, Topic, TopicPage, TopicQuery,
-    Usage, Wakeups, Worked,
+    Operated, Order, PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope, Settlement, Snapshot, Store,
+    Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked,
 };
 
 pub(crate) struct CountingStore {
@@ -96,6 +96,10 @@ impl Store for CountingStore {
 
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         self.count("topic_counts").topic_counts(query).await
+    }
+
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        self.count("records").records(ops).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -7,8 +7,8 @@ use oncebox_core::{
     Accepted, Batch, Begin, Begun, Budget, Capabilities, Claim, Clock, Counts, Cursor, Delivery, Error,
     Extended, Extension, Fence, Interest, Key, Lease, MaintenanceReport, MessagePage, MessageQuery,
     MessageRef, MessageState, MessageSummary, NewMessage, Observation, Observed, Omitted, Operated, Order,
-    PageSize, ReadyTopics, Scope, Settled, Settlement, Snapshot, Store, Timestamp, Topic, TopicPage,
-    TopicQuery, Trace, Uid, Usage, Wakeups, Worked,
+    PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope, Settled, Settlement, Snapshot, Store, Timestamp,
+    Topic, TopicPage, TopicQuery, Trace, Uid, Usage, Wakeups, Worked,
 };
 
 use crate::fixture::{Fixture, ManualClock};
@@ -216,6 +216,11 @@ impl Store for ModelStore {
 
     async fn topic_counts(&self, query: &TopicQuery) -> Result<TopicPage, Error> {
         Ok(self.with(|model, _| model.topic_counts(query)))
+    }
+
+    async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        check_records(ops)?;
+        Ok(self.with(|model, _| ops.iter().map(|op| model.record(op)).collect()))
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

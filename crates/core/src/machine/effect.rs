@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::record_table::RecordJournal;
 use crate::annotation::LastError;
 use crate::hash::CallerHash;
 use crate::id::{Number, RequestId, Uid};
@@ -131,7 +132,7 @@ impl<P> Copy for Effect<'_, P> {}
 
 /// An effect, with its message and time.
 #[derive(Debug)]
-pub struct Record<'a, P = Payload> {
+pub struct TimedEffect<'a, P = Payload> {
     /// When it happened.
     pub at: Timestamp,
     /// The message that it changed.
@@ -140,21 +141,21 @@ pub struct Record<'a, P = Payload> {
     pub effect: Effect<'a, P>,
 }
 
-impl<P> Clone for Record<'_, P> {
+impl<P> Clone for TimedEffect<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P> Copy for Record<'_, P> {}
+impl<P> Copy for TimedEffect<'_, P> {}
 
-/// Receives every effect, in order, before it is applied.
-pub trait Journal<P = Payload> {
+/// Receives every effect, and every change of a record, in order, before it is applied.
+pub trait Journal<P = Payload>: RecordJournal {
     /// Records one effect.
-    fn record(&mut self, record: Record<'_, P>);
+    fn record(&mut self, record: TimedEffect<'_, P>);
 }
 
 /// Discards all effects: for stores that keep everything in memory.
 impl<P> Journal<P> for () {
-    fn record(&mut self, _: Record<'_, P>) {}
+    fn record(&mut self, _: TimedEffect<'_, P>) {}
 }

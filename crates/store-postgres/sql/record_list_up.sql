@@ -1,0 +1,7 @@
+-- Whether the server is read-only, and the records of kind $2 with ids above $3 that have not expired, in ascending
+-- order, at most $4. $1 the time (null: the server's). Plan: a range of record_pkey.
+select current_setting('transaction_read_only')::boolean, r.id, r.version, r.written_at, r.expires_at, r.value
+  from (select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now) as clock
+  left join lateral (
+    select * from {schema}.record r
+     where r.kind = $2 and r.id > $3 and r.expires_at > clock.now order by r.id limit $4) r on true
