@@ -45,6 +45,8 @@ pub(crate) const OPERATOR: &FlagNames = &[
     ("because", "--because"),
 ];
 
+pub(crate) const PAUSE: &FlagNames = &[("topic", "TOPIC"), ("because", "--because")];
+
 pub(crate) const EXPLAIN: &FlagNames = &[("source", "--topic"), ("id", "--key")];
 
 /// For commands that send no fields.

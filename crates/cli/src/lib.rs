@@ -13,6 +13,7 @@ mod extend;
 mod ledger;
 mod messages;
 mod nack;
+mod pause;
 mod recv;
 mod schema;
 mod send;
@@ -86,6 +87,8 @@ enum Command {
     /// Show server and store statistics.
     Stats,
     Topics(topics::Arguments),
+    Pause(pause::PauseArguments),
+    Resume(pause::ResumeArguments),
     Store(store::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
@@ -156,6 +159,12 @@ fn run(global: &GlobalOptions, command: Command, freed: FreedMemory) -> Result<(
         Command::Stats => with_server(global, flag_names::NONE, stats::run),
         Command::Topics(arguments) => with_server(global, flag_names::OPERATOR, async |client, output| {
             topics::run(&arguments, client, output).await
+        }),
+        Command::Pause(arguments) => with_server(global, flag_names::PAUSE, async |client, output| {
+            pause::pause(&arguments, client, output).await
+        }),
+        Command::Resume(arguments) => with_server(global, flag_names::PAUSE, async |client, output| {
+            pause::resume(&arguments, client, output).await
         }),
     }
 }

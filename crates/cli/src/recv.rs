@@ -75,10 +75,10 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
         worker: Some(arguments.worker.clone().unwrap_or_else(default_worker_name)),
         ..RecvRequest::default()
     };
-    let (mut connected, mut retrying) = (false, false);
+    let (mut connected, mut retrying, mut known_paused) = (false, false, false);
     loop {
-        let envelopes = match client.recv(&request).await.map_err(CliError::from) {
-            Ok(received) => received.messages,
+        let (envelopes, paused) = match client.recv(&request).await.map_err(CliError::from) {
+            Ok(received) => (received.messages, received.paused),
             // A server that was reached before may come back.
             Err(CliError::Retryable(text)) if arguments.follow && connected => {
                 if !retrying {
@@ -90,13 +90,18 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
             }
             Err(error) => return Err(error),
         };
-        (connected, retrying) = (true, false);
+        if arguments.follow && paused && !known_paused {
+            output::note("the topic is paused: waiting until it is resumed");
+        }
+        (connected, retrying, known_paused) = (true, false, paused);
         write(arguments, &envelopes, output)?;
         if arguments.ack && !envelopes.is_empty() {
             acknowledge(&envelopes, &client, arguments.follow).await?;
         }
         if !arguments.follow {
-            if envelopes.is_empty() {
+            if paused {
+                output::note("the topic is paused: see `oncebox pause`");
+            } else if envelopes.is_empty() {
                 let waited = arguments.wait.is_some_and(|wait| !wait.is_zero());
                 output::note(if waited {
                     "no message arrived"

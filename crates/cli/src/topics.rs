@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use oncebox_client::Client;
-use oncebox_client::wire::operator::{ListTopicsRequest, ListTopicsResponse, NamespaceName, TopicDetails};
+use oncebox_client::wire::operator::{
+    ListTopicsRequest, ListTopicsResponse, NamespaceName, PauseName, TopicDetails,
+};
 
 use crate::error::CliError;
 use crate::output::{self, Cell, Format, Output, Progress, Tone, table};
@@ -79,15 +81,30 @@ async fn list_topics(arguments: &Arguments, client: &Client) -> Result<Vec<Topic
 }
 
 fn lines(topics: &[TopicDetails], output: Output) -> Vec<String> {
-    let rows: Vec<_> = topics.iter().map(row).collect();
-    let head = ["topic", "ready", "waiting", "in flight", "dead", "oldest", "in/min", "out/min", "held by"];
+    // Most of the time no topic is paused, and the column would only take space.
+    let with_paused = topics.iter().any(|topic| topic.paused.is_some());
+    let rows: Vec<_> = topics.iter().map(|topic| row(topic, with_paused)).collect();
+    let mut head =
+        vec!["topic", "ready", "waiting", "in flight", "dead", "oldest", "in/min", "out/min", "held by"];
+    if with_paused {
+        head.insert(1, "paused");
+    }
     table(output, &head, &rows)
 }
 
-fn row(topic: &TopicDetails) -> Vec<Cell> {
+fn row(topic: &TopicDetails, with_paused: bool) -> Vec<Cell> {
     let rate = |rate: Option<u64>| Cell::from(rate.map_or_else(|| "?".to_owned(), |rate| rate.to_string()));
     let dead = if topic.dead > 0 { Tone::Bad } else { Tone::Plain };
     let mut cells = vec![Cell::from(&topic.topic)];
+    if with_paused {
+        // The commands that are paused: the longer words do not fit into 80 columns.
+        let paused = topic.paused.map(|paused| match paused {
+            PauseName::Sending => "send",
+            PauseName::Receiving => "recv",
+            PauseName::Both => "both",
+        });
+        cells.push(Cell::toned(Tone::Bad, paused.unwrap_or_default()));
+    }
     let more = if topic.estimated { "+" } else { "" };
     cells.extend(
         [topic.ready, topic.waiting, topic.in_flight].map(|number| Cell::from(format!("{number}{more}"))),
@@ -119,6 +136,7 @@ mod tests {
             oldest_age_ms: Some(185_000),
             accepted_last_minute: Some(120_000),
             delivered_last_minute: None,
+            paused: None,
             estimated: true,
         };
         let lines = lines(&[topic], Output::new(Some(Format::Table), Color::Never));

@@ -47,6 +47,7 @@
 //! | `mark_processed`, `release` | retried | retried | repeating it gets the same response |
 //! | `recv_stream` | retried | not retried | its deliveries cannot be delivered again |
 //! | `try_begin` | retried | not retried | its own lease would make a retry `Busy` |
+//! | `pause_topic`, `resume_topic` | retried | retried | repeating it changes nothing |
 //! | `redrive_dead_letters`, `redrive`, `purge` | retried | only dry runs | a retry would change further messages |
 //! | all calls that only read | retried | retried | |
 //!

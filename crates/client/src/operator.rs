@@ -1,9 +1,9 @@
 //! Operator calls: dead letters, messages in any namespace, counts and statistics.
 
 use oncebox_wire::operator::{
-    ByKeyRequest, CountRequest, CountsResponse, ListDeadRequest, ListRequest, ListResponse,
-    ListTopicsRequest, ListTopicsResponse, MessageDetails, RedriveRequest, ShowRequest, StatsResponse,
-    SweepRequest, SweepResponse,
+    ByKeyRequest, CountRequest, CountsResponse, ListDeadRequest, ListPausedRequest, ListPausedResponse,
+    ListRequest, ListResponse, ListTopicsRequest, ListTopicsResponse, MessageDetails, PauseRequest,
+    PauseResponse, RedriveRequest, ShowRequest, StatsResponse, SweepRequest, SweepResponse,
 };
 use oncebox_wire::path;
 
@@ -81,6 +81,21 @@ impl Client {
     /// Lists topics with their counts, one page at a time.
     pub async fn topics(&self, list: &ListTopicsRequest) -> Result<ListTopicsResponse, ClientError> {
         self.call(Call::get(target::query(path::TOPICS, list)?)).await
+    }
+
+    /// Lists paused topics.
+    pub async fn paused_topics(&self, list: &ListPausedRequest) -> Result<ListPausedResponse, ClientError> {
+        self.call(Call::get(target::query(path::PAUSED_TOPICS, list)?)).await
+    }
+
+    /// Pauses a topic.
+    pub async fn pause_topic(&self, pause: &PauseRequest) -> Result<PauseResponse, ClientError> {
+        self.call(Call::post(path::PAUSE_TOPIC, RetryPolicy::Always, json(pause)?)).await
+    }
+
+    /// Resumes a topic.
+    pub async fn resume_topic(&self, resume: &PauseRequest) -> Result<PauseResponse, ClientError> {
+        self.call(Call::post(path::RESUME_TOPIC, RetryPolicy::Always, json(resume)?)).await
     }
 
     /// Statistics of the server and its store.

@@ -31,6 +31,9 @@ impl Bound {
     /// Name of the bound on the total size of the records of one kind.
     pub const RECORD_BYTES: &'static str = "record_bytes";
 
+    /// Name of the bound of a topic that is paused for sending. It has no numbers.
+    pub const PAUSED: &'static str = "paused";
+
     /// A bound and how much of it is used.
     pub const fn new(name: &'static str, used: u64, limit: u64) -> Self {
         Self { name, used, limit }
@@ -47,6 +50,7 @@ impl Bound {
             Self::DISK_BYTES => "the disk is full",
             Self::RECORDS => "there are too many records of this kind",
             Self::RECORD_BYTES => "the records of this kind are too large together",
+            Self::PAUSED => "sending to this topic is paused",
             _ => "a limit is reached",
         }
     }
@@ -63,6 +67,7 @@ impl Bound {
             Self::IN_FLIGHT => "acknowledge what was received, or raise `mailbox.global_in_flight`",
             Self::DISK_BYTES => "free space on the disk that the store is on",
             Self::RECORDS | Self::RECORD_BYTES => "delete records that are no longer needed",
+            Self::PAUSED => "resume the topic, for example with `oncebox resume`",
             _ => "raise it",
         }
     }

@@ -61,7 +61,11 @@ impl Error {
     pub fn saturated(retry_after: Duration, bound: Bound) -> Self {
         let Bound { name, used, limit, .. } = bound;
         let (problem, remedy) = (bound.problem(), bound.remedy());
-        let message = format!("{problem} ({name}: {used} of {limit}): repeat the call later; {remedy}");
+        let numbers = match name {
+            Bound::PAUSED => String::new(),
+            _ => format!(" ({name}: {used} of {limit})"),
+        };
+        let message = format!("{problem}{numbers}: repeat the call later; {remedy}");
         Self {
             retry_after: Some(retry_after),
             bound: Some(bound),

@@ -71,6 +71,7 @@ impl Default for OnceboxBuilder {
             ledger_keep: ledger::KEEP_MIN,
             seen_keep: None,
             dead_keep: None,
+            pause_after_deaths: 0,
             trace_context: None,
         };
         Self { settings, name: None, clock: None, rng: None, problem: None }
@@ -101,6 +102,16 @@ impl OnceboxBuilder {
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.settings.policy.hold.keep = Keep::After(keep);
+        self
+    }
+
+    /// Pauses the delivery of a topic when more than this many of its messages die within a minute, other than by expiry
+    /// and by an operator. This process counts, in its maintenance; an [`Operator`](crate::Operator) resumes the topic.
+    /// The default is 0: no topic is paused. Topics of a mailbox have a setting of their own,
+    /// [`dlq_pause_per_minute`](crate::mailbox::TopicSettings::dlq_pause_per_minute).
+    #[must_use]
+    pub fn pause_after_deaths(mut self, per_minute: u32) -> Self {
+        self.settings.pause_after_deaths = per_minute;
         self
     }
 

@@ -169,7 +169,7 @@ impl Inbox {
             Ok(EnqueueReceipt { outcome, uid, .. }) => {
                 info!(store = %self.0.name, %topic, %source, %id, %uid, ?outcome, "enqueued");
             }
-            Err(_) => warn!(store = %self.0.name, %topic, %source, %id, "not enqueued: the store is full"),
+            Err(error) => warn!(store = %self.0.name, %topic, %source, %id, %error, "not enqueued"),
         }
         receipt
     }

@@ -85,13 +85,15 @@ pub mod store {
     pub use oncebox_core::{Capabilities, Clock, Recorded, Rng, Store, TransactionalStore, Wake};
 }
 
-mod activity;
+mod auto_pause;
 mod builder;
+mod front_store;
 mod handled_topics;
 mod lease_token;
 mod loop_monitor;
 mod msg_id;
 mod open;
+mod pauses;
 mod settings;
 mod shared;
 mod transaction;

@@ -102,6 +102,7 @@ impl Mailbox {
     fn new(shared: Arc<Shared>, settings: MailboxSettings) -> Result<Self, Error> {
         settings.check()?;
         shared.set_dead_letter_retention(settings.dead_letters()?);
+        shared.auto_pause.set_mailbox_limits(settings.death_limits());
         Ok(Self { shared, settings: Arc::new(settings), waiters: Arc::default() })
     }
 

@@ -8,8 +8,10 @@ use oncebox_core::{Budget, Error, ErrorKind, Namespace, ReadyTopics};
 use tokio::time::Instant;
 use tracing::{Instrument, debug, info, info_span, warn};
 
-use crate::activity::Activity;
+use crate::auto_pause::Exceeded;
+use crate::front_store::Activity;
 use crate::loop_monitor::LoopMonitor;
+use crate::pauses::Pause;
 use crate::shared::{Oncebox, Shared};
 use crate::telemetry;
 
@@ -93,6 +95,7 @@ impl Maintenance {
         if let Some(hook) = &self.on_report {
             hook(&report);
         }
+        self.pause_failing_topics(&report).await;
         let &MaintenanceReport { lapsed, expired, forgotten, dead_letters_forgotten, .. } = &report;
         let store = &self.shared.name;
         if lapsed > 0 {
@@ -105,6 +108,25 @@ impl Maintenance {
             debug!(%store, expired, forgotten, "maintenance done");
         }
         Ok(report)
+    }
+
+    /// Pauses the delivery of topics with too many dead letters.
+    async fn pause_failing_topics(&self, report: &MaintenanceReport) {
+        let Shared { name: store, pauses, auto_pause, .. } = &*self.shared;
+        for Exceeded { namespace, topic, deaths, limit } in auto_pause.record(&report.died, Instant::now()) {
+            let reason = format!("{deaths} messages died within a minute; the limit is {limit}");
+            let paused = pauses.pause(namespace, &topic, Pause::Receiving, ("oncebox", &reason)).await;
+            match paused {
+                Ok((_, true)) => {
+                    info!(target: "oncebox::audit", event = %format_args!("{namespace}.topic.paused"), %store, %topic, paused = "receiving", actor = "oncebox", %reason);
+                    warn!(%store, %namespace, %topic, deaths, limit, "paused the delivery of a topic because too many of its messages died: fix the cause, then resume it");
+                }
+                Ok((_, false)) => {}
+                Err(error) => {
+                    warn!(%store, %namespace, %topic, %error, "cannot pause a topic with too many dead letters");
+                }
+            }
+        }
     }
 
     /// Runs until `shutdown` is ready or the store is closed. Other failures are logged, reported by [`crate::Health`],

@@ -1,6 +1,7 @@
 //! Operations on messages: list, redrive, cancel, erase. Every change is written to the audit log.
 
 mod audit;
+mod pause;
 mod sweep;
 mod target;
 
@@ -11,6 +12,7 @@ use oncebox_core::{Action, AttemptCount, Error, Key, Namespace, Omitted, Order, 
 
 use crate::shared::{Oncebox, Shared};
 
+pub use crate::pauses::{Pause, PausedTopic};
 use audit::AuditEvent;
 pub use oncebox_core::{
     Counts, Cursor, Direction, Grant, GrantEnd, MessagePage, MessageQuery, MessageRef, Operated, PageSize,
@@ -19,7 +21,7 @@ pub use oncebox_core::{
 pub use sweep::{Sweep, SweepCursor, SweepFilter};
 use target::Target;
 
-/// Lists, redrives, cancels and erases messages on behalf of an actor. Needs no lease.
+/// Lists, redrives, cancels and erases messages, and pauses topics, on behalf of an actor. Needs no lease.
 ///
 /// Every change is logged as a `tracing` event with the target `oncebox::audit`: what happened to which message, the
 /// actor, the reason, and the last error of the message.

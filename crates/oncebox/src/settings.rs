@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) ledger_keep: Duration,
     pub(crate) seen_keep: Option<Duration>,
     pub(crate) dead_keep: Option<Duration>,
+    /// How many messages of a topic may die within a minute before the topic is paused; 0 is no limit.
+    pub(crate) pause_after_deaths: u32,
     pub(crate) trace_context: Option<Arc<dyn TraceContext>>,
 }
 

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use oncebox_core::{Backoff, Capabilities, Clock, DeadLetters, Error, Owner, Rng, Span, Store, Usage};
 
-use crate::activity::{self, Activity};
+use crate::auto_pause::AutoPause;
+use crate::front_store::{Activity, FrontStore};
 use crate::handled_topics::HandledTopics;
 use crate::loop_monitor::LoopMonitors;
+use crate::pauses::Pauses;
 use crate::settings::Settings;
 use crate::transaction::Transactions;
 use crate::unhandled_warnings::UnhandledWarnings;
@@ -19,6 +21,10 @@ pub struct Oncebox(Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
+    /// The paused topics.
+    pub(crate) pauses: Arc<Pauses>,
+    /// Decides when a topic is paused by itself.
+    pub(crate) auto_pause: AutoPause,
     /// Changes when this process uses the store; only set if other processes share it.
     pub(crate) activity: Option<Activity>,
     /// The same store, if it supports transactions.
@@ -47,10 +53,13 @@ impl Oncebox {
         rng: Box<dyn Rng>,
         settings: Settings,
     ) -> Self {
-        let (store, activity) = activity::track(store);
+        let pauses = Arc::new(Pauses::new(store.clone()));
+        let store = FrontStore::new(store, pauses.clone());
         Self(Arc::new(Shared {
-            store,
-            activity,
+            activity: store.activity(),
+            store: Arc::new(store),
+            pauses,
+            auto_pause: AutoPause::new(settings.pause_after_deaths),
             transactions,
             name,
             clock,

@@ -16,6 +16,7 @@ mod mailbox;
 mod openapi;
 mod operator;
 mod parse_error;
+mod pauses;
 mod percent;
 mod query;
 mod redrive;
@@ -71,7 +72,11 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
 }
 
 fn admin_routes() -> OpenApiRouter<App> {
-    dlq::routes().merge(operator::routes()).merge(topics::routes()).merge(health::routes())
+    dlq::routes()
+        .merge(operator::routes())
+        .merge(topics::routes())
+        .merge(pauses::routes())
+        .merge(health::routes())
 }
 
 fn described(routes: OpenApiRouter<App>) -> (Router<App>, utoipa::openapi::OpenApi) {

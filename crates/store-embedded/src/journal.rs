@@ -223,6 +223,7 @@ mod tests {
     use oncebox_core::Timestamp;
 
     use super::{FreeSegment, Journal};
+    use crate::bases::Bases;
     use crate::disk::DiskFile;
     use crate::file_names::segment_name;
 
@@ -260,10 +261,10 @@ mod tests {
         let mut journal = Journal::new([1; 16], 1, 1, 1);
         journal.free.extend([free_segment(1), free_segment(2)]);
         journal.rotate().unwrap();
-        journal.append(b"x", &[], Timestamp::EPOCH).unwrap();
+        journal.append(b"x", &Bases::default(), Timestamp::EPOCH).unwrap();
         journal.sync().unwrap();
         journal.rotate().unwrap();
-        journal.append(b"y", &[], Timestamp::EPOCH).unwrap();
+        journal.append(b"y", &Bases::default(), Timestamp::EPOCH).unwrap();
         journal.retire_oldest();
         let names = |journal: &mut Journal| {
             journal.take_wipeable().into_iter().map(|segment| segment.name).collect::<Vec<_>>()
@@ -271,11 +272,11 @@ mod tests {
         journal.sync().unwrap();
         assert_eq!(names(&mut journal), Vec::<String>::new(), "no frame says so");
         assert!(journal.needs_group());
-        journal.append(b"", &[], Timestamp::EPOCH).unwrap();
+        journal.append(b"", &Bases::default(), Timestamp::EPOCH).unwrap();
         journal.sync().unwrap();
         assert_eq!(names(&mut journal), Vec::<String>::new(), "only one frame says so");
         assert!(journal.needs_group());
-        journal.append(b"", &[], Timestamp::EPOCH).unwrap();
+        journal.append(b"", &Bases::default(), Timestamp::EPOCH).unwrap();
         assert!(!journal.needs_group());
         assert_eq!(names(&mut journal), Vec::<String>::new(), "the second frame that says so is not durable");
         journal.sync().unwrap();

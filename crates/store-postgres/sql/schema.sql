@@ -131,7 +131,7 @@ create table {schema}.ahead (
   constraint ahead_pkey primary key (topic, shard)
 );
 
--- The kinds of records, and what their records use. Whoever writes or deletes a record locks the row of its kind first.
+-- The kinds of records, and what their records use. A write or deletion of a record locks the row of its kind first.
 create table {schema}.record_kind (
   name         text collate "C" primary key,
   last_version bigint not null,                 -- of the last write

@@ -13,7 +13,7 @@ use crate::store::PostgresStore;
 use crate::timers::TIMER_STEP_MAX;
 
 /// What is due.
-struct Due {
+struct DueWork {
     now: Timestamp,
     /// When the next run is due.
     next_due: Option<Timestamp>,
@@ -57,7 +57,7 @@ impl PostgresStore {
     /// Runs timers and deletes, within the budget.
     async fn maintain_on(&self, connection: &mut PgConnection, budget: &Budget) -> Result<Done, Error> {
         // Mostly there is nothing to do, and finding that out is one statement.
-        let Due { now, mut next_due, records } = self.next_due(connection, budget).await?;
+        let DueWork { now, mut next_due, records } = self.next_due(connection, budget).await?;
         let (mut deleted, mut dead_letters) = (0, 0);
         if next_due.is_some_and(|due| due <= now) {
             if self.run_all_timers(connection, budget.items_max).await? {
@@ -129,13 +129,13 @@ impl PostgresStore {
     }
 
     /// Finds out what is due.
-    async fn next_due(&self, connection: &mut PgConnection, budget: &Budget) -> Result<Due, Error> {
+    async fn next_due(&self, connection: &mut PgConnection, budget: &Budget) -> Result<DueWork, Error> {
         let rows = self.sql.next_due.query().bind(self.time()).fetch_all(&mut *connection);
         let rows = rows.await.map_err(db_error::into_error)?;
         let retentions = retentions(budget);
         let keep_of =
             |wanted: i16| retentions.iter().find(|(class, _)| *class == wanted).and_then(|(_, keep)| *keep);
-        let mut due = Due { now: Timestamp::EPOCH, next_due: None, records: false };
+        let mut due = DueWork { now: Timestamp::EPOCH, next_due: None, records: false };
         for row in &rows {
             let mut cells = Cells::new(row);
             cells.check_writable()?;

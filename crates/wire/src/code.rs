@@ -126,7 +126,7 @@ pub struct ErrorBody {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BoundUsage {
     /// Name of the bound: `messages`, `keys`, `live_bytes`, `disk_bytes` (of the store), `lane_messages` (of a topic's
-    /// shard), `in_flight` (of all receivers).
+    /// shard), `in_flight` (of all receivers); `paused` if the topic is paused for sending, without numbers.
     pub name: String,
     /// Current usage. On PostgreSQL a large number of `keys` comes from the database's statistics, which are one or two
     /// seconds old.

@@ -46,3 +46,5 @@ pub const SHARD: &str = "x-shard";
 pub const HASH_CHAIN: &str = "x-hash-chain";
 /// Time when the visibility timeout of the delivery ends.
 pub const VISIBLE_UNTIL: &str = "x-visible-until";
+/// Set to `true` if the topic is paused, which is why no message was delivered.
+pub const PAUSED: &str = "x-paused";

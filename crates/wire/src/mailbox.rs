@@ -159,6 +159,9 @@ pub struct RecvResponse {
     /// Messages that were ready, but failed the integrity check. They are dead letters now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<DamagedMessage>,
+    /// Whether the topic is paused, which is why there are no messages.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
 }
 
 /// A stored message that does not match its hashes: it was changed after it was accepted.
@@ -338,4 +341,7 @@ pub struct WorkResponse {
     /// Messages that were ready, but failed the integrity check. They are dead letters now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<DamagedMessage>,
+    /// Whether the topic is paused, which is why there are no messages.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
 }

@@ -2,12 +2,16 @@
 
 mod listing;
 mod message;
+mod pauses;
 mod stats;
 mod sweep;
 mod topics;
 
 pub use listing::{ByKeyRequest, CountRequest, ListDeadRequest, ListRequest, ShowRequest, SortOrder};
 pub use message::{LeaseDetails, ListResponse, MessageDetails, NamespaceName, ReasonName, StateName};
+pub use pauses::{
+    ListPausedRequest, ListPausedResponse, PauseName, PauseRequest, PauseResponse, PausedTopicDetails,
+};
 pub use stats::{CountsResponse, NamespaceCounts, StatsResponse};
 pub use sweep::{RedriveRequest, RefusedMessage, SweepRequest, SweepResponse};
 pub use topics::{ListTopicsRequest, ListTopicsResponse, TopicDetails};

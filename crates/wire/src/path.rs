@@ -48,6 +48,12 @@ pub const PURGE: &str = "/v1/messages/purge";
 pub const COUNTS: &str = "/v1/counts";
 /// Lists topics with their counts.
 pub const TOPICS: &str = "/v1/admin/topics";
+/// Lists paused topics.
+pub const PAUSED_TOPICS: &str = "/v1/admin/topics/paused";
+/// Pauses a topic.
+pub const PAUSE_TOPIC: &str = "/v1/admin/topics/pause";
+/// Resumes a topic.
+pub const RESUME_TOPIC: &str = "/v1/admin/topics/resume";
 /// Shows server and store statistics.
 pub const STATS: &str = "/v1/stats";
 /// Liveness.

@@ -32,6 +32,7 @@ mod openapi;
 mod operator;
 mod outage;
 mod ownership;
+mod pauses;
 mod permissions;
 mod race;
 mod readme;

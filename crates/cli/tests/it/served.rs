@@ -222,6 +222,33 @@ fn ledger_commands_report_their_outcome_by_exit_code() {
 }
 
 #[test]
+fn topics_are_paused_and_resumed() {
+    let served = Served::start(&[]);
+    served.json(&["send", "t", "--key", "1", "--data", "x"]);
+    let listed = served.run(&["pause"]);
+    assert_eq!((listed.code, &*listed.stderr), (Some(0), "oncebox: no topic is paused\n"));
+    let paused = served.json(&["pause", "t", "--receiving", "--because", "moving", "--output", "json"]);
+    assert_eq!((text(&paused[0], "pause"), text(&paused[0], "reason")), ("receiving", "moving"));
+    assert_eq!(served.json(&["pause", "--output", "json"]), paused);
+    let received = served.run(&["recv", "t"]);
+    assert_eq!(received.code, Some(0));
+    assert!(received.stderr.contains("the topic is paused"), "{received:?}");
+    let topics = served.run(&["topics", "--output", "table"]);
+    let row: Vec<_> = topics.stdout.lines().nth(1).unwrap().split_whitespace().take(3).collect();
+    assert_eq!(row, ["t", "recv", "1"], "{topics:?}");
+
+    assert_eq!(text(&served.json(&["pause", "t", "--sending", "--output", "json"])[0], "pause"), "both");
+    let sent = served.run(&["send", "t", "--key", "2", "--data", "x"]);
+    assert_ne!(sent.code, Some(0));
+    assert!(sent.stderr.contains("sending to this topic is paused"), "{sent:?}");
+    let left = served.json(&["resume", "t", "--receiving", "--output", "json"]);
+    assert_eq!(text(&left[0], "pause"), "sending");
+    let resumed = served.run(&["resume", "t"]);
+    assert_eq!((resumed.code, &*resumed.stderr), (Some(0), "oncebox: nothing is paused in this topic\n"));
+    assert_eq!(text(&served.json(&["recv", "t", "--output", "json"])[0], "idem_key"), "1");
+}
+
+#[test]
 fn follow_ends_on_an_interrupt() {
     let served = Served::start(&["--amnesia", "--store", "memory:"]);
     let mut follow = served.command(&["recv", "live", "--follow", "--ack"]);

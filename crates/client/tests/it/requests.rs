@@ -5,8 +5,8 @@ use oncebox_client::wire::mailbox::{
     ExtendRequest, NackRequest, SendBatchRequest, SettleBatchRequest, SettleItem, SettleOp,
 };
 use oncebox_client::wire::operator::{
-    ByKeyRequest, CountRequest, ListDeadRequest, ListRequest, ListTopicsRequest, NamespaceName,
-    RedriveRequest, ShowRequest, SweepRequest,
+    ByKeyRequest, CountRequest, ListDeadRequest, ListPausedRequest, ListRequest, ListTopicsRequest,
+    NamespaceName, PauseName, PauseRequest, RedriveRequest, ShowRequest, SweepRequest,
 };
 use oncebox_client::{Client, ClientError};
 
@@ -46,17 +46,11 @@ async fn every_call_has_its_path() -> Result<(), ClientError> {
     let _ = client.redrive(&SweepRequest::default()).await;
     let _ = client.purge(&SweepRequest::default()).await;
     let _ = client.counts(&CountRequest { topic: Some("t".into()), ..CountRequest::default() }).await;
-    let _ =
-        client.topics(&ListTopicsRequest { after: Some("a b".into()), ..ListTopicsRequest::default() }).await;
     let _ = client.stats().await;
     let _ = client.live().await;
     let _ = client.ready().await;
     let _ = client.metrics().await;
-    let lines: Vec<_> = server
-        .requests()
-        .iter()
-        .map(|requests| format!("{} {} {}", requests.method, requests.uri, requests.body))
-        .collect();
+    let lines = lines(&server);
     let expected = [
         r#"POST /v1/send/batch {"messages":[]}"#,
         "POST /v1/ack/a%2Fb ",
@@ -76,7 +70,6 @@ async fn every_call_has_its_path() -> Result<(), ClientError> {
         r#"POST /v1/messages/redrive {"dry_run":false,"confirm":false}"#,
         r#"POST /v1/messages/purge {"dry_run":false,"confirm":false}"#,
         "GET /v1/counts?topic=t ",
-        "GET /v1/admin/topics?after=a%20b ",
         "GET /v1/stats ",
         "GET /healthz ",
         "GET /readyz ",
@@ -84,6 +77,36 @@ async fn every_call_has_its_path() -> Result<(), ClientError> {
     ];
     assert_eq!(lines, expected);
     Ok(())
+}
+
+#[tokio::test]
+async fn every_call_about_topics_has_its_path() {
+    let server = ScriptedServer::of([]);
+    let client = server.client().await;
+    let _ =
+        client.topics(&ListTopicsRequest { after: Some("a b".into()), ..ListTopicsRequest::default() }).await;
+    let _ = client.paused_topics(&ListPausedRequest { namespace: Some(NamespaceName::Inbox) }).await;
+    let pause = PauseRequest {
+        topic: "t".into(),
+        pause: Some(PauseName::Sending),
+        because: Some("moving".into()),
+        ..PauseRequest::default()
+    };
+    let _ = client.pause_topic(&pause).await;
+    let _ = client.resume_topic(&PauseRequest { topic: "t".into(), ..PauseRequest::default() }).await;
+    let expected = [
+        "GET /v1/admin/topics?after=a%20b ",
+        "GET /v1/admin/topics/paused?namespace=inbox ",
+        r#"POST /v1/admin/topics/pause {"topic":"t","pause":"sending","because":"moving"}"#,
+        r#"POST /v1/admin/topics/resume {"topic":"t"}"#,
+    ];
+    assert_eq!(lines(&server), expected);
+}
+
+/// The requests that the server got.
+fn lines(server: &ScriptedServer) -> Vec<String> {
+    let requests = server.requests();
+    requests.iter().map(|request| format!("{} {} {}", request.method, request.uri, request.body)).collect()
 }
 
 #[tokio::test]

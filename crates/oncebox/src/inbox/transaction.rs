@@ -25,6 +25,7 @@ impl Inbox {
     ) -> Result<(EnqueueReceipt, Wake), Error> {
         let message = self.prepare(message)?;
         let messages = [message];
+        self.0.pauses.check(&messages).await?;
         let (accepted, wake) = self.transactions()?.accept_in(transaction, &messages).await?;
         let [message] = &messages;
         let accepted = accepted.into_iter().next();

@@ -95,6 +95,8 @@ pub struct Received {
     pub envelopes: Vec<Envelope>,
     /// Messages that were ready but failed their integrity check. They are dead letters now, reason `integrity`.
     pub damaged: Vec<Damaged>,
+    /// Whether nothing was received because the topic is paused.
+    pub paused: bool,
 }
 
 /// A stored message that does not match its hashes.
@@ -137,17 +139,25 @@ impl Mailbox {
         claim: &Claim,
         wait: Duration,
     ) -> Result<(Vec<Settled>, Received), Error> {
-        let (settled, received) = self.settle_and_claim(settlements, claim).await?;
-        if !received.is_empty() || wait.is_zero() && !settlements.is_empty() {
-            return Ok((settled, received));
+        let (settled, mut received) = self.settle_and_claim(settlements, claim).await?;
+        if received.is_empty() && (!wait.is_zero() || settlements.is_empty()) {
+            received = match self.wait_for_message(claim, wait.min(DURATION_MAX)).await {
+                // The outcomes of the settlements must be returned: the next request fails with `Saturated` instead.
+                Err(error) if !settlements.is_empty() && error.kind() == ErrorKind::Saturated => {
+                    Received::default()
+                }
+                waited => waited?,
+            };
         }
-        match self.wait_for_message(claim, wait.min(DURATION_MAX)).await {
-            // The outcomes of the settlements must be returned: the next request fails with `Saturated` instead.
-            Err(error) if !settlements.is_empty() && error.kind() == ErrorKind::Saturated => {
-                Ok((settled, Received::default()))
-            }
-            waited => Ok((settled, waited?)),
-        }
+        received.paused = received.is_empty() && self.is_paused(claim).await;
+        Ok((settled, received))
+    }
+
+    /// Whether the topic of a claim is paused for receiving, as far as is known.
+    async fn is_paused(&self, claim: &Claim) -> bool {
+        let paused = self.shared.pauses.current(Namespace::Mailbox).await;
+        let topics = claim.topics.named().unwrap_or_default();
+        paused.is_ok_and(|paused| !topics.iter().any(|topic| paused.delivers(topic)))
     }
 
     /// Waits for a message, unless messages are ready but too many are in flight.

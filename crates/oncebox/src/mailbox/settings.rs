@@ -7,6 +7,8 @@ use std::time::Duration;
 use oncebox_core::limits::{DURATION_MAX, MAILBOX_ATTEMPTS_DEFAULT, PAYLOAD_BYTES_MAX, RETENTION_TOPICS_MAX};
 use oncebox_core::{Backoff, DeadLetters, Error, Growth, Hold, Invalid, Jitter, Keep, Retention, Topic};
 
+use crate::auto_pause::DeathLimits;
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Settings of a mailbox. Start from the default and change fields.
@@ -59,6 +61,9 @@ pub struct TopicSettings {
     /// Maximum number of dead letters kept; the newest are kept. A dead letter of the last ten minutes, or one whose
     /// idempotency key is still within its window, is kept in addition.
     pub dlq_messages_max: u32,
+    /// Number of dead letters per minute above which the delivery of the topic is paused; 0, the default, pauses nothing.
+    /// Messages that expire or are cancelled do not count. The process that runs maintenance counts.
+    pub dlq_pause_per_minute: u32,
     /// Number of dead letters per minute above which to warn; 0 means no warning. The mailbox itself does not use this
     /// setting; the server does.
     pub dlq_alert_per_minute: u32,
@@ -113,6 +118,7 @@ impl Default for TopicSettings {
             payload_bytes_max: 1024 * 1024,
             dlq_keep,
             dlq_messages_max,
+            dlq_pause_per_minute: 0,
             dlq_alert_per_minute: 10,
         }
     }
@@ -187,6 +193,12 @@ impl MailboxSettings {
         let own = self.topics.iter().map(|(name, own)| Ok((Topic::new(name.as_str())?, own.retention())));
         let topics = own.collect::<Result<_, Invalid>>()?;
         Ok(DeadLetters { default: self.topic.retention(), topics })
+    }
+
+    /// When topics are paused by themselves.
+    pub(super) fn death_limits(&self) -> DeathLimits {
+        let own = self.topics.iter().map(|(name, own)| (name.clone(), own.dlq_pause_per_minute));
+        DeathLimits { default: self.topic.dlq_pause_per_minute, topics: own.collect() }
     }
 
     /// The settings of a topic.

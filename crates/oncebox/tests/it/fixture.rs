@@ -116,6 +116,16 @@ pub(crate) async fn postgres_with_schema(
     (Arc::new(PostgresStore::new(pool, &options)), options)
 }
 
+/// Two inboxes on the same tables, like two processes.
+pub(crate) async fn two_on_postgres() -> [Oncebox; 2] {
+    let pool = pool().await;
+    let options = tables(&pool, &unused_schema(), None).await;
+    [(); 2].map(|()| {
+        let store = Arc::new(PostgresStore::new(pool.clone(), &options));
+        Oncebox::builder().on_postgres(store).expect("the settings are valid")
+    })
+}
+
 fn unused_schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed))

@@ -35,6 +35,8 @@ mod outage;
 #[cfg(test)]
 mod pacing;
 #[cfg(test)]
+mod pauses;
+#[cfg(test)]
 mod queue;
 #[cfg(test)]
 mod replays;

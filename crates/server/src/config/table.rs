@@ -198,6 +198,11 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Count(0, 1_000_000),
         "More dead letters than this within a minute are reported as a finding in `/readyz` and `/v1/stats`, and in the log; 0 disables this"
     ),
+    setting!(
+        mailbox.topic.dlq_pause_per_minute,
+        Kind::Count(0, 1_000_000),
+        "More dead letters than this within a minute pause the delivery of the topic, until `oncebox resume`; 0 disables this"
+    ),
     setting!(ledger.keep, Kind::Duration(KEEP_MIN, KEEP_MAX), "How long a processed key is kept"),
     setting!(
         ledger.unknown_key,

@@ -12,7 +12,7 @@ use oncebox::{
     message::Namespace,
     store::{Clock, Rng},
 };
-use oncebox_core::{Timestamp, Uid};
+use oncebox_core::{Bound, Timestamp, Uid};
 use oncebox_system::{SystemClock, SystemRng};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -118,7 +118,8 @@ impl App {
     /// Counts an error, and records the bound that caused it.
     pub(super) fn record_error(&self, error: &ApiError) {
         self.metrics.rejected(error.code);
-        if let Some(bound) = error.bound {
+        // A paused topic is a finding of its own, and no bound of the store.
+        if let Some(bound) = error.bound.filter(|bound| bound.name != Bound::PAUSED) {
             self.saturation.rejected(bound, Instant::now());
         }
     }

@@ -128,6 +128,7 @@ pub(super) async fn readiness(app: &App) -> ReadyResponse {
         missing.push("running");
     }
     let reads = !missing.contains(&"store");
+    let paused = if reads { paused(app).await } else { Vec::new() };
     let reached = app.saturation.current(Instant::now());
     let full = usage.is_ok_and(|usage| {
         usage.problem.is_some() || usage.bounds.iter().any(|bound| bound.used >= bound.limit)
@@ -148,13 +149,18 @@ pub(super) async fn readiness(app: &App) -> ReadyResponse {
         writes,
         missing: missing.into_iter().map(str::to_owned).collect(),
         retry_after: (!writes).then_some(RETRY_SECONDS),
-        findings: findings(app, health, &reached),
+        findings: findings(health, &reached, paused, app),
     }
 }
 
 /// Findings for operators: about the store and its background loops, bounds that cause rejections, dead letter alerts,
-/// redrive rules and connections.
-fn findings(app: &App, health: Health, reached: &[ReachedBound]) -> Vec<ReadyFinding> {
+/// paused topics, redrive rules and connections.
+fn findings(
+    health: Health,
+    reached: &[ReachedBound],
+    paused: Vec<ReadyFinding>,
+    app: &App,
+) -> Vec<ReadyFinding> {
     let connections =
         [&app.connections, &app.admin_connections].into_iter().filter_map(|known| known.finding());
     let connections = connections.map(|text| ReadyFinding {
@@ -184,7 +190,31 @@ fn findings(app: &App, health: Health, reached: &[ReachedBound]) -> Vec<ReadyFin
         let level = view::level(reached.level());
         ReadyFinding { level: level.to_owned(), subject: bound.name.to_owned(), text }
     });
-    reached.chain(health.map(view::finding)).chain(dead_letters).chain(rules).chain(connections).collect()
+    reached
+        .chain(health.map(view::finding))
+        .chain(dead_letters)
+        .chain(paused)
+        .chain(rules)
+        .chain(connections)
+        .collect()
+}
+
+/// Findings about paused topics, one for each namespace.
+async fn paused(app: &App) -> Vec<ReadyFinding> {
+    let mut findings = Vec::new();
+    for namespace in [Namespace::Mailbox, Namespace::Inbox, Namespace::Commands] {
+        // A store that does not answer is a finding of its own.
+        let Ok(paused) = app.operator(namespace, "").paused().await else { break };
+        let Some(first) = paused.first() else { continue };
+        let (topic, pause, others) = (first.topic.as_str(), first.pause.as_str(), paused.len() - 1);
+        let others = if others > 0 { format!(", and {others} more topics") } else { String::new() };
+        let text = format!(
+            "topic {topic} of namespace {namespace} is paused ({pause}) since {}{others}: list them with `oncebox pause --namespace {namespace}`, and use `oncebox resume` to continue",
+            first.since
+        );
+        findings.push(ReadyFinding { level: "warning".to_owned(), subject: "paused".to_owned(), text });
+    }
+    findings
 }
 
 /// Statistics of the server and its store.
@@ -205,6 +235,7 @@ async fn stats(State(app): State<App>) -> Result<Response, ApiError> {
             None => bounds.push(*bound),
         }
     }
+    let paused = if unknown.is_empty() { paused(&app).await } else { Vec::new() };
     body::json(&StatsResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: oncebox_system::uptime().as_secs(),
@@ -216,7 +247,7 @@ async fn stats(State(app): State<App>) -> Result<Response, ApiError> {
         namespaces,
         bounds: bounds.into_iter().map(view::bound).collect(),
         unknown,
-        findings: findings(&app, app.oncebox.health().await, &reached),
+        findings: findings(app.oncebox.health().await, &reached, paused, &app),
     })
 }
 

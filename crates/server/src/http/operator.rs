@@ -209,11 +209,17 @@ async fn sweep_of(app: &App, request: Request) -> Result<(Operator, SweepRequest
     let (sweep, _permit): (SweepRequest, _) =
         app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
     let operator = app.operator(view::namespace(sweep.namespace), actor(&parts.headers)?);
-    let because = sweep.because.clone().unwrap_or_default();
-    if because.len() > TEXT_BYTES_MAX {
-        return Err(ApiError::schema(format!("because is longer than {TEXT_BYTES_MAX} bytes")));
+    Ok((operator.because(because(sweep.because.as_deref())?), sweep))
+}
+
+/// The reason of a request.
+pub(super) fn because(because: Option<&str>) -> Result<&str, ApiError> {
+    match because.unwrap_or_default() {
+        long if long.len() > TEXT_BYTES_MAX => {
+            Err(ApiError::schema(format!("because is longer than {TEXT_BYTES_MAX} bytes")))
+        }
+        because => Ok(because),
     }
-    Ok((operator.because(because), sweep))
 }
 
 /// The actor of a request, as far as known.

@@ -5,7 +5,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use oncebox::{
     message::Topic,
-    operator::{PageSize, TopicCounts, TopicQuery, TopicRange},
+    operator::{PageSize, PausedTopic, TopicCounts, TopicQuery, TopicRange},
 };
 use oncebox_wire as wire;
 use oncebox_wire::operator::{ListTopicsRequest, ListTopicsResponse};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::api_error::ApiError;
 use super::app::App;
 use super::openapi::ReadErrors;
-use super::{body, query, view};
+use super::{body, pauses, query, view};
 
 /// Default page size.
 const PAGE_DEFAULT: u32 = 100;
@@ -36,6 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
     let ListTopicsRequest { namespace, topic, limit, after } = query::parse(&uri)?;
     let reader = app.operator(view::namespace(namespace), "");
+    let paused = reader.paused().await?;
     let (size, max) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());
     let size = PageSize::new(size).map_err(|_| ApiError::schema(format!("limit must be from 1 to {max}")))?;
     let after = after.map(Topic::new).transpose();
@@ -43,17 +44,18 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
         after.map_err(|_| ApiError::schema("after is not valid: use the `next` of the previous page"))?;
     if let Some(topic) = topic {
         let found = reader.topic(&topic).await?;
-        let topics = found.iter().map(|counts| describe(&app, counts)).collect();
+        let topics = found.iter().map(|counts| describe(&app, counts, &paused)).collect();
         return body::json(&ListTopicsResponse { topics, next: None });
     }
     let range = after.map_or(TopicRange::All, TopicRange::From);
     let query = TopicQuery { range, limit: size, ..TopicQuery::first(view::namespace(namespace)) };
     let page = reader.topics(&query).await?;
-    let topics = page.topics.iter().map(|counts| describe(&app, counts)).collect();
+    let topics = page.topics.iter().map(|counts| describe(&app, counts, &paused)).collect();
     body::json(&ListTopicsResponse { topics, next: page.next.map(|next| next.to_string()) })
 }
 
-fn describe(app: &App, counts: &TopicCounts) -> wire::operator::TopicDetails {
+fn describe(app: &App, counts: &TopicCounts, paused: &[PausedTopic]) -> wire::operator::TopicDetails {
+    let paused = paused.binary_search_by(|paused| paused.topic.cmp(&counts.topic)).ok().map(|at| &paused[at]);
     let last_minute = app.metrics.last_minute(counts.topic.as_str());
     let age = counts.oldest_ready.map(|accepted| app.now().since(accepted).as_millis());
     wire::operator::TopicDetails {
@@ -67,6 +69,7 @@ fn describe(app: &App, counts: &TopicCounts) -> wire::operator::TopicDetails {
         oldest_age_ms: age.map(|age| u64::try_from(age).unwrap_or(u64::MAX)),
         accepted_last_minute: last_minute.map(|last| last.accepted),
         delivered_last_minute: last_minute.map(|last| last.delivered),
+        paused: paused.map(|paused| pauses::name(paused.pause)),
         estimated: counts.estimated,
     }
 }

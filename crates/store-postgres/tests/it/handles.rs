@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Claim, Interest, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt, Topic, Topics,
+    Batch, Claim, Interest, Key, Namespace, NewMessage, Owner, Payload, RecordId, RecordKind, RecordOp,
+    RecordOutcome, RecordValue, RecordVersion, Span, Store, StoreExt, Topic, Topics, WhenFull,
+    WriteCondition,
 };
 use oncebox_store_postgres::PostgresStore;
 use oncebox_testkit::{Fixture, ManualClock, TestResult, handles};
@@ -68,5 +70,51 @@ async fn messages_without_a_notification_are_claimed() -> TestResult {
         wakeups.wait().await;
         assert_eq!(ours.claim(&claim).await?.len(), 1, "own {id}");
     }
+    Ok(())
+}
+
+/// Of the writers in two processes that expect the same version, one takes effect; no version is given twice, and a kind
+/// is full for both at the same number of records.
+/// Holds: RULE-32.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_write_records_one_after_the_other() -> TestResult {
+    const KIND: RecordKind = RecordKind::new("race", 5, WhenFull::Refuse);
+    const WRITERS: u64 = 8;
+    let (fixture, other) = two().await;
+    let stores = [fixture.store.clone(), other];
+    let write = async |id: String, condition| {
+        let writers = (0..WRITERS).map(|writer| {
+            let store = stores[usize::try_from(writer % 2).unwrap()].clone();
+            let id = RecordId::new(if id.is_empty() { writer.to_string() } else { id.clone() }).unwrap();
+            let value = RecordValue::new(writer.to_string()).unwrap();
+            tokio::spawn(async move {
+                store.record(RecordOp::Put { kind: KIND, id, value, condition, keep: None }).await
+            })
+        });
+        let mut outcomes = Vec::new();
+        for writer in writers.collect::<Vec<_>>() {
+            outcomes.push(writer.await.unwrap().unwrap());
+        }
+        outcomes
+    };
+    let mut condition = WriteCondition::Absent;
+    let mut last = RecordVersion(0);
+    for _ in 0..20 {
+        let outcomes = write("one".to_owned(), condition).await;
+        let written = outcomes.iter().filter_map(|outcome| match outcome {
+            RecordOutcome::Written(version) => Some(*version),
+            _ => None,
+        });
+        let [version] = written.collect::<Vec<_>>()[..] else { panic!("one writer succeeds: {outcomes:?}") };
+        assert!(version > last);
+        for conflict in outcomes {
+            let RecordOutcome::Conflict(found) = conflict else { continue };
+            assert_eq!(found.unwrap().version, version);
+        }
+        (last, condition) = (version, WriteCondition::Version(version));
+    }
+    let outcomes = write(String::new(), WriteCondition::Absent).await;
+    let full = outcomes.iter().filter(|outcome| matches!(outcome, RecordOutcome::Full(_))).count();
+    assert_eq!(full, 4, "the kind has five records, one of them from before: {outcomes:?}");
     Ok(())
 }

@@ -73,6 +73,7 @@ impl Fixture {
 }
 
 /// What was written is read, with its version and time, and is gone after its deletion.
+/// Holds: RULE-32.
 pub async fn a_record_is_written_read_and_deleted(fixture: Fixture) -> TestResult {
     assert_eq!(fixture.record(get(STATE, "a")).await?, RecordOutcome::Found(None));
     assert_eq!(fixture.record(put(STATE, "a", WriteCondition::Always)).await?, written(1));
@@ -109,6 +110,7 @@ pub async fn the_largest_record_is_kept(fixture: Fixture) -> TestResult {
 }
 
 /// A conditional write takes effect only if the record is as expected; otherwise the answer contains the record.
+/// Holds: RULE-32.
 pub async fn a_write_needs_the_version_that_it_expects(fixture: Fixture) -> TestResult {
     assert_eq!(fixture.record(put(STATE, "a", expecting(1))).await?, RecordOutcome::Conflict(None));
     assert_eq!(fixture.record(put(STATE, "a", WriteCondition::Absent)).await?, written(1));
@@ -128,6 +130,7 @@ pub async fn a_write_needs_the_version_that_it_expects(fixture: Fixture) -> Test
 }
 
 /// Versions grow within a kind, also after a deletion.
+/// Holds: RULE-32.
 pub async fn a_version_is_never_used_twice(fixture: Fixture) -> TestResult {
     for version in 1..=6 {
         let name = if version % 2 == 0 { "a" } else { "b" };
@@ -141,6 +144,7 @@ pub async fn a_version_is_never_used_twice(fixture: Fixture) -> TestResult {
 }
 
 /// Of many concurrent writes that expect the same version, one takes effect.
+/// Holds: RULE-32.
 pub async fn one_of_many_concurrent_writes_takes_effect(fixture: Fixture) -> TestResult {
     for (version, condition) in [(1, WriteCondition::Absent), (2, expecting(1)), (3, expecting(2))] {
         let tasks = (0..8).map(|_| {
@@ -156,6 +160,7 @@ pub async fn one_of_many_concurrent_writes_takes_effect(fixture: Fixture) -> Tes
 }
 
 /// Concurrent writes of one kind never exceed its limit.
+/// Holds: RULE-32.
 pub async fn concurrent_writes_keep_to_the_limit(fixture: Fixture) -> TestResult {
     let tasks = (0..8).map(|number| {
         let store = fixture.store.clone();
@@ -185,6 +190,7 @@ pub async fn records_are_listed_by_id(fixture: Fixture) -> TestResult {
 }
 
 /// A record is gone at the moment it expires, whether maintenance has run or not.
+/// Holds: RULE-32.
 pub async fn a_record_expires_at_its_instant(fixture: Fixture) -> TestResult {
     fixture.record(put_for(STATE, "a", seconds(10))).await?;
     fixture.record(put_for(STATE, "b", seconds(10))).await?;
@@ -205,6 +211,7 @@ pub async fn a_record_expires_at_its_instant(fixture: Fixture) -> TestResult {
 }
 
 /// A full kind refuses a new record and names the bound, until a record is deleted or expires. Replacing is possible.
+/// Holds: RULE-32.
 pub async fn a_full_kind_refuses_new_records(fixture: Fixture) -> TestResult {
     for name in ["a", "b"] {
         fixture.record(put(STATE, name, WriteCondition::Always)).await?;
@@ -223,6 +230,7 @@ pub async fn a_full_kind_refuses_new_records(fixture: Fixture) -> TestResult {
 }
 
 /// A full log drops the records that were written first, not those with the lowest ids.
+/// Holds: RULE-32.
 pub async fn a_full_log_drops_what_was_written_first(fixture: Fixture) -> TestResult {
     for name in ["b", "a", "c", "b", "d"] {
         assert!(matches!(

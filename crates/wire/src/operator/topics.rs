@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::message::NamespaceName;
+use super::pauses::PauseName;
 
 /// Query parameters of a listing of topics.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -70,6 +71,9 @@ pub struct TopicDetails {
     /// metrics (see `metrics.topics_max`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_last_minute: Option<u64>,
+    /// What is paused; missing if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseName>,
     /// Whether a number is an estimate; the actual number is at least as large.
     pub estimated: bool,
 }

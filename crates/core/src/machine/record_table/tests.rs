@@ -1,3 +1,5 @@
+//! Properties of the records.
+
 use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};

@@ -26,6 +26,7 @@ impl Scheduler {
         let transactions = self.shared.transactions.clone().ok_or_else(unsupported)?;
         let Prepared { contract, message } = self.prepare(command, options)?;
         let messages = [message];
+        self.shared.pauses.check(&messages).await?;
         let (accepted, wake) = transactions.accept_in(transaction, &messages).await?;
         let mut receipts = self.receipts(vec![contract], &messages, accepted).await?;
         let receipt = receipts.pop().expect("a store returns one outcome per item")?;

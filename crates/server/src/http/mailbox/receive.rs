@@ -30,7 +30,7 @@ pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// Received messages are hidden from other receivers until they are acknowledged or their visibility timeout ends.
 ///
 /// With `Accept: application/octet-stream`, a single message is delivered with its payload as the body and the other
-/// fields as headers, or 204 if there is none.
+/// fields as headers, or 204 if there is none; the header `X-Paused: true` says that the topic is paused.
 #[utoipa::path(
     post,
     path = "/v1/recv",
@@ -69,8 +69,10 @@ pub(in crate::http) async fn handle_recv(
         return Err(convert::damaged(&received.damaged));
     }
     if as_bytes {
+        let paused = received.paused;
         return match received.into_iter().next() {
             Some(envelope) => binary::response(convert::envelope(envelope)),
+            None if paused => Ok((StatusCode::NO_CONTENT, [(wire::header::PAUSED, "true")]).into_response()),
             None => Ok(StatusCode::NO_CONTENT.into_response()),
         };
     }

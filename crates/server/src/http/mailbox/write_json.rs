@@ -22,6 +22,7 @@ pub(super) fn received(received: &Received) -> io::Result<Vec<u8>> {
     writer.0.extend_from_slice(b"{\"messages\":");
     writer.list(&received.envelopes)?;
     writer.damaged(&received.damaged)?;
+    writer.paused(received);
     writer.0.push(b'}');
     Ok(writer.0)
 }
@@ -34,6 +35,7 @@ pub(super) fn worked(results: &[SettleResponse], received: &Received) -> io::Res
     writer.0.extend_from_slice(b",\"messages\":");
     writer.list(&received.envelopes)?;
     writer.damaged(&received.damaged)?;
+    writer.paused(received);
     writer.0.push(b'}');
     Ok(writer.0)
 }
@@ -116,6 +118,13 @@ impl JsonWriter {
             serde_json::to_writer(&mut self.0, &damaged)?;
         }
         Ok(())
+    }
+
+    /// Writes that the topic is paused, if it is.
+    fn paused(&mut self, received: &Received) {
+        if received.paused {
+            self.0.extend_from_slice(b",\"paused\":true");
+        }
     }
 
     /// Writes an `oncebox_wire::mailbox::MessageEnvelope`.
@@ -234,10 +243,10 @@ mod tests {
         let text = |value: String| value.into_bytes();
         let one_by_one = wire.iter().map(|one| serde_json::to_string(one).unwrap() + "\n");
         assert_eq!(lines(&received_messages).unwrap(), text(one_by_one.collect()));
-        let whole = RecvResponse { messages: wire.clone(), damaged: Vec::new() };
+        let whole = RecvResponse { messages: wire.clone(), ..RecvResponse::default() };
         assert_eq!(received(&received_messages).unwrap(), text(serde_json::to_string(&whole).unwrap()));
         let results = vec![SettleResponse { ok: true, ..SettleResponse::default() }];
-        let whole = WorkResponse { results: results.clone(), messages: wire, damaged: Vec::new() };
+        let whole = WorkResponse { results: results.clone(), messages: wire, ..WorkResponse::default() };
         assert_eq!(
             worked(&results, &received_messages).unwrap(),
             text(serde_json::to_string(&whole).unwrap())

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use oncebox_core::machine::{CallContext, Capacity, Machine, Resume};
 use oncebox_core::{
     Accepted, Batch, Claim, Delivery, Error, ErrorKind, Fence, Key, MessageRef, MessageState, Namespace,
-    NewMessage, Number, Owner, Payload, Snapshot, Span, Store, StoreExt, Timestamp, Topic, Uid,
+    NewMessage, Number, Owner, Payload, Record, RecordId, RecordOp, RecordOutcome, RecordValue, Snapshot,
+    Span, Store, StoreExt, Timestamp, Topic, Uid, WriteCondition,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_testkit::{ManualClock, SplitMix, block_on};
 
-use super::history::{History, Step, keys, options};
+use super::history::{History, KIND, Step, keys, options, records_of};
 use super::recording_disk::{Playback, RecordingDisk};
 
 /// The range of steps in which a caller's last surviving step must be.
@@ -91,11 +92,14 @@ fn compare(store: &EmbeddedStore, history: &History, bounds: &[Bounds]) -> Resul
     let mut positions = Vec::new();
     for (number, (steps, bounds)) in (0..).zip(history.callers.iter().zip(bounds)) {
         let view = block_on(store.get(&keys(number))).map_err(|error| error.to_string())?;
-        let found =
-            candidates(steps, *bounds).find(|position| difference(&position.view(steps), &view).is_none());
+        let records = block_on(records_of(store, number)).map_err(|error| error.to_string())?;
+        let is_at = |position: &Position| {
+            steps[position.step].records == records && difference(&position.view(steps), &view).is_none()
+        };
+        let found = candidates(steps, *bounds).find(is_at);
         positions.push(found.ok_or_else(|| {
             let differences = (bounds.floor..=bounds.ceiling)
-                .filter_map(|step| Some(format!("{step}: {}", difference(&steps[step].view, &view)?)));
+                .map(|step| format!("{step}: {}", different(&steps[step], &view, &records)));
             let differences: Vec<_> = differences.collect();
             format!("caller {number} is at no step in {bounds:?}:\n{}", differences.join("\n"))
         })?);
@@ -127,6 +131,16 @@ fn after(step: &Step, now: Timestamp) -> Vec<Option<Snapshot>> {
     step.view.iter().map(|message| get(message.as_ref()?)).collect()
 }
 
+/// What differs from a step.
+fn different(step: &Step, view: &[Option<Snapshot>], records: &[Record]) -> String {
+    let versions = |records: &[Record]| {
+        records.iter().map(|record| (record.id.to_string(), record.version.0)).collect::<Vec<_>>()
+    };
+    difference(&step.view, view).unwrap_or_else(|| {
+        format!("records before {:?}, now {:?}", versions(&step.records), versions(records))
+    })
+}
+
 /// The first message that differs. The end of a current lease is ignored: it depends on when the store was opened.
 fn difference(before: &[Option<Snapshot>], now: &[Option<Snapshot>]) -> Option<String> {
     let plain = |snapshot: &Option<Snapshot>| {
@@ -146,7 +160,8 @@ fn difference(before: &[Option<Snapshot>], now: &[Option<Snapshot>]) -> Option<S
     Some(format!("before {:?}, now {:?}", brief(before), brief(now)))
 }
 
-/// Checks that the opened store works: no finished or leased message is delivered, and no fence is reused.
+/// Checks that the opened store works: no finished or leased message is delivered, and no fence and no
+/// version of a record is reused.
 fn check_usable(
     store: &EmbeddedStore,
     history: &History,
@@ -180,6 +195,16 @@ fn check_usable(
         if !used.insert(lease.fence) {
             return Err(format!("{key:?} was delivered with a fence that was used before"));
         }
+    }
+    let confirmed =
+        history.callers.iter().zip(bounds).flat_map(|(steps, bounds)| &steps[..=bounds.confirmed]);
+    let newest = confirmed.flat_map(|step| &step.records).map(|record| record.version).max();
+    let id = RecordId::new("after the crash").unwrap();
+    let (value, condition) = (RecordValue::default(), WriteCondition::Absent);
+    let put = RecordOp::Put { kind: KIND, id, value, condition, keep: None };
+    match block_on(store.record(put)) {
+        Ok(RecordOutcome::Written(version)) if newest.is_none_or(|newest| newest < version) => {}
+        other => return Err(format!("writing a record after version {newest:?} returned {other:?}")),
     }
     let key = Key::inbox("after", "the crash").unwrap();
     let new = NewMessage::new(key, Topic::new("after").unwrap(), Payload::new(vec![1]).unwrap());

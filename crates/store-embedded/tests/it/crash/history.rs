@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Action, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Error, Hold, Id, Keep, Key, LastError,
-    Lease, MessageRef, Namespace, NewMessage, Observation, Order, Owner, Payload, Policy, Settlement,
-    Snapshot, Source, Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict,
+    Action, Batch, Begin, Begun, Budget, Claim, Clock, Delivery, Direction, Error, Hold, Id, Keep, Key,
+    LastError, Lease, MessageRef, Namespace, NewMessage, Observation, Order, Owner, PageSize, Payload,
+    Policy, Record, RecordId, RecordKind, RecordOp, RecordOutcome, RecordValue, Settlement, Snapshot, Source,
+    Span, Store, StoreExt, Timestamp, Topic, Topics, Uid, Verdict, WhenFull, WriteCondition,
 };
 use oncebox_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use oncebox_testkit::{ManualClock, SplitMix, block_on};
@@ -15,6 +16,7 @@ use super::recording_disk::RecordingDisk;
 
 const INBOX_KEYS: u64 = 20;
 const LEDGER_KEYS: u64 = 4;
+const RECORDS: u64 = 4;
 const SEGMENT_BYTES: u64 = 64 << 10;
 
 /// One call, and the caller's view of its own messages after it.
@@ -26,6 +28,7 @@ pub(crate) struct Step {
     pub(crate) durable: bool,
     pub(crate) time: Timestamp,
     pub(crate) view: Vec<Option<Snapshot>>,
+    pub(crate) records: Vec<Record>,
 }
 
 /// The steps of each caller.
@@ -51,6 +54,20 @@ pub(crate) fn keys(caller: u64) -> Vec<MessageRef> {
 fn key(namespace: Namespace, caller: u64, id: u64) -> Key {
     let source = Source::inbox(source(caller)).unwrap();
     Key::new(namespace, source, Id::inbox(id.to_string()).unwrap())
+}
+
+/// All callers write records of one kind.
+pub(crate) const KIND: RecordKind = RecordKind::new("state", 100, WhenFull::Refuse);
+
+/// The records of a caller, which are those whose ids start with its name.
+pub(crate) async fn records_of(store: &EmbeddedStore, caller: u64) -> Result<Vec<Record>, Error> {
+    let list =
+        RecordOp::List { kind: KIND, direction: Direction::OldestFirst, after: None, size: PageSize::MAX };
+    let RecordOutcome::Listed(mut records) = store.record(list).await? else {
+        panic!("a listing is answered with a list")
+    };
+    records.retain(|record| record.id.as_str().starts_with(&source(caller)));
+    Ok(records)
 }
 
 fn source(caller: u64) -> String {
@@ -93,9 +110,8 @@ struct Caller {
 impl Caller {
     async fn run(mut self, steps: usize) -> Result<Vec<Step>, Error> {
         let keys = keys(self.number);
-        let view = vec![None; keys.len()];
-        let mut history =
-            vec![Step { started: 0, confirmed: 0, durable: true, time: Clock::now(&*self.clock), view }];
+        let (time, view, records) = (Clock::now(&*self.clock), vec![None; keys.len()], Vec::new());
+        let mut history = vec![Step { started: 0, confirmed: 0, durable: true, time, view, records }];
         for _ in 0..steps {
             let pause = if self.alone && self.rng.below(8) == 0 { self.rng.below(700_000) } else { 1 };
             self.clock.advance(Duration::from_millis(pause));
@@ -103,16 +119,18 @@ impl Caller {
             let durable = self.call().await?;
             let confirmed = self.disk.position();
             let view = self.store.get(&keys).await?;
+            let records = records_of(&self.store, self.number).await?;
             // A call without effect promises nothing.
-            let durable = durable && history.last().is_some_and(|before: &Step| before.view != view);
-            history.push(Step { started, confirmed, durable, time, view });
+            let changed = |before: &Step| before.view != view || before.records != records;
+            let durable = durable && history.last().is_some_and(changed);
+            history.push(Step { started, confirmed, durable, time, view, records });
         }
         Ok(history)
     }
 
     /// Makes one call. Returns whether it promises to survive a power cut.
     async fn call(&mut self) -> Result<bool, Error> {
-        match self.rng.below(16) {
+        match self.rng.below(18) {
             0..5 => {
                 let messages: Vec<_> = (0..=self.rng.below(4)).map(|_| self.message()).collect();
                 self.store.accept(&messages).await?;
@@ -149,8 +167,12 @@ impl Caller {
                 let orders = [self.order(), self.order()];
                 self.store.operate(&orders).await?;
             }
-            _ => {
+            15 => {
                 self.store.maintain(Budget::new(20)).await?;
+            }
+            _ => {
+                let ops = [self.record_op(), self.record_op()];
+                self.store.records(&ops).await?;
             }
         }
         Ok(true)
@@ -214,6 +236,18 @@ impl Caller {
             Settlement { uid, owner, fence, verdict }
         };
         held.into_iter().map(settlement).collect()
+    }
+
+    fn record_op(&mut self) -> RecordOp {
+        let id = RecordId::new(format!("{}-{}", source(self.number), self.rng.below(RECORDS))).unwrap();
+        let condition = match self.rng.below(4) {
+            0 => return RecordOp::Delete { kind: KIND, id, version: None },
+            1 => WriteCondition::Absent,
+            _ => WriteCondition::Always,
+        };
+        let length = usize::try_from(self.rng.below(3_000)).unwrap();
+        let value = RecordValue::new(vec![b'v'; length]).unwrap();
+        RecordOp::Put { kind: KIND, id, value, condition, keep: None }
     }
 
     fn order(&mut self) -> Order {

@@ -170,8 +170,11 @@ mod tests {
     fn responses_are_parsed() {
         let envelope = mailbox::MessageEnvelope { receipt: "r".to_owned(), ..Default::default() };
         let settled = mailbox::SettleResponse { ok: true, ..Default::default() };
-        let worked =
-            mailbox::WorkResponse { results: vec![settled], messages: vec![envelope], damaged: Vec::new() };
+        let worked = mailbox::WorkResponse {
+            results: vec![settled],
+            messages: vec![envelope],
+            ..mailbox::WorkResponse::default()
+        };
         let text = serde_json::to_string(&worked).unwrap();
         let worked: Worked<'_> = serde_json::from_str(&text).unwrap();
         assert!(worked.results[0].ok);

@@ -1,0 +1,189 @@
+//! Paused topics. A pause is a record of the store, so it survives restarts and applies to all processes that share the
+//! store. Each process reads the records again when it uses the store and its copy is older than [`REFRESH_AGE`].
+
+mod change;
+mod paused_topic;
+mod wakeups;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncebox_core::{
+    Accepted, Bound, Direction, Error, Namespace, NewMessage, PageSize, RecordKind, RecordOp, RecordOutcome,
+    Store, StoreExt, Wakeups, WhenFull,
+};
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+
+use wakeups::PausingWakeups;
+
+pub(crate) use paused_topic::PausedTopics;
+pub use paused_topic::{Pause, PausedTopic};
+
+/// Maximum number of paused topics in a namespace: one page of a listing.
+const PAUSED_MAX: u32 = 1_000;
+/// A copy of this age is read again by the next call. Other calls use the copy meanwhile.
+const REFRESH_AGE: Duration = Duration::from_millis(400);
+/// A copy of this age is not used any more: calls wait for a new one. So a pause applies everywhere within a second.
+const STALE_AGE: Duration = Duration::from_millis(900);
+/// The bound of a topic that is paused for sending.
+const BOUND: Bound = Bound::new(Bound::PAUSED, 0, 0);
+/// When senders should try again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+const INBOX: RecordKind = RecordKind::new("paused_inbox", PAUSED_MAX, WhenFull::Refuse);
+const COMMANDS: RecordKind = RecordKind::new("paused_commands", PAUSED_MAX, WhenFull::Refuse);
+const MAILBOX: RecordKind = RecordKind::new("paused_mailbox", PAUSED_MAX, WhenFull::Refuse);
+
+/// Paused topics, and when they were read.
+#[derive(Debug, Default)]
+struct Snapshot {
+    read_at: Option<Instant>,
+    topics: PausedTopics,
+}
+
+/// The paused topics of one namespace.
+struct NamespacePauses {
+    kind: RecordKind,
+    snapshot: watch::Sender<Snapshot>,
+    /// Held by the call that reads; contains the last failure. Calls that waited for it fail with it, instead of waiting
+    /// for another one each.
+    reading: Mutex<Option<ReadFailure>>,
+}
+
+impl NamespacePauses {
+    fn new(kind: RecordKind) -> Self {
+        Self { kind, snapshot: watch::Sender::default(), reading: Mutex::default() }
+    }
+
+    /// The copy, if it is younger than this.
+    fn younger_than(&self, age: Duration) -> Option<PausedTopics> {
+        let snapshot = self.snapshot.borrow();
+        snapshot.read_at.is_some_and(|at| at.elapsed() < age).then(|| snapshot.topics.clone())
+    }
+}
+
+struct ReadFailure {
+    at: Instant,
+    error: Error,
+}
+
+/// The paused topics of a store.
+pub(crate) struct Pauses {
+    store: Arc<dyn Store>,
+    inbox: NamespacePauses,
+    commands: NamespacePauses,
+    mailbox: NamespacePauses,
+}
+
+impl Pauses {
+    /// What the sender of a message to a paused topic gets.
+    pub(crate) const REJECTED: Accepted = Accepted::Saturated { retry_after: RETRY_AFTER, bound: BOUND };
+
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let [inbox, commands, mailbox] = [INBOX, COMMANDS, MAILBOX].map(NamespacePauses::new);
+        Self { store, inbox, commands, mailbox }
+    }
+
+    /// Keys of the ledger have no topics.
+    fn of(&self, namespace: Namespace) -> Option<&NamespacePauses> {
+        match namespace {
+            Namespace::Inbox => Some(&self.inbox),
+            Namespace::Commands => Some(&self.commands),
+            Namespace::Mailbox => Some(&self.mailbox),
+            _ => None,
+        }
+    }
+
+    /// The paused topics of a namespace, as of less than a second ago.
+    pub(crate) async fn current(&self, namespace: Namespace) -> Result<PausedTopics, Error> {
+        let Some(pauses) = self.of(namespace) else { return Ok(PausedTopics::default()) };
+        if let Some(topics) = pauses.younger_than(REFRESH_AGE) {
+            return Ok(topics);
+        }
+        let called_at = Instant::now();
+        let mut last_failure = match (pauses.younger_than(STALE_AGE), pauses.reading.try_lock()) {
+            (_, Ok(reading)) => reading,
+            (Some(topics), Err(_)) => return Ok(topics),
+            (None, Err(_)) => pauses.reading.lock().await,
+        };
+        // Another call may have read them while this one waited for the lock.
+        if let Some(topics) = pauses.younger_than(REFRESH_AGE) {
+            return Ok(topics);
+        }
+        if let Some(ReadFailure { error, .. }) = last_failure.as_ref().filter(|failed| failed.at > called_at)
+        {
+            return Err(error.clone());
+        }
+        match self.read(pauses).await {
+            Err(error) => {
+                *last_failure = Some(ReadFailure { at: Instant::now(), error: error.clone() });
+                pauses.younger_than(STALE_AGE).ok_or(error)
+            }
+            topics => topics,
+        }
+    }
+
+    /// Whether the topic of each message is paused for sending; none if all messages can be accepted.
+    pub(crate) async fn rejected(&self, messages: &[NewMessage]) -> Result<Option<Vec<bool>>, Error> {
+        let mut rejected = None;
+        let mut namespace_topics = None;
+        for (index, message) in messages.iter().enumerate() {
+            let namespace = message.key.namespace;
+            let topics = match &namespace_topics {
+                Some((of, topics)) if *of == namespace => topics,
+                _ => &namespace_topics.insert((namespace, self.current(namespace).await?)).1,
+            };
+            if !topics.accepts(&message.content.topic) {
+                rejected.get_or_insert_with(|| vec![false; messages.len()])[index] = true;
+            }
+        }
+        Ok(rejected)
+    }
+
+    /// Fails with [`ErrorKind::Saturated`] if the topic of one of these messages is paused for sending.
+    pub(crate) async fn check(&self, messages: &[NewMessage]) -> Result<(), Error> {
+        match self.rejected(messages).await? {
+            Some(_) => Err(Error::saturated(RETRY_AFTER, BOUND)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds wake-ups for changes of the pauses to the wake-ups of the store.
+    pub(crate) fn wakeups(
+        self: &Arc<Self>,
+        inner: Box<dyn Wakeups>,
+        namespace: Namespace,
+    ) -> Box<dyn Wakeups> {
+        match self.of(namespace) {
+            Some(pauses) => {
+                Box::new(PausingWakeups::new(inner, self.clone(), namespace, pauses.snapshot.subscribe()))
+            }
+            None => inner,
+        }
+    }
+
+    async fn read(&self, pauses: &NamespacePauses) -> Result<PausedTopics, Error> {
+        let read_at = Instant::now();
+        let list = RecordOp::List {
+            kind: pauses.kind,
+            direction: Direction::OldestFirst,
+            after: None,
+            size: PageSize::MAX,
+        };
+        let RecordOutcome::Listed(records) = self.store.record(list).await? else {
+            unreachable!("a listing is answered with a list")
+        };
+        let topics = records.iter().map(PausedTopic::try_from).collect::<Result<PausedTopics, _>>()?;
+        pauses.snapshot.send_if_modified(|snapshot| {
+            // A change by this process may have read a newer state in the meantime.
+            if snapshot.read_at.is_some_and(|newer| newer > read_at) {
+                return false;
+            }
+            let changed = snapshot.topics != topics;
+            *snapshot = Snapshot { read_at: Some(read_at), topics: topics.clone() };
+            changed
+        });
+        Ok(topics)
+    }
+}

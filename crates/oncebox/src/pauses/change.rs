@@ -1,0 +1,106 @@
+//! Pausing and resuming topics.
+
+use oncebox_core::{
+    Error, ErrorKind, Invalid, Namespace, RecordId, RecordKind, RecordOp, RecordOutcome, RecordVersion,
+    StoreExt, Topic, WriteCondition,
+};
+
+use super::paused_topic::StoredPause;
+use super::{PAUSED_MAX, Pause, PausedTopic, Pauses};
+
+/// Maximum number of times that a change is tried again because another process changed the same topic.
+const CONFLICTS_MAX: u32 = 10;
+
+impl Pauses {
+    /// Pauses a topic, in addition to what is already paused. Returns what is paused now, and whether it was changed.
+    pub(crate) async fn pause(
+        &self,
+        namespace: Namespace,
+        topic: &Topic,
+        pause: Pause,
+        (actor, reason): (&str, &str),
+    ) -> Result<(PausedTopic, bool), Error> {
+        let stored = |before: Option<Pause>| {
+            let pause = pause.and(before);
+            Some(StoredPause { pause, actor: actor.to_owned(), reason: reason.to_owned() })
+        };
+        let (after, changed) = self.change(namespace, topic, stored).await?;
+        Ok((after.expect("the topic was paused"), changed))
+    }
+
+    /// Resumes a topic. Returns what is still paused, and whether something was changed.
+    pub(crate) async fn resume(
+        &self,
+        namespace: Namespace,
+        topic: &Topic,
+        resumed: Pause,
+        (actor, reason): (&str, &str),
+    ) -> Result<(Option<PausedTopic>, bool), Error> {
+        let stored = |before: Option<Pause>| {
+            let pause = before?.without(resumed)?;
+            Some(StoredPause { pause, actor: actor.to_owned(), reason: reason.to_owned() })
+        };
+        self.change(namespace, topic, stored).await
+    }
+
+    /// Writes what `change` makes of the current pause, unless that is the same.
+    async fn change(
+        &self,
+        namespace: Namespace,
+        topic: &Topic,
+        change: impl Fn(Option<Pause>) -> Option<StoredPause>,
+    ) -> Result<(Option<PausedTopic>, bool), Error> {
+        let Some(pauses) = self.of(namespace) else {
+            return Err(Invalid::new("namespace", "has no topics that can be paused").into());
+        };
+        let id = RecordId::new(topic.as_str())?;
+        for _ in 0..CONFLICTS_MAX {
+            let RecordOutcome::Found(found) =
+                self.store.record(RecordOp::Get { kind: pauses.kind, id: id.clone() }).await?
+            else {
+                unreachable!("a get is answered with a record")
+            };
+            let before = found.as_ref().map(PausedTopic::try_from).transpose()?;
+            let after = change(before.as_ref().map(|before| before.pause));
+            if after.as_ref().map(|after| after.pause) == before.as_ref().map(|before| before.pause) {
+                return Ok((before, false));
+            }
+            let version = found.map(|found| found.version);
+            if self.write(pauses.kind, &id, version, after).await? {
+                let topics = self.read(pauses).await?;
+                return Ok((topics.get(topic).cloned(), true));
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "other processes keep changing this pause: try again"))
+    }
+
+    /// Writes or deletes a pause; false if it no longer has this version.
+    async fn write(
+        &self,
+        kind: RecordKind,
+        id: &RecordId,
+        version: Option<RecordVersion>,
+        after: Option<StoredPause>,
+    ) -> Result<bool, Error> {
+        let op = match after {
+            Some(after) => RecordOp::Put {
+                kind,
+                id: id.clone(),
+                value: after.value()?,
+                condition: version.map_or(WriteCondition::Absent, WriteCondition::Version),
+                keep: None,
+            },
+            None => RecordOp::Delete { kind, id: id.clone(), version },
+        };
+        match self.store.record(op).await? {
+            RecordOutcome::Written(_) | RecordOutcome::Deleted(_) => Ok(true),
+            RecordOutcome::Full(_) => Err(Error::new(
+                ErrorKind::Saturated,
+                format!(
+                    "{PAUSED_MAX} topics are paused already, which is the limit: resume some of them first"
+                ),
+            )),
+            _ => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Wake-ups when a topic is resumed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use oncebox_core::{Namespace, Wakeups};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::{Pauses, Snapshot};
+
+/// How often a waiting worker checks whether a paused topic was resumed by another process.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Wakes for messages, and when the paused topics of the namespace change.
+pub(super) struct PausingWakeups {
+    inner: Box<dyn Wakeups>,
+    pauses: Arc<Pauses>,
+    namespace: Namespace,
+    snapshot: watch::Receiver<Snapshot>,
+}
+
+impl PausingWakeups {
+    pub(super) fn new(
+        inner: Box<dyn Wakeups>,
+        pauses: Arc<Pauses>,
+        namespace: Namespace,
+        snapshot: watch::Receiver<Snapshot>,
+    ) -> Self {
+        Self { inner, pauses, namespace, snapshot }
+    }
+}
+
+#[async_trait]
+impl Wakeups for PausingWakeups {
+    async fn wait(&mut self) {
+        loop {
+            let some_paused = self.snapshot.borrow().topics.list().next().is_some();
+            tokio::select! {
+                () = self.inner.wait() => return,
+                _ = self.snapshot.changed() => return,
+                () = sleep(RECHECK_INTERVAL), if some_paused => {
+                    // A failure shows in the next claim.
+                    drop(self.pauses.current(self.namespace).await);
+                }
+            }
+        }
+    }
+}

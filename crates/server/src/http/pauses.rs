@@ -1,0 +1,104 @@
+//! Pausing and resuming topics.
+
+use axum::extract::{Request, State};
+use axum::http::Uri;
+use axum::response::Response;
+use oncebox::Operator;
+use oncebox::operator::{Pause, PausedTopic};
+use oncebox_wire::operator::{
+    ListPausedRequest, ListPausedResponse, PauseName, PauseRequest, PauseResponse, PausedTopicDetails,
+};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::api_error::ApiError;
+use super::app::App;
+use super::openapi::{BodyErrors, ReadErrors};
+use super::{body, operator, query, view};
+
+const TAG: &str = "operator";
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(pause)).routes(routes!(resume))
+}
+
+/// Lists paused topics.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/topics/paused",
+    operation_id = "list_paused_topics",
+    tag = TAG,
+    params(ListPausedRequest),
+    responses((status = 200, description = "The paused topics.", body = ListPausedResponse), ReadErrors),
+)]
+async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
+    let ListPausedRequest { namespace } = query::parse(&uri)?;
+    let paused = app.operator(view::namespace(namespace), "").paused().await?;
+    body::json(&ListPausedResponse { topics: paused.iter().map(details).collect() })
+}
+
+/// Pauses a topic, in addition to what is already paused in it.
+///
+/// A pause survives restarts. All servers that share the store apply it within a second. Senders to a topic that is
+/// paused for sending get 429 with the bound `paused`; receivers of a topic that is paused for receiving get no
+/// messages.
+#[utoipa::path(
+    post,
+    path = "/v1/admin/topics/pause",
+    operation_id = "pause_topic",
+    tag = TAG,
+    request_body = PauseRequest,
+    responses((status = 200, description = "What is paused now.", body = PauseResponse), BodyErrors),
+)]
+async fn pause(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+    let (operator, topic, pause) = read(&app, request).await?;
+    let paused = operator.pause(&topic, pause).await?;
+    body::json(&PauseResponse { paused: Some(details(&paused)) })
+}
+
+/// Resumes a topic.
+#[utoipa::path(
+    post,
+    path = "/v1/admin/topics/resume",
+    operation_id = "resume_topic",
+    tag = TAG,
+    request_body = PauseRequest,
+    responses((status = 200, description = "What is still paused.", body = PauseResponse), BodyErrors),
+)]
+async fn resume(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+    let (operator, topic, pause) = read(&app, request).await?;
+    let paused = operator.resume(&topic, pause).await?;
+    body::json(&PauseResponse { paused: paused.as_ref().map(details) })
+}
+
+async fn read(app: &App, request: Request) -> Result<(Operator, String, Pause), ApiError> {
+    let (parts, content) = request.into_parts();
+    let (request, _permit): (PauseRequest, _) =
+        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
+    let operator = app.operator(view::namespace(request.namespace), operator::actor(&parts.headers)?);
+    let operator = operator.because(operator::because(request.because.as_deref())?);
+    let pause = match request.pause.unwrap_or(PauseName::Both) {
+        PauseName::Sending => Pause::Sending,
+        PauseName::Receiving => Pause::Receiving,
+        PauseName::Both => Pause::Both,
+    };
+    Ok((operator, request.topic, pause))
+}
+
+fn details(paused: &PausedTopic) -> PausedTopicDetails {
+    PausedTopicDetails {
+        topic: paused.topic.to_string(),
+        pause: name(paused.pause),
+        since: paused.since.to_string(),
+        actor: paused.actor.clone(),
+        reason: paused.reason.clone(),
+    }
+}
+
+pub(super) fn name(pause: Pause) -> PauseName {
+    match pause {
+        Pause::Sending => PauseName::Sending,
+        Pause::Receiving => PauseName::Receiving,
+        Pause::Both => PauseName::Both,
+    }
+}
