@@ -37,17 +37,17 @@ pub(crate) struct ResumeArguments {
 #[derive(Debug, clap::Args)]
 struct Part {
     /// Only sending (default: both).
-    #[arg(long, conflicts_with = "receiving")]
+    #[arg(long, conflicts_with = "receiving", requires = "topic")]
     sending: bool,
     /// Only receiving (default: both).
-    #[arg(long)]
+    #[arg(long, requires = "topic")]
     receiving: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct Common {
     /// Namespace of the topic.
-    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = value::namespaces())]
+    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = value::topic_namespaces())]
     namespace: NamespaceName,
     /// Reason, which listings and the audit log show.
     #[arg(long, value_name = "REASON")]

@@ -25,6 +25,11 @@ pub(crate) fn namespaces() -> impl TypedValueParser<Value = NamespaceName> {
     parser(&["inbox", "commands", "ledger", "mailbox"])
 }
 
+/// The namespaces whose messages have topics.
+pub(crate) fn topic_namespaces() -> impl TypedValueParser<Value = NamespaceName> {
+    parser(&["inbox", "commands", "mailbox"])
+}
+
 pub(crate) fn states() -> impl TypedValueParser<Value = StateName> {
     parser(&["seen", "processing", "done", "dead"])
 }

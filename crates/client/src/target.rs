@@ -59,7 +59,7 @@ mod tests {
             limit: Some(5),
             ..ListRequest::default()
         };
-        assert_eq!(query(MESSAGES, &list).unwrap(), "/v1/messages?limit=5&reason=expired&topic=a%26b");
-        assert_eq!(query(MESSAGES, &ListRequest::default()).unwrap(), "/v1/messages");
+        assert_eq!(query(MESSAGES, &list).unwrap(), "/v1/admin/messages?limit=5&reason=expired&topic=a%26b");
+        assert_eq!(query(MESSAGES, &ListRequest::default()).unwrap(), "/v1/admin/messages");
     }
 }

@@ -76,8 +76,7 @@ impl AutoPause {
         }
     }
 
-    /// Counts messages that died, except by expiry and by an operator. Returns the topics that exceed their limits, and
-    /// starts again from zero for them.
+    /// Counts messages that died, except by expiry and by an operator. Returns the topics that exceed their limits.
     pub(crate) fn record(&self, died: &[Deaths], now: Instant) -> Vec<Exceeded> {
         // No update panics halfway, so the counts are usable even if the lock is poisoned.
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,12 +102,19 @@ impl AutoPause {
             }
             let deaths = buckets.iter().map(|bucket| bucket.deaths).sum();
             if deaths > limit {
-                counted.remove(&key);
                 let (namespace, topic) = key;
                 exceeded.push(Exceeded { namespace, topic, deaths, limit });
             }
         }
         exceeded
+    }
+}
+
+impl AutoPause {
+    /// Starts to count from zero for a topic that was paused.
+    pub(crate) fn reset(&self, namespace: Namespace, topic: &Topic) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.remove(&(namespace, topic.clone()));
     }
 }
 
@@ -136,6 +142,8 @@ mod tests {
         assert_eq!(record(4, 59), 0, "ten do not exceed ten");
         assert_eq!(record(6, 61), 0, "the first six are older than a minute");
         assert_eq!(record(1, 62), 1, "eleven within a minute");
+        assert_eq!(record(1, 62), 1, "it is not paused yet");
+        auto.reset(Namespace::Inbox, &Topic::new("t").unwrap());
         assert_eq!(record(10, 63), 0, "counted from zero again");
         assert_eq!(record(1, 64), 1);
     }

@@ -53,7 +53,8 @@ impl FrontStore {
         result
     }
 
-    /// The claim without paused topics; none if all of them are paused.
+    /// The claim without paused topics. If all of them are paused, the claim can only return what it returned before;
+    /// none if it has no request id, so that this is nothing.
     async fn without_paused(&self, claim: &Claim) -> Result<Option<Claim>, Error> {
         let paused = self.pauses.current(claim.namespace).await?;
         let topics = match claim.topics.named() {
@@ -61,7 +62,41 @@ impl FrontStore {
             Some(named) => named.iter().filter(|topic| paused.delivers(topic)).cloned().collect(),
             None => self.ready_topics_in_turn(claim.namespace, &paused).await?,
         };
-        Ok(Topics::only(topics).ok().map(|topics| Claim { topics, ..claim.clone() }))
+        let Ok(topics) = Topics::only(topics) else {
+            let nothing_new = Claim { in_flight_max: Some(0), ..claim.clone() };
+            return Ok(Some(nothing_new).filter(|claim| claim.request.is_some()));
+        };
+        Ok(Some(Claim { topics, requested_topics: Some(claim.topics.clone()), ..claim.clone() }))
+    }
+
+    /// Claims what is not paused.
+    async fn claim_unpaused(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
+        let mut unpaused = Vec::with_capacity(claims.len());
+        for claim in claims {
+            unpaused.push(self.without_paused(claim).await?);
+        }
+        let made: Vec<_> = unpaused.iter().flatten().cloned().collect();
+        if made.is_empty() && settlements.is_empty() {
+            return Ok(Worked { settled: Vec::new(), deliveries: vec![Vec::new(); claims.len()] });
+        }
+        let worked = self.inner.work(settlements, &made).await;
+        let claimed = worked
+            .as_ref()
+            .is_ok_and(|worked| worked.deliveries.iter().any(|deliveries| !deliveries.is_empty()));
+        let Worked { settled, deliveries } =
+            if claimed || !settlements.is_empty() { self.used(worked) } else { worked }?;
+        let mut deliveries = deliveries.into_iter();
+        let deliveries = unpaused.iter().map(|claim| match claim {
+            Some(_) => deliveries.next().expect("a store returns one list per claim"),
+            None => Vec::new(),
+        });
+        Ok(Worked { settled, deliveries: deliveries.collect() })
+    }
+
+    /// Whether it is known at once what a claim leaves out.
+    fn is_decided(&self, claim: &Claim) -> bool {
+        self.pauses.are_known(claim.namespace)
+            && (claim.topics.named().is_some() || self.pauses.none_is_paused(claim.namespace))
     }
 
     /// The next topics with ready messages that are not paused, as many as one claim can name.
@@ -134,26 +169,14 @@ impl Store for FrontStore {
 
     /// Claims that returned nothing are no use of the store, because they changed nothing.
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
-        let mut unpaused = Vec::with_capacity(claims.len());
-        for claim in claims {
-            unpaused.push(self.without_paused(claim).await?);
+        if settlements.is_empty() || claims.iter().all(|claim| self.is_decided(claim)) {
+            return self.claim_unpaused(settlements, claims).await;
         }
-        let made: Vec<_> = unpaused.iter().flatten().cloned().collect();
-        if made.is_empty() && settlements.is_empty() {
-            return Ok(Worked { settled: Vec::new(), deliveries: vec![Vec::new(); claims.len()] });
-        }
-        let worked = self.inner.work(settlements, &made).await;
-        let claimed = worked
-            .as_ref()
-            .is_ok_and(|worked| worked.deliveries.iter().any(|deliveries| !deliveries.is_empty()));
-        let Worked { settled, deliveries } =
-            if claimed || !settlements.is_empty() { self.used(worked) } else { worked }?;
-        let mut deliveries = deliveries.into_iter();
-        let deliveries = unpaused.iter().map(|claim| match claim {
-            Some(_) => deliveries.next().expect("a store returns one list per claim"),
-            None => Vec::new(),
-        });
-        Ok(Worked { settled, deliveries: deliveries.collect() })
+        // Settlements wait for nothing that only claims need. If the claims fail, the caller repeats the call, and the
+        // settlements have the same outcomes again.
+        let Worked { settled, .. } = self.used(self.inner.work(settlements, &[]).await)?;
+        let Worked { deliveries, .. } = self.claim_unpaused(&[], claims).await?;
+        Ok(Worked { settled, deliveries })
     }
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {

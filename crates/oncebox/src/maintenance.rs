@@ -116,6 +116,9 @@ impl Maintenance {
         for Exceeded { namespace, topic, deaths, limit } in auto_pause.record(&report.died, Instant::now()) {
             let reason = format!("{deaths} messages died within a minute; the limit is {limit}");
             let paused = pauses.pause(namespace, &topic, Pause::Receiving, ("oncebox", &reason)).await;
+            if paused.is_ok() {
+                auto_pause.reset(namespace, &topic);
+            }
             match paused {
                 Ok((_, true)) => {
                     info!(target: "oncebox::audit", event = %format_args!("{namespace}.topic.paused"), %store, %topic, paused = "receiving", actor = "oncebox", %reason);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Bound, Direction, Error, Namespace, NewMessage, PageSize, RecordKind, RecordOp, RecordOutcome,
-    Store, StoreExt, Wakeups, WhenFull,
+    Accepted, Bound, Clock, Direction, Error, ErrorKind, Namespace, NewMessage, PageSize, RecordKind,
+    RecordOp, RecordOutcome, Store, StoreExt, Wakeups, WhenFull,
 };
-use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::time::{Instant, timeout};
 
 use wakeups::PausingWakeups;
 
@@ -22,10 +22,14 @@ pub use paused_topic::{Pause, PausedTopic};
 
 /// Maximum number of paused topics in a namespace: one page of a listing.
 const PAUSED_MAX: u32 = 1_000;
-/// A copy of this age is read again by the next call. Other calls use the copy meanwhile.
+/// A copy of this age is read again in the background when a call uses it.
 const REFRESH_AGE: Duration = Duration::from_millis(400);
 /// A copy of this age is not used any more: calls wait for a new one. So a pause applies everywhere within a second.
 const STALE_AGE: Duration = Duration::from_millis(900);
+/// A copy of this age is read again before a claim, so that the call itself need not wait.
+const KNOWN_AGE: Duration = Duration::from_millis(700);
+/// Time limit for reading.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bound of a topic that is paused for sending.
 const BOUND: Bound = Bound::new(Bound::PAUSED, 0, 0);
 /// When senders should try again.
@@ -48,12 +52,18 @@ struct NamespacePauses {
     snapshot: watch::Sender<Snapshot>,
     /// Held by the call that reads; contains the last failure. Calls that waited for it fail with it, instead of waiting
     /// for another one each.
-    reading: Mutex<Option<ReadFailure>>,
+    reading: Arc<Mutex<Option<ReadFailure>>>,
 }
 
 impl NamespacePauses {
     fn new(kind: RecordKind) -> Self {
-        Self { kind, snapshot: watch::Sender::default(), reading: Mutex::default() }
+        Self { kind, snapshot: watch::Sender::default(), reading: Arc::default() }
+    }
+
+    /// The copy, if reading it began at this moment or later.
+    fn read_since(&self, moment: Instant) -> Option<PausedTopics> {
+        let snapshot = self.snapshot.borrow();
+        snapshot.read_at.is_some_and(|at| at >= moment).then(|| snapshot.topics.clone())
     }
 
     /// The copy, if it is younger than this.
@@ -71,6 +81,7 @@ struct ReadFailure {
 /// The paused topics of a store.
 pub(crate) struct Pauses {
     store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     inbox: NamespacePauses,
     commands: NamespacePauses,
     mailbox: NamespacePauses,
@@ -80,9 +91,9 @@ impl Pauses {
     /// What the sender of a message to a paused topic gets.
     pub(crate) const REJECTED: Accepted = Accepted::Saturated { retry_after: RETRY_AFTER, bound: BOUND };
 
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let [inbox, commands, mailbox] = [INBOX, COMMANDS, MAILBOX].map(NamespacePauses::new);
-        Self { store, inbox, commands, mailbox }
+        Self { store, clock, inbox, commands, mailbox }
     }
 
     /// Keys of the ledger have no topics.
@@ -95,37 +106,70 @@ impl Pauses {
         }
     }
 
+    /// Whether the paused topics of a namespace are known, so that [`Self::current`] returns them at once.
+    pub(crate) fn are_known(&self, namespace: Namespace) -> bool {
+        self.of(namespace).is_none_or(|pauses| pauses.younger_than(KNOWN_AGE).is_some())
+    }
+
+    /// Whether no topic of a namespace was paused when this was read last.
+    pub(crate) fn none_is_paused(&self, namespace: Namespace) -> bool {
+        self.of(namespace).is_none_or(|pauses| pauses.snapshot.borrow().topics.all_delivered())
+    }
+
     /// The paused topics of a namespace, as of less than a second ago.
-    pub(crate) async fn current(&self, namespace: Namespace) -> Result<PausedTopics, Error> {
+    pub(crate) async fn current(self: &Arc<Self>, namespace: Namespace) -> Result<PausedTopics, Error> {
         let Some(pauses) = self.of(namespace) else { return Ok(PausedTopics::default()) };
-        if let Some(topics) = pauses.younger_than(REFRESH_AGE) {
-            return Ok(topics);
-        }
-        let called_at = Instant::now();
-        let mut last_failure = match (pauses.younger_than(STALE_AGE), pauses.reading.try_lock()) {
-            (_, Ok(reading)) => reading,
-            (Some(topics), Err(_)) => return Ok(topics),
-            (None, Err(_)) => pauses.reading.lock().await,
-        };
-        // Another call may have read them while this one waited for the lock.
-        if let Some(topics) = pauses.younger_than(REFRESH_AGE) {
-            return Ok(topics);
-        }
-        if let Some(ReadFailure { error, .. }) = last_failure.as_ref().filter(|failed| failed.at > called_at)
-        {
-            return Err(error.clone());
-        }
-        match self.read(pauses).await {
-            Err(error) => {
-                *last_failure = Some(ReadFailure { at: Instant::now(), error: error.clone() });
-                pauses.younger_than(STALE_AGE).ok_or(error)
+        if let Some(topics) = pauses.younger_than(STALE_AGE) {
+            if pauses.younger_than(REFRESH_AGE).is_none()
+                && let Ok(reading) = pauses.reading.clone().try_lock_owned()
+            {
+                let this = Arc::downgrade(self);
+                tokio::spawn(async move {
+                    if let Some(this) = this.upgrade() {
+                        // A failure shows in the first call that has to wait for a newer copy.
+                        drop(this.read_alone(namespace, reading).await);
+                    }
+                });
             }
-            topics => topics,
+            return Ok(topics);
+        }
+        self.renewed(namespace).await
+    }
+
+    /// The paused topics of a namespace, read again unless another call has just read them.
+    pub(crate) async fn renewed(&self, namespace: Namespace) -> Result<PausedTopics, Error> {
+        let Some(pauses) = self.of(namespace) else { return Ok(PausedTopics::default()) };
+        let called_at = Instant::now();
+        let reading = pauses.reading.clone().lock_owned().await;
+        // Another call may have read them, or failed to, while this one waited.
+        if let Some(topics) = pauses.read_since(called_at).or_else(|| pauses.younger_than(REFRESH_AGE)) {
+            return Ok(topics);
+        }
+        match &*reading {
+            Some(ReadFailure { at, error }) if *at > called_at => Err(error.clone()),
+            _ => self.read_alone(namespace, reading).await,
         }
     }
 
+    async fn read_alone(
+        &self,
+        namespace: Namespace,
+        mut reading: OwnedMutexGuard<Option<ReadFailure>>,
+    ) -> Result<PausedTopics, Error> {
+        let Some(pauses) = self.of(namespace) else { return Ok(PausedTopics::default()) };
+        let read = timeout(READ_TIMEOUT, self.read(pauses)).await.unwrap_or_else(|_| {
+            let text = format!("the store did not say within {READ_TIMEOUT:?} which topics are paused");
+            Err(Error::new(ErrorKind::Unavailable, text))
+        });
+        *reading = read.as_ref().err().map(|error| ReadFailure { at: Instant::now(), error: error.clone() });
+        read
+    }
+
     /// Whether the topic of each message is paused for sending; none if all messages can be accepted.
-    pub(crate) async fn rejected(&self, messages: &[NewMessage]) -> Result<Option<Vec<bool>>, Error> {
+    pub(crate) async fn rejected(
+        self: &Arc<Self>,
+        messages: &[NewMessage],
+    ) -> Result<Option<Vec<bool>>, Error> {
         let mut rejected = None;
         let mut namespace_topics = None;
         for (index, message) in messages.iter().enumerate() {
@@ -142,7 +186,7 @@ impl Pauses {
     }
 
     /// Fails with [`ErrorKind::Saturated`] if the topic of one of these messages is paused for sending.
-    pub(crate) async fn check(&self, messages: &[NewMessage]) -> Result<(), Error> {
+    pub(crate) async fn check(self: &Arc<Self>, messages: &[NewMessage]) -> Result<(), Error> {
         match self.rejected(messages).await? {
             Some(_) => Err(Error::saturated(RETRY_AFTER, BOUND)),
             None => Ok(()),
@@ -174,16 +218,16 @@ impl Pauses {
         let RecordOutcome::Listed(records) = self.store.record(list).await? else {
             unreachable!("a listing is answered with a list")
         };
-        let topics = records.iter().map(PausedTopic::try_from).collect::<Result<PausedTopics, _>>()?;
+        let topics = records.iter().map(PausedTopic::try_from).collect::<Result<PausedTopics, Error>>()?;
         pauses.snapshot.send_if_modified(|snapshot| {
             // A change by this process may have read a newer state in the meantime.
             if snapshot.read_at.is_some_and(|newer| newer > read_at) {
                 return false;
             }
             let changed = snapshot.topics != topics;
-            *snapshot = Snapshot { read_at: Some(read_at), topics: topics.clone() };
+            *snapshot = Snapshot { read_at: Some(read_at), topics };
             changed
         });
-        Ok(topics)
+        Ok(pauses.snapshot.borrow().topics.clone())
     }
 }

@@ -53,7 +53,7 @@ impl Oncebox {
         rng: Box<dyn Rng>,
         settings: Settings,
     ) -> Self {
-        let pauses = Arc::new(Pauses::new(store.clone()));
+        let pauses = Arc::new(Pauses::new(store.clone(), clock.clone()));
         let store = FrontStore::new(store, pauses.clone());
         Self(Arc::new(Shared {
             activity: store.activity(),

@@ -150,7 +150,7 @@ impl Store for PostgresStore {
         if ops.is_empty() {
             return Ok(Vec::new());
         }
-        self.availability.guard(self.run_record_ops(ops)).await
+        self.availability.guard(Box::pin(self.run_record_ops(ops))).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

@@ -39,7 +39,13 @@ struct Put<'a> {
 impl PostgresStore {
     /// Executes operations one after another, each in a transaction of its own.
     pub(crate) async fn run_record_ops(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
-        let mut connection = self.connection().await?;
+        let reads = |op: &RecordOp| matches!(op, RecordOp::Get { .. } | RecordOp::List { .. });
+        // Claims depend on records that were read, so reads are not kept waiting by transactions of handlers.
+        let mut connection = if ops.iter().all(reads) {
+            self.availability.track(self.reserve.for_work(&self.pool).await?)
+        } else {
+            self.connection().await?
+        };
         let mut outcomes = Vec::with_capacity(ops.len());
         for op in ops {
             match self.run_record_op(&mut connection, op).await {

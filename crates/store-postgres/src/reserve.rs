@@ -39,7 +39,8 @@ impl Reserve {
         pool.acquire().await.map_err(db_error::into_error)
     }
 
-    /// A connection for settling and claiming: from the pool or, if the pool is exhausted, the reserved one.
+    /// A connection for settling, claiming and reading records: from the pool or, if the pool is exhausted, the reserved
+    /// one.
     pub(crate) async fn for_work(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>, Error> {
         if !self.reserves {
             return pool.acquire().await.map_err(db_error::into_error);

@@ -3,7 +3,7 @@
 /// Sends a message.
 pub const SEND: &str = "/v1/send";
 /// Sends a batch of messages.
-pub const SEND_BATCH: &str = "/v1/send/batch";
+pub const SEND_BATCH: &str = "/v1/queues/mailbox/send";
 /// Receives messages.
 pub const RECV: &str = "/v1/recv";
 /// Receives messages as a stream, one per line.
@@ -35,17 +35,17 @@ pub const RELEASE: &str = "/v1/inbox/release";
 /// Shows the state of a key.
 pub const INBOX_KEY: &str = "/v1/inbox/{key}";
 /// Lists messages.
-pub const MESSAGES: &str = "/v1/messages";
+pub const MESSAGES: &str = "/v1/admin/messages";
 /// Shows a message.
-pub const MESSAGE: &str = "/v1/messages/{msg_id}";
+pub const MESSAGE: &str = "/v1/admin/messages/{msg_id}";
 /// Finds a message by its key.
-pub const MESSAGE_BY_KEY: &str = "/v1/messages/by-key";
+pub const MESSAGE_BY_KEY: &str = "/v1/admin/messages/by-key";
 /// Redrives Dead messages.
-pub const REDRIVE: &str = "/v1/messages/redrive";
+pub const REDRIVE: &str = "/v1/admin/messages/redrive";
 /// Erases messages.
-pub const PURGE: &str = "/v1/messages/purge";
+pub const PURGE: &str = "/v1/admin/messages/purge";
 /// Counts messages.
-pub const COUNTS: &str = "/v1/counts";
+pub const COUNTS: &str = "/v1/admin/counts";
 /// Lists topics with their counts.
 pub const TOPICS: &str = "/v1/admin/topics";
 /// Lists paused topics.
@@ -55,7 +55,7 @@ pub const PAUSE_TOPIC: &str = "/v1/admin/topics/pause";
 /// Resumes a topic.
 pub const RESUME_TOPIC: &str = "/v1/admin/topics/resume";
 /// Shows server and store statistics.
-pub const STATS: &str = "/v1/stats";
+pub const STATS: &str = "/v1/admin/stats";
 /// Liveness.
 pub const HEALTHZ: &str = "/healthz";
 /// Readiness.

@@ -27,7 +27,7 @@ VISIBILITY_MS = 600_000
 RECEIPTS_MIN = 10
 # A payload and its hash. No schema can express that they must match, so a request with a hash gets a matching pair.
 HASHED = ("", "b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262")
-BATCHES = {"/v1/send/batch": "messages", "/v1/settle": "settle", "/v1/work": "settle"}
+BATCHES = {"/v1/queues/mailbox/send": "messages", "/v1/settle": "settle", "/v1/work": "settle"}
 
 chance = random.Random(int(os.environ.get("ONCEBOX_API_FUZZ_SEED", "1")))
 lock = threading.Lock()
@@ -114,7 +114,7 @@ def fit_body(path, body):
     if path == "/v1/send":
         fit_message(body)
     for item in body.get(BATCHES.get(path), []):
-        (fit_message if path == "/v1/send/batch" else fit_settlement)(item)
+        (fit_message if path == "/v1/queues/mailbox/send" else fit_settlement)(item)
     if path in ("/v1/recv", "/v1/recv/stream", "/v1/work"):
         fit_recv(body.get("recv", body))
     # An unknown topic is not found.
@@ -123,7 +123,7 @@ def fit_body(path, body):
     if body.get("ids"):
         body["ids"] = [some("dead", known) for known in body["ids"]]
     # Few messages would be left if every purge were real.
-    if path == "/v1/messages/purge" and body.get("confirm") and likely(80):
+    if path == "/v1/admin/messages/purge" and body.get("confirm") and likely(80):
         body["dry_run"] = True
     if path.startswith("/v1/inbox/") and "key" in body:
         if likely(70):
@@ -153,14 +153,14 @@ def before_call(context, case, kwargs):
         named = case.path_parameters or {}
         if "delivery" in named and likely(95):
             named["delivery"] = take_receipt(path)
-        if path == "/v1/messages/{msg_id}" and likely(80):
+        if path == "/v1/admin/messages/{msg_id}" and likely(80):
             named["msg_id"] = some("message", named["msg_id"])
         if path == "/v1/dlq/{msg_id}" and likely(80):
             named["msg_id"] = some("dead", named["msg_id"])
         if path == "/v1/inbox/{key}" and likely(70):
             named["key"] = chance.choice(KEYS)
         query = case.query or {}
-        if path == "/v1/messages/by-key" and likely(80):
+        if path == "/v1/admin/messages/by-key" and likely(80):
             query["source"], query["id"] = chance.choice(TOPICS), chance.choice(KEYS)
             query.pop("namespace", None)
         if "after" in query and path != "/v1/admin/topics" and likely(80):

@@ -80,6 +80,9 @@ pub struct Claim {
     pub namespace: Namespace,
     /// The topics to claim from.
     pub topics: Topics,
+    /// The topics that the caller requested, if a layer claims fewer of them. They identify the request instead of
+    /// `topics`, so that a repeat gets the same deliveries whatever the layer leaves out by then.
+    pub requested_topics: Option<Topics>,
     /// The worker that will hold the leases.
     pub owner: Owner,
     /// The duration of the leases.
@@ -108,6 +111,7 @@ impl Claim {
         Self {
             namespace,
             topics: Topics::ALL,
+            requested_topics: None,
             owner,
             lease,
             batch,
@@ -125,11 +129,12 @@ impl Claim {
     /// id.
     pub fn request_identity(&self) -> Option<RequestId> {
         let request = self.request?;
+        let topics = self.requested_topics.as_ref().unwrap_or(&self.topics);
         let mut hasher = blake3::Hasher::new();
         hasher.update(b"oncebox claim 1");
         hasher.update(&request.as_u128().to_le_bytes());
-        hasher.update(&[self.namespace as u8, u8::from(self.topics.named().is_some())]);
-        for topic in self.topics.named().unwrap_or_default() {
+        hasher.update(&[self.namespace as u8, u8::from(topics.named().is_some())]);
+        for topic in topics.named().unwrap_or_default() {
             hasher.update(&(topic.as_str().len() as u64).to_le_bytes());
             hasher.update(topic.as_str().as_bytes());
         }

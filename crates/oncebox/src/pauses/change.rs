@@ -6,7 +6,7 @@ use oncebox_core::{
 };
 
 use super::paused_topic::StoredPause;
-use super::{PAUSED_MAX, Pause, PausedTopic, Pauses};
+use super::{Pause, PausedTopic, Pauses};
 
 /// Maximum number of times that a change is tried again because another process changed the same topic.
 const CONFLICTS_MAX: u32 = 10;
@@ -25,7 +25,9 @@ impl Pauses {
             Some(StoredPause { pause, actor: actor.to_owned(), reason: reason.to_owned() })
         };
         let (after, changed) = self.change(namespace, topic, stored).await?;
-        Ok((after.expect("the topic was paused"), changed))
+        let after = after
+            .ok_or_else(|| Error::new(ErrorKind::Unavailable, "the pause was not written: try again"))?;
+        Ok((after, changed))
     }
 
     /// Resumes a topic. Returns what is still paused, and whether something was changed.
@@ -66,9 +68,14 @@ impl Pauses {
                 return Ok((before, false));
             }
             let version = found.map(|found| found.version);
-            if self.write(pauses.kind, &id, version, after).await? {
-                let topics = self.read(pauses).await?;
-                return Ok((topics.get(topic).cloned(), true));
+            if self.write(pauses.kind, &id, version, after.as_ref()).await? {
+                // What was written counts, even if it cannot be read, or was changed again in the meantime.
+                let topics = self.read(pauses).await.unwrap_or_default();
+                let written = after.map(|after| {
+                    let read = topics.get(topic).filter(|read| read.pause == after.pause);
+                    read.cloned().unwrap_or_else(|| after.into_topic(topic, self.clock.now()))
+                });
+                return Ok((written, true));
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "other processes keep changing this pause: try again"))
@@ -80,7 +87,7 @@ impl Pauses {
         kind: RecordKind,
         id: &RecordId,
         version: Option<RecordVersion>,
-        after: Option<StoredPause>,
+        after: Option<&StoredPause>,
     ) -> Result<bool, Error> {
         let op = match after {
             Some(after) => RecordOp::Put {
@@ -93,11 +100,12 @@ impl Pauses {
             None => RecordOp::Delete { kind, id: id.clone(), version },
         };
         match self.store.record(op).await? {
-            RecordOutcome::Written(_) | RecordOutcome::Deleted(_) => Ok(true),
-            RecordOutcome::Full(_) => Err(Error::new(
+            RecordOutcome::Written(_) | RecordOutcome::Deleted(true) => Ok(true),
+            RecordOutcome::Full(bound) => Err(Error::new(
                 ErrorKind::Saturated,
                 format!(
-                    "{PAUSED_MAX} topics are paused already, which is the limit: resume some of them first"
+                    "too many topics are paused ({} of {} {}): resume some of them first",
+                    bound.used, bound.limit, bound.name
                 ),
             )),
             _ => Ok(false),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use oncebox_core::{Error, ErrorKind, Record, RecordValue, Timestamp, Topic};
+use oncebox_core::{Error, Record, RecordValue, Timestamp, Topic};
 use serde::{Deserialize, Serialize};
 
 /// What is paused in a topic.
@@ -84,6 +84,11 @@ pub(super) struct StoredPause {
 }
 
 impl StoredPause {
+    pub(super) fn into_topic(self, topic: &Topic, since: Timestamp) -> PausedTopic {
+        let Self { pause, actor, reason } = self;
+        PausedTopic { topic: topic.clone(), pause, since, actor, reason }
+    }
+
     pub(super) fn value(&self) -> Result<RecordValue, Error> {
         let bytes = serde_json::to_vec(self).expect("texts can be written as JSON");
         Ok(RecordValue::new(bytes)?)
@@ -129,19 +134,15 @@ impl PausedTopics {
 impl TryFrom<&Record> for PausedTopic {
     type Error = Error;
 
+    /// A pause that a newer version has written in another way stops everything, and can be resumed.
     fn try_from(record: &Record) -> Result<Self, Error> {
-        let stored: StoredPause = serde_json::from_slice(record.value.as_bytes()).map_err(|error| {
-            let text = "the record of a paused topic cannot be read: it was written by a newer version";
-            Error::new(ErrorKind::Corrupt, text).with_source(error)
-        })?;
-        let StoredPause { pause, actor, reason } = stored;
-        Ok(PausedTopic {
-            topic: Topic::new(record.id.as_str())?,
-            pause,
-            since: record.written_at,
-            actor,
-            reason,
-        })
+        let topic = Topic::new(record.id.as_str())?;
+        let stored = serde_json::from_slice(record.value.as_bytes()).unwrap_or_else(|_| StoredPause {
+            pause: Pause::Both,
+            actor: String::new(),
+            reason: "unknown: a newer version has written this pause".to_owned(),
+        });
+        Ok(stored.into_topic(&topic, record.written_at))
     }
 }
 

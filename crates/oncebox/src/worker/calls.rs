@@ -1,14 +1,15 @@
-//! Store calls in flight: one that settles and claims, one that extends.
+//! Store calls in flight: one that settles and claims, one that extends, one that reads the paused topics.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use oncebox_core::{Claim, Error, ErrorKind, Extended, Extension, Settlement, Store, Worked};
+use oncebox_core::{Claim, Error, ErrorKind, Extended, Extension, Namespace, Settlement, Store, Worked};
 use tokio::time::Instant;
 
 use super::attempt::DeliveryKey;
+use crate::pauses::Pauses;
 
 /// A call in flight, and what it was made for.
 pub(super) struct Call<T, R> {
@@ -38,6 +39,7 @@ pub(super) struct Unanswered {
 
 pub(super) type WorkCall = Call<Worked, WorkRequest>;
 pub(super) type ExtendCall = Call<Vec<Extended>, Vec<DeliveryKey>>;
+pub(super) type PausesCall = Call<(), ()>;
 
 impl WorkCall {
     pub(super) fn work(
@@ -61,6 +63,13 @@ impl ExtendCall {
     ) -> Self {
         let call = async move { store.extend(&extensions).await };
         Self { response: Box::pin(with_timeout(limit, call)), request, sent_at: Instant::now() }
+    }
+}
+
+impl PausesCall {
+    pub(super) fn read(pauses: Arc<Pauses>, namespace: Namespace, limit: Duration) -> Self {
+        let call = async move { pauses.renewed(namespace).await.map(drop) };
+        Self { response: Box::pin(with_timeout(limit, call)), request: (), sent_at: Instant::now() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The worker's main loop: one task that owns all of its state.
 //!
-//! At most one call that settles and claims and one that extends are in flight at a time. Meanwhile handlers keep
+//! At most one call that settles and claims, one that extends and one that reads the paused topics are in flight at a time. Meanwhile handlers keep
 //! running and results queue up; the next call takes all of them.
 
 mod claiming;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::attempt::{DeliveryKey, Ended};
-use super::calls::{ExtendCall, Unanswered, WorkCall, completed};
+use super::calls::{ExtendCall, PausesCall, Unanswered, WorkCall, completed};
 use super::in_flight::InFlight;
 use super::options::Options;
 use super::route::RouteTable;
@@ -60,6 +60,12 @@ pub(super) struct Engine {
     running: HashMap<task::Id, DeliveryKey>,
     work: Option<WorkCall>,
     extend: Option<ExtendCall>,
+    /// Reads the paused topics before claims. Settlements do not wait for it.
+    pauses: Option<PausesCall>,
+    /// The paused topics were just read, so claims can be made however long that took.
+    pauses_answered: bool,
+    /// After a failure, the paused topics are not read before this moment.
+    pauses_not_before: Instant,
     /// Claims whose response was lost. They are repeated with the same request ids, before any other claims.
     unanswered: Option<Unanswered>,
     /// A failed call is not retried before this moment.
@@ -107,6 +113,9 @@ impl Engine {
             running: HashMap::new(),
             work: None,
             extend: None,
+            pauses: None,
+            pauses_answered: false,
+            pauses_not_before: now,
             unanswered: None,
             retry_at: None,
             failures: 0,
@@ -143,6 +152,7 @@ impl Engine {
                 }
                 (response, request, sent_at) = completed(&mut self.work) => self.worked(response, request, sent_at)?,
                 (response, request, sent_at) = completed(&mut self.extend) => self.extended(response, &request, sent_at)?,
+                (response, (), _) = completed(&mut self.pauses) => self.pauses_read(response)?,
                 Some(ended) = self.tasks.join_next_with_id() => {
                     self.ended(ended);
                     // Handlers that can end right away do so first; the next call then settles all of them.
@@ -187,7 +197,9 @@ impl Engine {
     fn next_timer(&mut self, now: Instant) -> Instant {
         let idle = self.work.is_none();
         let retry = self.retry_at.filter(|_| idle);
-        let poll = (idle && self.retry_at.is_none()).then(|| self.next_claim(now)).flatten();
+        let repeat = self.unanswered.as_ref().map(|_| now);
+        let poll = (idle && self.retry_at.is_none()).then(|| repeat.or(self.next_claim(now))).flatten();
+        let poll = poll.and_then(|at| self.once_pauses_are_known(at));
         let can_extend = self.extend.is_none() && !self.in_flight.is_empty();
         let extend = can_extend.then(|| self.next_extend.max(self.extend_not_before));
         let next_lapse = self.in_flight.next_lapse;

@@ -17,9 +17,10 @@ use super::fixture::{Paused, RuntimeClock};
 use crate::timed::within;
 use counting_store::CountingStore;
 
-/// Statements, including `begin` and `commit`, of an idle claim, of maintenance without work, and of a query for ready
-/// topics.
+/// Statements, including `begin` and `commit`, of an idle claim, of reading the paused topics, of maintenance without
+/// work, and of a query for ready topics.
 const CLAIM: usize = 1;
+const PAUSES: usize = 1;
 const MAINTENANCE: usize = 1;
 const TOPICS: usize = 5;
 /// The default minimum poll interval of a worker.
@@ -58,7 +59,7 @@ async fn idle_calls_cost_few_postgres_statements() {
     psql(&url, "create extension pg_stat_statements").unwrap();
     statements(&url);
 
-    let before = store.calls("work");
+    let (before, reads_before) = (store.calls("work"), store.calls("records"));
     let worker = Worker::new(&oncebox).on("t", async || {}).without_maintenance();
     let millisecond = Duration::from_millis(1);
     let worker = worker.poll_interval(millisecond, millisecond).start().unwrap();
@@ -69,8 +70,12 @@ async fn idle_calls_cost_few_postgres_statements() {
     })
     .await;
     worker.stop().await.unwrap();
-    let (polls, cost) = (store.calls("work") - before, statements(&url));
-    assert!(sum(&cost) <= polls * CLAIM, "{polls} polls: {cost:#?}");
+    let (polls, reads) = (store.calls("work") - before, store.calls("records") - reads_before);
+    let cost = statements(&url);
+    assert!(
+        sum(&cost) <= polls * CLAIM + reads * PAUSES,
+        "{polls} polls, {reads} reads of pauses: {cost:#?}"
+    );
 
     for _ in 0..10 {
         store.maintain(Budget::new(1_000)).await.unwrap();
@@ -98,10 +103,13 @@ async fn an_idle_process_runs_at_most_one_statement_per_poll_interval_on_a_share
     let worker = Worker::new(&oncebox).on("t", async || {}).start().unwrap();
     sleep(HOUR).await;
     worker.stop().await.unwrap();
-    let [claims, runs, topics] = ["work", "maintain", "ready_topics"].map(|name| store.calls(name));
-    let statements = claims * CLAIM + runs * MAINTENANCE + topics * TOPICS;
+    let [claims, reads, runs, topics] =
+        ["work", "records", "maintain", "ready_topics"].map(|name| store.calls(name));
+    let statements = claims * CLAIM + reads * PAUSES + runs * MAINTENANCE + topics * TOPICS;
     let intervals = usize::try_from(HOUR.as_millis() / POLL_INTERVAL.as_millis()).unwrap();
-    println!("{claims} claims, {runs} maintenance runs, {topics} topic queries: {statements} statements");
+    println!(
+        "{claims} claims, {reads} reads of pauses, {runs} maintenance runs, {topics} topic queries: {statements} statements"
+    );
     assert!(statements <= intervals, "{statements} statements in {intervals} poll intervals");
     assert!(runs >= 150, "maintenance still runs: {runs}");
 }
@@ -115,6 +123,7 @@ async fn a_waiting_receiver_polls_the_store_once_per_poll_interval() {
     let intervals = usize::try_from(HOUR.as_millis() / POLL_INTERVAL.as_millis()).unwrap();
     let (polls, counts) = (store.calls("work"), store.calls("counts"));
     assert!((intervals / 2..=intervals + 3).contains(&polls), "{polls} polls in {intervals} poll intervals");
+    assert!(store.calls("records") <= polls, "pauses are read at most once per poll");
     assert!(counts <= 2, "{counts} counts");
 }
 

@@ -1,12 +1,16 @@
 //! Paused topics.
 
+use std::num::NonZeroU128;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use oncebox::mailbox::{Mailbox, MailboxSettings, OutgoingMessage, Receive, SendOutcome, SettleOutcome};
+use oncebox::mailbox::{
+    Mailbox, MailboxSettings, OutgoingMessage, Receive, SendOutcome, Settle, SettleOutcome,
+};
 use oncebox::operator::{Pause, PausedTopic};
 use oncebox::{Error, ErrorKind, Message, MessageState, Oncebox, Worker};
+use oncebox_core::{Batch, Claim, Namespace, Owner, RequestId, Span, StoreExt, Topic, Topics};
 use oncebox_testkit::faulty::{InjectedFault, Operation};
 use tokio::time::sleep;
 use tracing::Level;
@@ -129,7 +133,7 @@ async fn at_most_a_thousand_topics_are_paused_and_none_of_them_is_delivered() {
     }
     let error = operator.pause("b", Pause::Receiving).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Saturated);
-    assert!(error.to_string().contains("1000 topics are paused"), "{error}");
+    assert!(error.to_string().contains("1000 of 1000 records"), "{error}");
     assert!(operator.pause("a-7", Pause::Sending).await.is_ok(), "a paused topic can be changed");
     enqueue(&fixture.oncebox, "b", "last").await.unwrap();
     let queue = fixture.oncebox.queue();
@@ -164,6 +168,39 @@ fn pauses_of_a_mailbox_are_its_own() {
         assert!(matches!(send("3").await, Ok(SendOutcome::Accepted(_))));
         assert_eq!(operator.resume("t", Pause::Receiving).await.unwrap(), None);
         assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap().envelopes.len(), 2);
+    });
+}
+
+/// The answer of a receive was lost, and its topic was paused before the repeat.
+#[test]
+fn a_repeated_request_gets_its_deliveries_although_topics_were_paused() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        for id in ["1", "2"] {
+            mailbox.send(OutgoingMessage::new("t", id)).await.unwrap();
+        }
+        let request = NonZeroU128::new(7).unwrap();
+        let receive = || mailbox.receive(Receive::new("t").messages(1).request(request));
+        let first = receive().await.unwrap().envelopes;
+        mailbox.operator("ann").pause("t", Pause::Receiving).await.unwrap();
+        assert_eq!(receive().await.unwrap().envelopes, first);
+        assert!(mailbox.receive(Receive::new("t")).await.unwrap().is_empty());
+
+        // A claim of several topics, and one of all topics.
+        fixture.enqueue("a", "a").await;
+        fixture.enqueue("b", "b").await;
+        let lease = Span::lease(Duration::from_secs(600)).unwrap();
+        let mut claim = Claim::new(Namespace::Inbox, Owner::new(5).unwrap(), lease, Batch::new(10).unwrap());
+        claim.request = Some(RequestId::from_u128(8));
+        claim.requested_topics = Some(Topics::ALL);
+        claim.topics = Topics::only([Topic::new("a").unwrap()]).unwrap();
+        let first = fixture.store.claim(&claim).await.unwrap();
+        claim.topics = Topics::only([Topic::new("b").unwrap()]).unwrap();
+        assert_eq!(
+            fixture.store.claim(&claim).await.unwrap(),
+            first,
+            "the requested topics identify the claim"
+        );
     });
 }
 
@@ -282,6 +319,27 @@ async fn without_a_recent_copy_calls_fail() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     fixture.enqueue("t", "3").await;
     assert_eq!(handle(&fixture.oncebox, &["t"]).await, 3);
+}
+
+/// An acknowledgement must not wait for anything that only claims need.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn settlements_do_not_depend_on_pauses() {
+    let fixture = Paused::new();
+    let mailbox = fixture.oncebox.mailbox(MailboxSettings::default()).unwrap();
+    for id in ["1", "2"] {
+        mailbox.send(OutgoingMessage::new("t", id)).await.unwrap();
+    }
+    let request = || Receive::new("t").messages(1);
+    let held = mailbox.receive(request()).await.unwrap().envelopes;
+    sleep(SEEN_WITHIN).await;
+    fixture.faults.next_of(Operation::Records, InjectedFault::FailBefore);
+    let ack = || vec![Settle::ack(held[0].receipt)];
+    let error = mailbox.work(ack(), request()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "nothing is claimed without knowing the pauses");
+    assert_eq!(mailbox.counts("t", None).await.unwrap().leased, 0, "the message was acknowledged");
+    let (settled, received) = mailbox.work(ack(), request()).await.unwrap();
+    assert_eq!(settled, [SettleOutcome::Ok]);
+    assert_eq!(received.envelopes[0].idem_key, "2");
 }
 
 #[test]

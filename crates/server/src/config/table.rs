@@ -196,7 +196,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         mailbox.topic.dlq_alert_per_minute,
         Kind::Count(0, 1_000_000),
-        "More dead letters than this within a minute are reported as a finding in `/readyz` and `/v1/stats`, and in the log; 0 disables this"
+        "More dead letters than this within a minute are reported as a finding in `/readyz` and `/v1/admin/stats`, and in the log; 0 disables this"
     ),
     setting!(
         mailbox.topic.dlq_pause_per_minute,

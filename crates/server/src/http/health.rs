@@ -203,8 +203,14 @@ fn findings(
 async fn paused(app: &App) -> Vec<ReadyFinding> {
     let mut findings = Vec::new();
     for namespace in [Namespace::Mailbox, Namespace::Inbox, Namespace::Commands] {
-        // A store that does not answer is a finding of its own.
-        let Ok(paused) = app.operator(namespace, "").paused().await else { break };
+        let paused = match app.operator(namespace, "").paused().await {
+            Ok(paused) => paused,
+            Err(error) => {
+                let text = format!("cannot read which topics are paused: {error}");
+                findings.push(ReadyFinding { level: "error".to_owned(), subject: "paused".to_owned(), text });
+                break;
+            }
+        };
         let Some(first) = paused.first() else { continue };
         let (topic, pause, others) = (first.topic.as_str(), first.pause.as_str(), paused.len() - 1);
         let others = if others > 0 { format!(", and {others} more topics") } else { String::new() };
@@ -220,7 +226,7 @@ async fn paused(app: &App) -> Vec<ReadyFinding> {
 /// Statistics of the server and its store.
 #[utoipa::path(
     get,
-    path = "/v1/stats",
+    path = "/v1/admin/stats",
     tag = TAG,
     responses((status = 200, description = "The statistics.", body = StatsResponse), ReadErrors),
 )]

@@ -44,7 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// Lists messages, one page at a time.
 #[utoipa::path(
     get,
-    path = "/v1/messages",
+    path = "/v1/admin/messages",
     operation_id = "list_messages",
     tag = TAG,
     params(ListRequest),
@@ -80,7 +80,7 @@ pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiEr
 /// Shows all details of a message.
 #[utoipa::path(
     get,
-    path = "/v1/messages/{msg_id}",
+    path = "/v1/admin/messages/{msg_id}",
     operation_id = "show_message",
     tag = TAG,
     params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), ShowRequest),
@@ -97,7 +97,7 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
 /// lists the other messages.
 #[utoipa::path(
     get,
-    path = "/v1/messages/by-key",
+    path = "/v1/admin/messages/by-key",
     operation_id = "find_message",
     tag = TAG,
     params(ByKeyRequest),
@@ -147,7 +147,7 @@ pub(super) async fn show_message(
 /// Redrives dead messages, selected by id or by filter.
 #[utoipa::path(
     post,
-    path = "/v1/messages/redrive",
+    path = "/v1/admin/messages/redrive",
     operation_id = "redrive_messages",
     tag = TAG,
     request_body = wire::schema::RedriveMessagesSchema,
@@ -164,7 +164,7 @@ async fn redrive(State(app): State<App>, request: Request) -> Result<Response, A
 /// Erases messages completely, including their keys.
 #[utoipa::path(
     post,
-    path = "/v1/messages/purge",
+    path = "/v1/admin/messages/purge",
     operation_id = "purge_messages",
     tag = TAG,
     request_body = wire::schema::PurgeSchema,
@@ -192,7 +192,7 @@ async fn purge(State(app): State<App>, request: Request) -> Result<Response, Api
 /// Counts messages by state.
 #[utoipa::path(
     get,
-    path = "/v1/counts",
+    path = "/v1/admin/counts",
     operation_id = "count_messages",
     tag = TAG,
     params(CountRequest),

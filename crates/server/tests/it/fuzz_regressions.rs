@@ -10,7 +10,7 @@ async fn metrics_survive_a_send_without_a_topic() {
     let response = call(&server, "POST", "/v1/send", wrong).await;
     assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
     let batch = format!(r#"{{"messages":[{wrong}]}}"#);
-    let response = call(&server, "POST", "/v1/send/batch", &batch).await;
+    let response = call(&server, "POST", "/v1/queues/mailbox/send", &batch).await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     let response = call(&server, "GET", "/metrics", "").await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");

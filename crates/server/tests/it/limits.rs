@@ -55,7 +55,7 @@ async fn a_body_up_to_the_limit_is_accepted_and_a_larger_one_rejected() {
     for transfer in
         [Transfer::ContentLength, Transfer::OneChunk, Transfer::Chunks(1_000), Transfer::Chunks(LIMIT)]
     {
-        for (path, json) in [("/v1/send", message), ("/v1/send/batch", batch.as_str())] {
+        for (path, json) in [("/v1/send", message), ("/v1/queues/mailbox/send", batch.as_str())] {
             let response = send_raw(&server, &request(path, json, LIMIT, transfer)).await;
             assert!(response.starts_with("HTTP/1.1 200 "), "{path} {transfer:?}: {response}");
             let response = send_raw(&server, &request(path, json, LIMIT + 1, transfer)).await;
@@ -73,9 +73,9 @@ async fn a_batch_up_to_the_limit_is_accepted_and_a_larger_one_rejected() {
         let item = |key| format!(r#"{{"topic":"items","idem_key":"{key}","payload_b64":"eA=="}}"#);
         format!(r#"{{"messages":[{}]}}"#, (0..count).map(item).collect::<Vec<_>>().join(","))
     };
-    let response = call(&server, "POST", "/v1/send/batch", &items(3)).await;
+    let response = call(&server, "POST", "/v1/queues/mailbox/send", &items(3)).await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-    let response = call(&server, "POST", "/v1/send/batch", &items(4)).await;
+    let response = call(&server, "POST", "/v1/queues/mailbox/send", &items(4)).await;
     assert!(response.starts_with("HTTP/1.1 400 ") && response.contains("more than 3 messages"), "{response}");
 }
 

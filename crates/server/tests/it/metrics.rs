@@ -21,7 +21,7 @@ async fn each_message_is_counted_once_alone_or_in_a_batch() {
         message("count-a", "1"), message("count-a", "2"), message("count-b", "1"), message("count-a", "3"),
         message("count-a", "1"), {"topic": "count-a", "idem_key": "4", "payload_b64": "eA==", "corr_id": "wrong"},
     ]});
-    let sent = json(&call(&server, "POST", "/v1/send/batch", &batch.to_string()).await);
+    let sent = json(&call(&server, "POST", "/v1/queues/mailbox/send", &batch.to_string()).await);
     let ok = sent["results"].as_array().unwrap().iter().filter(|result| result["ok"] == true);
     assert_eq!(ok.count(), 5, "{sent}");
     json(&call(&server, "POST", "/v1/send", &message("count-a", "9").to_string()).await);

@@ -20,6 +20,47 @@ fn the_document_is_up_to_date() {
     assert!(found == generated, "docs/reference/openapi.json is stale: run this test with ONCEBOX_BLESS=1");
 }
 
+/// The ledger's paths and those of the mailbox's design are closed; everything else has a place by its purpose.
+/// Holds: RULE-31.
+#[test]
+fn every_path_has_its_place() {
+    const DESIGNED: [&str; 17] = [
+        "/v1/inbox/try-begin",
+        "/v1/inbox/mark-processed",
+        "/v1/inbox/release",
+        "/v1/inbox/{key}",
+        "/v1/send",
+        "/v1/recv",
+        "/v1/recv/stream",
+        "/v1/ack/{delivery}",
+        "/v1/nack/{delivery}",
+        "/v1/extend/{delivery}",
+        "/v1/settle",
+        "/v1/work",
+        "/v1/dlq",
+        "/v1/dlq/{msg_id}",
+        "/v1/dlq/redrive",
+        "/v1/dlq/reprocess",
+        "/metrics",
+    ];
+    const PLACES: [&str; 6] = [
+        "/v1/queues/mailbox/",
+        "/v1/queues/inbox/",
+        "/v1/queues/commands/",
+        "/v1/admin/",
+        "/hooks/",
+        "/health",
+    ];
+    let paths = oncebox_server::document().paths.paths;
+    for path in DESIGNED {
+        assert!(paths.contains_key(path), "{path} is missing");
+    }
+    for path in paths.keys() {
+        let is_placed = PLACES.iter().any(|place| path.starts_with(place));
+        assert!(is_placed || DESIGNED.contains(&&**path) || path == "/readyz", "{path} has no place");
+    }
+}
+
 /// The document contains exactly the paths that clients use.
 #[test]
 fn every_path_is_documented() {
@@ -49,6 +90,9 @@ fn every_path_is_documented() {
         path::PURGE,
         path::COUNTS,
         path::TOPICS,
+        path::PAUSED_TOPICS,
+        path::PAUSE_TOPIC,
+        path::RESUME_TOPIC,
         path::STATS,
         path::HEALTHZ,
         path::READYZ,

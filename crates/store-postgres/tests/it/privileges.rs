@@ -131,10 +131,12 @@ async fn a_missing_privilege_is_reported() -> TestResult {
             "table `ahead` grants select, not select, insert, update, delete",
             "table `lease` grants select, insert, not select, insert, update, delete",
             "table `message` grants select, not select, insert, update, delete",
+            "table `record` grants select, not select, insert, update, delete",
+            "table `record_kind` grants select, not select, insert, update, delete",
         ]
     );
     psql(database.url(), "revoke select on oncebox.meta from few_privileges")?;
-    assert_eq!(schema.validate(&pool).await?.len(), 5);
+    assert_eq!(schema.validate(&pool).await?.len(), 7);
     let store = PostgresStore::new(pool, &PostgresOptions::default());
     let error = store.accept_one(&message("1")?).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);

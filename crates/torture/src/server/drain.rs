@@ -23,7 +23,7 @@ pub(super) fn run(client: &mut TestClient<'_>) -> Result<String, Failure> {
         for topic in topics() {
             drained += drain_topic(client, topic)?;
         }
-        let counts = client.get("/v1/counts?namespace=mailbox")?;
+        let counts = client.get("/v1/admin/counts?namespace=mailbox")?;
         let open = ["ready", "waiting", "in_flight"].map(|name| counts[name].as_u64().unwrap_or(u64::MAX));
         if open == [0, 0, 0] {
             break;

@@ -70,7 +70,7 @@ impl Sender {
         let count = 1 + client.below(self.batch);
         let sends: Vec<_> = (0..count).map(|_| self.next_send(client)).collect();
         let messages: Vec<_> = sends.iter().map(|send| send.json.clone()).collect();
-        let response = client.post("/v1/send/batch", &json!({ "messages": messages }), &[])?;
+        let response = client.post("/v1/queues/mailbox/send", &json!({ "messages": messages }), &[])?;
         if response.status != 200 {
             return Ok(());
         }

@@ -38,11 +38,11 @@ const late = await client.POST("/v1/nack/{delivery}", { params: { path: { delive
 expect(late.response.status === 404 && late.error?.code === "E_LEASE_LOST", "the delivery is already settled");
 
 // One outcome per item, also for an invalid one.
-const batch = await client.POST("/v1/send/batch", { body: { messages: [{ ...message, idem_key: "order-18" }, "nonsense"] } });
+const batch = await client.POST("/v1/queues/mailbox/send", { body: { messages: [{ ...message, idem_key: "order-18" }, "nonsense"] } });
 expect(batch.data?.results.map((result) => result.ok).join() === "true,false", "one of the two is accepted");
 expect(batch.data.results[1]?.code === "E_SCHEMA", "the other has an error code");
 
-const counts = await client.GET("/v1/counts", { params: { query: { topic } } });
+const counts = await client.GET("/v1/admin/counts", { params: { query: { topic } } });
 expect(counts.data?.ready === 1, "one message is ready");
 
 // Requests that do not match the description do not compile.

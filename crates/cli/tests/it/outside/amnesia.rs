@@ -77,7 +77,7 @@ fn with_amnesia_nothing_is_written() {
         soak(&server);
         assert_eq!(files_below(storage.path()), NO_FILES);
         assert_eq!(written_files(&server), NO_FILES);
-        let stats = server.get("/v1/stats").ok();
+        let stats = server.get("/v1/admin/stats").ok();
         assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(true), "ephemeral"));
         let reply = server.metric(r#"oncebox_mailbox_profile_info{dlq_profile="ephemeral"}"#);
         assert_eq!(reply.as_deref(), Some("1"));
@@ -99,7 +99,7 @@ fn without_amnesia_dead_letters_survive_a_restart() {
         }
         soak(&server);
         let dead_letters = server.get("/v1/dlq").ok();
-        let stats = server.get("/v1/stats").ok();
+        let stats = server.get("/v1/admin/stats").ok();
         assert_eq!((&stats["amnesia"], text(&stats, "dlq_profile")), (&json!(false), "durable"));
         let server = Server::start_in(server.kill(), store, &QUICK);
         assert_eq!(server.get("/v1/dlq").ok(), dead_letters, "after a crash");
@@ -151,7 +151,11 @@ fn use_every_call(server: &Server, marker: &Marker) -> Vec<Connection> {
             json!({"topic": topic, "idem_key": key, "payload_b64": base64(payload(before)), "attrs": attrs})
         };
         call(Request::post("/v1/send", &message("t", 0))).ok();
-        call(Request::post("/v1/send/batch", &json!({"messages": [message("t", 1), message("t", 2)]}))).ok();
+        call(Request::post(
+            "/v1/queues/mailbox/send",
+            &json!({"messages": [message("t", 1), message("t", 2)]}),
+        ))
+        .ok();
         let bytes = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
         let bytes = bytes.header("x-topic", "t").header("x-idem-key", &number.to_string());
         call(bytes.body(payload(0))).ok();

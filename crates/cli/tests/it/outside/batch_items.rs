@@ -34,7 +34,7 @@ fn an_invalid_message_does_not_affect_the_others_of_its_batch() {
         for (index, (wrong, _)) in wrong.iter().enumerate() {
             messages.extend([wrong.clone(), message(&index.to_string())]);
         }
-        let answer = server.post("/v1/send/batch", &json!({"messages": messages})).ok();
+        let answer = server.post("/v1/queues/mailbox/send", &json!({"messages": messages})).ok();
         let results = answer["results"].as_array().unwrap();
         assert_eq!(results.len(), messages.len());
         for (index, (_, says)) in wrong.iter().enumerate() {
@@ -82,7 +82,7 @@ fn an_invalid_batch_is_refused_as_a_whole() {
                 "the batch has more than 1000 messages",
             ),
         ] {
-            let said = call("/v1/send/batch", body);
+            let said = call("/v1/queues/mailbox/send", body);
             assert!(said.starts_with(says) && !said.contains("secret"), "{said}");
         }
         for (path, rest) in [("/v1/settle", ""), ("/v1/work", r#","recv":{"topic":"t"}"#)] {
@@ -155,7 +155,8 @@ fn a_refused_work_call_changes_nothing() {
         let receipts: Vec<_> = held.iter().map(|message| text(message, "receipt")).collect();
         let leases = || {
             let ids = held.iter().map(|message| text(message, "msg_id"));
-            ids.map(|id| server.get(&format!("/v1/messages/{id}")).ok()["lease"].clone()).collect::<Vec<_>>()
+            ids.map(|id| server.get(&format!("/v1/admin/messages/{id}")).ok()["lease"].clone())
+                .collect::<Vec<_>>()
         };
         let before = leases();
         for (lease, message) in before.iter().zip(&held) {

@@ -23,7 +23,7 @@ fn a_refused_message_does_not_affect_the_others_of_its_batch() {
             message("1", "b"),
             message("2", "c")
         ]);
-        let answer = server.post("/v1/send/batch", &json!({"messages": messages})).ok();
+        let answer = server.post("/v1/queues/mailbox/send", &json!({"messages": messages})).ok();
         let results = answer["results"].as_array().unwrap();
         let codes: Vec<_> = results.iter().map(|result| result["code"].as_str().unwrap_or("ok")).collect();
         assert_eq!(codes, ["ok", "E_SCHEMA", "E_INTEGRITY", "E_FRAME_TOO_LARGE", "ok", "E_DUPLICATE", "ok"]);
@@ -34,9 +34,13 @@ fn a_refused_message_does_not_affect_the_others_of_its_batch() {
         let mut received = server.recv("t");
         received.sort_by_key(|message| text(message, "idem_key").to_owned());
         assert_eq!(texts(&received, "idem_key"), ["1", "2"]);
-        assert_eq!(server.post("/v1/send/batch", &json!({"messages": []})).ok(), json!({"results": []}));
+        assert_eq!(
+            server.post("/v1/queues/mailbox/send", &json!({"messages": []})).ok(),
+            json!({"results": []})
+        );
         let many: Vec<_> = (0..1_001).map(|number| message(&number.to_string(), "")).collect();
-        let reply = server.post("/v1/send/batch", &json!({"messages": many})).refused(400, "E_SCHEMA");
+        let reply =
+            server.post("/v1/queues/mailbox/send", &json!({"messages": many})).refused(400, "E_SCHEMA");
         assert!(reply.contains("1000"), "{reply}");
     });
 }

@@ -23,7 +23,7 @@ fn unknown_fields_are_refused_by_every_call() {
     on_own_stores(&[], |server| {
         let calls = [
             ("/v1/send", json!({"topic": "t", "idem_key": "k", "payload_b64": "", "secret": 1})),
-            ("/v1/send/batch", json!({"messages": [], "secret": 1})),
+            ("/v1/queues/mailbox/send", json!({"messages": [], "secret": 1})),
             ("/v1/recv", json!({"topic": "t", "secret": 1})),
             ("/v1/recv/stream", json!({"topic": "t", "secret": 1})),
             ("/v1/work", json!({"recv": {"topic": "t", "secret": 1}})),
@@ -32,8 +32,8 @@ fn unknown_fields_are_refused_by_every_call() {
             ("/v1/nack/7ZZZZZZZZZZZZZZZZZZZZZZZZZ", json!({"secret": 1})),
             ("/v1/extend/7ZZZZZZZZZZZZZZZZZZZZZZZZZ", json!({"visibility_ms": 500, "secret": 1})),
             ("/v1/dlq/reprocess", json!({"secret": 1})),
-            ("/v1/messages/redrive", json!({"secret": 1})),
-            ("/v1/messages/purge", json!({"confirm": true, "secret": 1})),
+            ("/v1/admin/messages/redrive", json!({"secret": 1})),
+            ("/v1/admin/messages/purge", json!({"confirm": true, "secret": 1})),
         ];
         for (path, body) in &calls {
             let reply = server.post(path, body).refused(400, "E_SCHEMA");
@@ -43,7 +43,7 @@ fn unknown_fields_are_refused_by_every_call() {
         let send = json!({"topic": "t", "idem_key": "k", "payload_b64": "", "secret": 1});
         let settle = json!({"op": "ack", "delivery": "x", "secret": 1});
         for (path, body) in [
-            ("/v1/send/batch", json!({"messages": [send]})),
+            ("/v1/queues/mailbox/send", json!({"messages": [send]})),
             ("/v1/settle", json!({"settle": [settle]})),
             ("/v1/work", json!({"settle": [settle], "recv": {"topic": "t"}})),
         ] {
@@ -52,7 +52,7 @@ fn unknown_fields_are_refused_by_every_call() {
             let said = text(item, "message");
             assert!(said.contains("unknown field") && !said.contains("secret"), "{path}: {said}");
         }
-        server.get("/v1/messages?secret=1").refused(400, "E_SCHEMA");
+        server.get("/v1/admin/messages?secret=1").refused(400, "E_SCHEMA");
         assert_eq!(server.recv("t"), NOTHING);
     });
 }
@@ -79,7 +79,7 @@ fn a_payload_of_one_mebibyte_is_accepted_and_one_byte_more_is_refused() {
 #[test]
 fn a_body_with_a_content_length_above_the_limit_is_refused_before_it_arrives() {
     on_own_stores(&[], |server| {
-        for path in ["/v1/send", "/v1/send/batch", "/v1/recv", "/v1/settle", "/v1/inbox/try-begin"] {
+        for path in ["/v1/send", "/v1/queues/mailbox/send", "/v1/recv", "/v1/settle", "/v1/inbox/try-begin"] {
             let request = Request::new("POST", path).header("content-type", "application/json");
             let mut connection = server.connect();
             connection.write(&request.header("expect", "100-continue").head(50 * MIB));
@@ -209,7 +209,7 @@ fn assert_bound_is_named(server: &Server, refused: &Request, bound: &str, settin
         let findings = answer["findings"].as_array().expect("a list");
         findings.iter().any(|finding| finding["subject"] == bound && text(finding, "text").contains(setting))
     };
-    let stats = server.get("/v1/stats").ok();
+    let stats = server.get("/v1/admin/stats").ok();
     assert!(finding(&stats), "{stats}");
     let known = stats["bounds"].as_array().expect("a list");
     assert!(

@@ -30,7 +30,7 @@ fn binary_messages_are_sent_and_received() {
             server.call(&send().header("x-attrs", attrs).header("x-partition", "p%201").body(payload())).ok();
         let again = server.send("заказы", "№ 7", "");
         again.refused(409, "E_DUPLICATE");
-        let shown = server.get(&format!("/v1/messages/{}?payload=true", text(&sent, "msg_id"))).ok();
+        let shown = server.get(&format!("/v1/admin/messages/{}?payload=true", text(&sent, "msg_id"))).ok();
         assert_eq!((text(&shown, "topic"), text(&shown, "id")), ("заказы", "№ 7"));
         assert_eq!((text(&shown, "partition"), text(&shown, "payload_b64")), ("p 1", &*base64(payload())));
         let answer = server.call(&recv("заказы"));

@@ -183,7 +183,7 @@ fn a_nacked_message_is_redelivered_after_a_backoff() {
         let id = server.sent("t", "k");
         let first = server.recv_one("t");
         assert_eq!(server.nack(text(&first, "receipt"), "busy").ok(), json!({"ok": true}));
-        let waiting = server.get(&format!("/v1/messages/{id}")).ok();
+        let waiting = server.get(&format!("/v1/admin/messages/{id}")).ok();
         assert_eq!((text(&waiting, "last_error"), &waiting["attempts"]), ("busy", &json!(1)));
         let second = server.recv_one("t");
         assert_eq!((text(&second, "msg_id"), &second["attempt"]), (&*id, &json!(2)));
@@ -275,8 +275,9 @@ fn a_message_is_found_by_its_key_after_the_window_and_can_hold_the_key_until_fin
         "mailbox.topics.held.key_hold=until-finished",
     ];
     on_every_store(&set, |server| {
-        let find =
-            |topic: &str| server.get(&format!("/v1/messages/by-key?source={topic}&id=k&payload=true")).ok();
+        let find = |topic: &str| {
+            server.get(&format!("/v1/admin/messages/by-key?source={topic}&id=k&payload=true")).ok()
+        };
         let held = server.sent("held", "k");
         let first = server.sent("loose", "k");
         let second = server.eventually(|| {
@@ -307,6 +308,6 @@ fn a_message_is_found_by_its_key_after_the_window_and_can_hold_the_key_until_fin
             (&*held, "dead", &json!(false))
         );
         assert_ne!(server.sent("held", "k"), held, "a dead letter holds its key only for the window");
-        server.get("/v1/messages/by-key?source=held&id=never").refused(404, "E_NOT_FOUND");
+        server.get("/v1/admin/messages/by-key?source=held&id=never").refused(404, "E_NOT_FOUND");
     });
 }

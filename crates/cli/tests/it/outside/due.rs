@@ -16,7 +16,7 @@ fn send(server: &Server, topic: &str, key: &str, more: &Value) -> Value {
 }
 
 fn shown(server: &Server, sent: &Value) -> Value {
-    server.get(&format!("/v1/messages/{}", text(sent, "msg_id"))).ok()
+    server.get(&format!("/v1/admin/messages/{}", text(sent, "msg_id"))).ok()
 }
 
 /// Milliseconds from the acceptance to a timestamp.
@@ -92,8 +92,9 @@ fn batches_and_binary_requests_set_due_time_and_expiry() {
     on_every_store(&[], |server| {
         let item =
             |key: &str, due: u64| json!({"topic": "t", "idem_key": key, "payload_b64": "", "due_in_ms": due});
-        let sent =
-            server.post("/v1/send/batch", &json!({"messages": [item("1", 60_000), item("2", 0)]})).ok();
+        let sent = server
+            .post("/v1/queues/mailbox/send", &json!({"messages": [item("1", 60_000), item("2", 0)]}))
+            .ok();
         let results = sent["results"].as_array().expect("a list");
         about(after(&shown(&server, &results[0]), "due_at"), 60_000);
         assert_eq!(results[1]["code"], "E_SCHEMA");

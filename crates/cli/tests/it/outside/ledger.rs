@@ -197,7 +197,7 @@ fn blank_keys_are_refused_and_no_authentication_is_required() {
         server.post("/v1/inbox/release", &json!({"key": "k"})).refused(400, "E_SCHEMA");
         let form = Request::new("POST", "/v1/inbox/mark-processed").body(r#"{"key":"k"}"#);
         server.call(&form).refused(415, "E_SCHEMA");
-        assert_eq!(server.get("/v1/stats").ok()["auth"], "none");
+        assert_eq!(server.get("/v1/admin/stats").ok()["auth"], "none");
     });
 }
 

@@ -85,7 +85,7 @@ impl Server {
     /// on the clock of the server, which may be a little ahead.
     #[track_caller]
     pub(crate) fn accepted_ms(&self, message: &Value) -> i64 {
-        let shown = self.get(&format!("/v1/messages/{}", text(message, "msg_id"))).ok();
+        let shown = self.get(&format!("/v1/admin/messages/{}", text(message, "msg_id"))).ok();
         timestamp_ms(text(&shown, "accepted_at"))
     }
 
@@ -114,7 +114,7 @@ impl Server {
 
     #[track_caller]
     pub(crate) fn counts(&self, topic: &str) -> Value {
-        self.get(&format!("/v1/counts?topic={topic}")).ok()
+        self.get(&format!("/v1/admin/counts?topic={topic}")).ok()
     }
 }
 

@@ -73,7 +73,7 @@ fn the_golden_metrics_are_exposed_once_each() {
         assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
         let types: Vec<_> = metrics.text().lines().filter(|line| line.starts_with("# TYPE ")).collect();
         // PostgreSQL stores have no bounds by default.
-        let bounded = server.get("/v1/stats").ok()["bounds"] != json!([]);
+        let bounded = server.get("/v1/admin/stats").ok()["bounds"] != json!([]);
         for (name, kind) in GOLDEN.into_iter().filter(|(name, _)| bounded || *name != BOUND) {
             let line = format!("# TYPE {name} {kind}");
             assert_eq!(types.iter().filter(|known| **known == line).count(), 1, "{line}: {types:#?}");
@@ -109,7 +109,7 @@ fn the_guide_lists_exactly_the_exposed_metrics_and_each_has_a_help_text() {
         assert_eq!(helps.len(), types.len(), "one each: {helps:#?}");
         let mut named = named_in_the_guide();
         assert!(named.len() > 20, "the table is found: {named:?}");
-        if server.get("/v1/stats").ok()["bounds"] == json!([]) {
+        if server.get("/v1/admin/stats").ok()["bounds"] == json!([]) {
             named.remove(BOUND);
         }
         assert_eq!(exposed, named);
@@ -169,13 +169,13 @@ fn send_secrets(server: &Server) -> Vec<String> {
     server.post("/v1/recv", &json!({"topic": "t", "wait_ms": "value-hush-59"})).refused(400, "E_SCHEMA");
     let broken = Request::new("POST", "/v1/send").header("content-type", "application/json");
     server.call(&broken.body("body-hush-60")).refused(400, "E_SCHEMA");
-    server.get("/v1/messages?topic=query-hush-61&state=state-hush-62").refused(400, "E_SCHEMA");
+    server.get("/v1/admin/messages?topic=query-hush-61&state=state-hush-62").refused(400, "E_SCHEMA");
     let message = server.recv_one("t");
     server.nack(text(&message, "receipt"), "reason-hush-63").ok();
     server.ack(&id).refused(404, "E_LEASE_LOST");
     server.fail("t", 1);
     let shown = server.get(&format!("/v1/dlq/{id}?payload=true")).ok();
-    server.get(&format!("/v1/messages/by-key?source=t&id={idem_key}")).ok();
+    server.get(&format!("/v1/admin/messages/by-key?source=t&id={idem_key}")).ok();
     let begun =
         server.post("/v1/inbox/try-begin", &json!({"key": "ledger-hush-64", "owner": "owner-hush-65"})).ok();
     server

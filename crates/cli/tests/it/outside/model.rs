@@ -102,7 +102,7 @@ impl Checker<'_> {
 
     /// Erases a message that the model does not track.
     fn purge(&self, id: &str) {
-        let swept = self.server.post("/v1/messages/purge", &json!({"ids": [id], "confirm": true})).ok();
+        let swept = self.server.post("/v1/admin/messages/purge", &json!({"ids": [id], "confirm": true})).ok();
         assert_eq!(swept["changed"], 1);
     }
 
@@ -173,7 +173,7 @@ impl Checker<'_> {
 
     fn compare(&self) {
         // Done messages have no topic.
-        let counts = self.server.get("/v1/counts").ok();
+        let counts = self.server.get("/v1/admin/counts").ok();
         let count = |name: &str| counts[name].as_u64().expect("a number");
         let expected = |matches: fn(&State) -> bool| {
             self.messages.values().filter(|message| matches(&message.state)).count() as u64
@@ -185,7 +185,7 @@ impl Checker<'_> {
             (expected(|state| *state == State::Done), expected(|state| *state == State::Dead))
         );
         for (key, message) in &self.messages {
-            let shown: Value = self.server.get(&format!("/v1/messages/{}", message.id)).ok();
+            let shown: Value = self.server.get(&format!("/v1/admin/messages/{}", message.id)).ok();
             assert_eq!((text(&shown, "id"), &shown["deliveries"]), (&**key, &json!(message.deliveries)));
             assert_eq!(shown["attempts"], message.attempts, "{shown}");
         }
@@ -212,7 +212,7 @@ fn the_server_matches_the_model_of_a_mailbox() {
             }
             checker.compare();
             let all: Vec<_> = checker.messages.values().map(|message| message.id.clone()).collect();
-            let swept = server.post("/v1/messages/purge", &json!({"ids": all, "confirm": true})).ok();
+            let swept = server.post("/v1/admin/messages/purge", &json!({"ids": all, "confirm": true})).ok();
             assert_eq!(swept["changed"], all.len());
         }
     });

@@ -39,7 +39,7 @@ fn an_explicit_delay_replaces_the_backoff() {
             let message = server.recv_one("soon");
             let nack = json!({"delay_ms": HOUR, "reason": "not yet"});
             assert_eq!(nack_by(&server, way, text(&message, "receipt"), &nack), json!({"ok": true}));
-            let shown = server.get(&format!("/v1/messages/{id}")).ok();
+            let shown = server.get(&format!("/v1/admin/messages/{id}")).ok();
             assert_eq!((&shown["attempts"], text(&shown, "last_error")), (&json!(1), "not yet"), "{way}");
             let wait = timestamp_ms(text(&shown, "retry_at")) - timestamp_ms(text(&shown, "accepted_at"));
             assert!((HOUR..2 * HOUR).contains(&wait), "{way}: {shown}");
@@ -167,7 +167,7 @@ fn a_high_dead_letter_rate_is_a_finding_and_one_log_line() {
         for part in ["6 dead letters in topic t", "most with reason failed", "oncebox dlq list --topic t"] {
             assert!(reply.contains(part), "{part}: {reply}");
         }
-        assert_eq!(dead_letter_finding(&server, "/v1/stats"), Some(reply));
+        assert_eq!(dead_letter_finding(&server, "/v1/admin/stats"), Some(reply));
         assert_eq!(
             server.get("/readyz").ok()["status"],
             "ready",

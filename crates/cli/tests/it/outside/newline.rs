@@ -24,13 +24,13 @@ fn every_response_ends_with_a_newline() {
             "/readyz?for=reads",
             "/health/live",
             "/health/ready",
-            "/v1/stats",
+            "/v1/admin/stats",
             "/metrics",
             "/openapi.json",
             "/docs",
             "/v1/dlq",
-            "/v1/messages",
-            "/v1/counts",
+            "/v1/admin/messages",
+            "/v1/admin/counts",
             "/v1/admin/topics",
             "/v1/inbox/k",
         ] {
@@ -38,7 +38,10 @@ fn every_response_ends_with_a_newline() {
         }
         check(&Request::post("/v1/send", &message("1")), 200);
         check(&Request::post("/v1/send", &message("1")), 200);
-        check(&Request::post("/v1/send/batch", &json!({"messages": [message("2"), {"topic": 1}]})), 200);
+        check(
+            &Request::post("/v1/queues/mailbox/send", &json!({"messages": [message("2"), {"topic": 1}]})),
+            200,
+        );
         let received = check(&Request::post("/v1/recv", &json!({"topic": "t", "max_messages": 1})), 200);
         let received: serde_json::Value = serde_json::from_str(&received).expect("JSON");
         let receipt = text(&received["messages"][0], "receipt");
@@ -49,17 +52,17 @@ fn every_response_ends_with_a_newline() {
         check(&Request::post("/v1/work", &json!({"settle": [], "recv": {"topic": "none"}})), 200);
         check(&Request::post("/v1/recv/stream", &json!({"topic": "t"})), 200);
         check(&Request::post("/v1/dlq/reprocess", &json!({"topic": "t"})), 200);
-        check(&Request::post("/v1/messages/purge", &json!({"topic": "t", "dry_run": true})), 200);
+        check(&Request::post("/v1/admin/messages/purge", &json!({"topic": "t", "dry_run": true})), 200);
         for call in ["try-begin", "mark-processed"] {
             check(&Request::post(&format!("/v1/inbox/{call}"), &json!({"key": "k"})), 200);
         }
         check(&Request::get("/nowhere"), 404);
         check(&Request::get("/nowhere").header("accept", "application/problem+json"), 404);
-        check(&Request::new("DELETE", "/v1/stats"), 405);
+        check(&Request::new("DELETE", "/v1/admin/stats"), 405);
         check(&Request::post("/v1/send", &json!([])), 400);
         check(&Request::new("POST", "/v1/send").header("content-type", "text/plain").body("x"), 415);
-        check(&Request::get("/v1/stats").host(Some("evil.com")), 403);
-        check(&Request::get("/v1/messages?limit=0"), 400);
+        check(&Request::get("/v1/admin/stats").host(Some("evil.com")), 403);
+        check(&Request::get("/v1/admin/messages?limit=0"), 400);
         let mut unparsed = server.connect();
         unparsed.write(b"GET / HTTP/1.1\r\nhost: localhost\r\nbad header\r\n\r\n");
         let answer = unparsed.answer();

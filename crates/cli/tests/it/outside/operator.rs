@@ -67,7 +67,7 @@ fn dead_letters_are_reprocessed_by_their_ids() {
         assert_eq!((&swept["matched"], &swept["changed"]), (&json!(2), &json!(2)));
         let received = server.recv("t");
         assert_eq!(texts(&received, "msg_id"), [&ids[0], &ids[2]]);
-        let shown = server.get(&format!("/v1/messages/{}", ids[0])).ok();
+        let shown = server.get(&format!("/v1/admin/messages/{}", ids[0])).ok();
         assert_eq!(
             (&shown["attempts"], &shown["deliveries"]),
             (&json!(0), &json!(2)),
@@ -82,7 +82,8 @@ fn dead_letters_are_reprocessed_by_their_ids() {
             let named = json!({"ids": [ids[1]], "limit": limit});
             server.post("/v1/dlq/reprocess", &named).refused(400, "E_SCHEMA");
         }
-        let actor = Request::post("/v1/messages/redrive", &json!({"ids": [ids[1]], "because": "fixed"}));
+        let actor =
+            Request::post("/v1/admin/messages/redrive", &json!({"ids": [ids[1]], "because": "fixed"}));
         assert_eq!(server.call(&actor.header("x-actor", "ann")).ok()["changed"], 1);
         let line = server.wait_for_line("\"actor\":\"ann\"");
         assert!(line.contains(r#""reason":"fixed""#), "the reason is in the audit log: {line}");
@@ -113,17 +114,17 @@ fn messages_are_listed_page_by_page() {
         let keys: Vec<_> = (0..7).map(|number| number.to_string()).collect();
         let ids: Vec<_> = keys.iter().map(|idem_key| server.sent("t", idem_key)).collect();
         server.sent("other", "x");
-        assert_eq!(texts(&walk(&server, "/v1/messages?topic=t&limit=3"), "msg_id"), ids);
-        let newest = walk(&server, "/v1/messages?topic=t&limit=2&sort=newest");
+        assert_eq!(texts(&walk(&server, "/v1/admin/messages?topic=t&limit=3"), "msg_id"), ids);
+        let newest = walk(&server, "/v1/admin/messages?topic=t&limit=2&sort=newest");
         assert_eq!(texts(&newest, "msg_id"), ids.iter().rev().collect::<Vec<_>>());
-        assert_eq!(walk(&server, "/v1/messages?limit=1").len(), 8);
+        assert_eq!(walk(&server, "/v1/admin/messages?limit=1").len(), 8);
         server.recv_one("t");
-        let held = list(&server, "/v1/messages?topic=t&limit=1&state=processing");
+        let held = list(&server, "/v1/admin/messages?topic=t&limit=1&state=processing");
         assert!(held[0]["lease"]["until"].is_string(), "{held:?}");
-        assert_eq!(list(&server, "/v1/messages?state=dead"), NOTHING);
-        assert_eq!(list(&server, "/v1/messages?namespace=inbox"), NOTHING);
+        assert_eq!(list(&server, "/v1/admin/messages?state=dead"), NOTHING);
+        assert_eq!(list(&server, "/v1/admin/messages?namespace=inbox"), NOTHING);
         for query in ["limit=0", "limit=1001", "state=odd", "after=nonsense", "namespace=odd", "sort=odd"] {
-            server.get(&format!("/v1/messages?{query}")).refused(400, "E_SCHEMA");
+            server.get(&format!("/v1/admin/messages?{query}")).refused(400, "E_SCHEMA");
         }
     });
 }
@@ -132,17 +133,17 @@ fn messages_are_listed_page_by_page() {
 fn a_message_is_found_by_its_key_and_counted() {
     on_every_store(&QUICK, |server| {
         let id = server.sent("t/1", "k 1");
-        let found = server.get("/v1/messages/by-key?source=t%2F1&id=k%201").ok();
+        let found = server.get("/v1/admin/messages/by-key?source=t%2F1&id=k%201").ok();
         assert_eq!(
             (text(&found, "msg_id"), text(&found, "state"), text(&found, "topic")),
             (&*id, "processing", "t/1")
         );
-        let whole = server.get("/v1/messages/by-key?source=t%2F1&id=k+1&payload=true").ok();
+        let whole = server.get("/v1/admin/messages/by-key?source=t%2F1&id=k+1&payload=true").ok();
         assert_eq!(text(&whole, "payload_b64"), base64("k 1"));
-        server.get("/v1/messages/by-key?source=t&id=k").refused(404, "E_NOT_FOUND");
-        server.get("/v1/messages/by-key?id=k").refused(400, "E_SCHEMA");
+        server.get("/v1/admin/messages/by-key?source=t&id=k").refused(404, "E_NOT_FOUND");
+        server.get("/v1/admin/messages/by-key?id=k").refused(400, "E_SCHEMA");
         server.post("/v1/inbox/try-begin", &json!({"key": "ledger key"})).ok();
-        let entry = server.get("/v1/messages/by-key?namespace=ledger&id=ledger%20key").ok();
+        let entry = server.get("/v1/admin/messages/by-key?namespace=ledger&id=ledger%20key").ok();
         assert_eq!((text(&entry, "namespace"), text(&entry, "state")), ("ledger", "seen"));
         dead(&server, "t", &["2"]);
         server.sent("t", "3");
@@ -151,9 +152,9 @@ fn a_message_is_found_by_its_key_and_counted() {
         let counts = server.counts("t");
         let expected = json!({"seen": 0, "ready": 1, "waiting": 0, "in_flight": 1, "done": 0, "dead": 1, "estimated": false});
         assert_eq!(counts, expected);
-        assert_eq!(server.get("/v1/counts?namespace=ledger").ok()["seen"], 1);
-        assert_eq!(server.get("/v1/counts?namespace=mailbox").ok()["ready"], 2);
-        let stats = server.get("/v1/stats").ok();
+        assert_eq!(server.get("/v1/admin/counts?namespace=ledger").ok()["seen"], 1);
+        assert_eq!(server.get("/v1/admin/counts?namespace=mailbox").ok()["ready"], 2);
+        let stats = server.get("/v1/admin/stats").ok();
         let mailbox =
             stats["namespaces"].as_array().unwrap().iter().find(|counts| counts["namespace"] == "mailbox");
         assert_eq!(mailbox.unwrap()["counts"]["dead"], 1, "{stats}");
@@ -165,10 +166,10 @@ fn a_redrive_selects_dead_messages_and_a_purge_must_be_confirmed() {
     on_every_store(&QUICK, |server| {
         let ids = dead(&server, "t", &["1", "2", "3"]);
         let alive = server.sent("u", "4");
-        let redrive = server.post("/v1/messages/redrive", &json!({"ids": [ids[0]]})).ok();
+        let redrive = server.post("/v1/admin/messages/redrive", &json!({"ids": [ids[0]]})).ok();
         assert_eq!(redrive["changed"], 1);
-        server.post("/v1/messages/redrive", &json!({"state": "processing"})).refused(400, "E_SCHEMA");
-        let purge = |request: Value| server.post("/v1/messages/purge", &request);
+        server.post("/v1/admin/messages/redrive", &json!({"state": "processing"})).refused(400, "E_SCHEMA");
+        let purge = |request: Value| server.post("/v1/admin/messages/purge", &request);
         let reply = purge(json!({"topic": "t"})).refused(400, "E_SCHEMA");
         assert!(reply.contains("confirm"), "{reply}");
         purge(json!({"ids": [ids[1]]})).refused(400, "E_SCHEMA");
@@ -180,7 +181,7 @@ fn a_redrive_selects_dead_messages_and_a_purge_must_be_confirmed() {
             1,
             "Dead ones, if it does not say"
         );
-        server.get(&format!("/v1/messages/{}", ids[1])).refused(404, "E_NOT_FOUND");
+        server.get(&format!("/v1/admin/messages/{}", ids[1])).refused(404, "E_NOT_FOUND");
         assert_eq!(server.send("t", "2", "2").ok()["duplicate"], false, "not even its key is known");
         assert_eq!(text(&server.recv_one("u"), "msg_id"), alive);
     });
@@ -189,7 +190,7 @@ fn a_redrive_selects_dead_messages_and_a_purge_must_be_confirmed() {
 /// Operators see the current and the last holder of a message and the end of the lease, also after a restart.
 #[test]
 fn the_current_and_the_last_holder_of_a_message_are_shown() {
-    let shown = |server: &Server, id: &str| server.get(&format!("/v1/messages/{id}")).ok();
+    let shown = |server: &Server, id: &str| server.get(&format!("/v1/admin/messages/{id}")).ok();
     on_every_store(&QUICK, |server| {
         let longest = "n".repeat(128);
         let requests = [
@@ -211,7 +212,7 @@ fn the_current_and_the_last_holder_of_a_message_are_shown() {
             assert_eq!(held["lease"]["worker"], worker, "{held}");
             assert_eq!(held["lease"]["until"], envelope["visible_until"], "{held}");
             assert_eq!(held.get("last_lease"), None, "{held}");
-            let listed = list(&server, &format!("/v1/messages?topic={topic}"));
+            let listed = list(&server, &format!("/v1/admin/messages?topic={topic}"));
             assert_eq!(listed[0]["lease"]["worker"], worker, "{listed:?}");
             server.post(&format!("/v1/nack/{}", text(&envelope, "receipt")), &json!({})).ok();
             let dead_letter = server.get(&format!("/v1/dlq/{id}")).ok();

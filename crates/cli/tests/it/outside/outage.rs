@@ -96,13 +96,13 @@ fn calls(receipt: &str) -> [Request; 8] {
     let send = json!({"topic": "t", "idem_key": "2", "payload_b64": base64("2")});
     [
         Request::post("/v1/send", &send),
-        Request::post("/v1/send/batch", &json!({"messages": [send]})),
+        Request::post("/v1/queues/mailbox/send", &json!({"messages": [send]})),
         Request::post("/v1/recv", &json!({"topic": "t", "wait_ms": 20_000})),
         Request::post("/v1/work", &json!({"recv": {"topic": "t", "wait_ms": 20_000}})),
         Request::post(&format!("/v1/ack/{receipt}"), &json!({})),
         Request::post("/v1/inbox/try-begin", &json!({"key": "k"})),
-        Request::get("/v1/messages"),
-        Request::get("/v1/counts?topic=t"),
+        Request::get("/v1/admin/messages"),
+        Request::get("/v1/admin/counts?topic=t"),
     ]
 }
 
@@ -128,7 +128,7 @@ fn check_what_is_unknown(server: &Server) {
     ] {
         assert!(metrics.text().lines().any(|known| known == line), "{line}: {}", metrics.text());
     }
-    let stats = call_promptly(server, &Request::get("/v1/stats")).ok();
+    let stats = call_promptly(server, &Request::get("/v1/admin/stats")).ok();
     assert_eq!(stats["unknown"], json!(["namespaces", "bounds"]), "{stats}");
     assert_eq!((&stats["namespaces"], &stats["bounds"]), (&json!([]), &json!([])), "{stats}");
     assert!(names_the_store(&stats), "{stats}");
@@ -171,7 +171,7 @@ fn an_outage_and_its_end_are_noticed_immediately() {
             json!({"ok": true}),
             "the lease was held during the outage"
         );
-        assert_eq!(server.get("/v1/stats").ok()["unknown"], json!([]));
+        assert_eq!(server.get("/v1/admin/stats").ok()["unknown"], json!([]));
         assert_eq!(server.metric("oncebox_store_up").as_deref(), Some("1"));
         let queue_depth = server.metric(r#"queue_depth{topic="t",shard="0"}"#);
         assert!(queue_depth.is_some_and(|depth| depth != "NaN"));

@@ -80,7 +80,7 @@ fn a_process_whose_directory_was_deleted_refuses_all_calls() {
     let mut findings = json["findings"].as_array().expect("a list").iter();
     let is_named = |finding: &Value| text(finding, "text").contains("deleted or replaced");
     assert!(findings.any(|finding| finding["subject"] == "store" && is_named(finding)), "{json}");
-    let stats = first.get("/v1/stats").ok();
+    let stats = first.get("/v1/admin/stats").ok();
     assert_eq!(stats["unknown"], serde_json::json!(["namespaces", "bounds"]), "{stats}");
     assert_eq!(first.metric("oncebox_store_up").as_deref(), Some("0"));
     second.sent("t", "1");

@@ -48,7 +48,7 @@ fn a_topic_that_is_paused_for_sending_drains() {
         assert!(server.is_paused_for_sending("t"));
         let batch =
             ["t", "u"].map(|topic| json!({"topic": topic, "idem_key": "2", "payload_b64": base64("2")}));
-        let batch = server.post("/v1/send/batch", &json!({"messages": batch})).ok();
+        let batch = server.post("/v1/queues/mailbox/send", &json!({"messages": batch})).ok();
         assert_eq!(
             (&batch["results"][0]["code"], &batch["results"][1]["ok"]),
             (&json!("E_SATURATED"), &json!(true))
@@ -57,7 +57,7 @@ fn a_topic_that_is_paused_for_sending_drains() {
         let listed = server.get("/v1/admin/topics/paused").ok();
         assert_eq!(listed["topics"], json!([paused]));
         assert_eq!(server.get("/v1/admin/topics?topic=t").ok()["topics"][0]["paused"], "sending");
-        for path in ["/readyz", "/v1/stats"] {
+        for path in ["/readyz", "/v1/admin/stats"] {
             let answer = server.get(path).ok();
             let finding =
                 answer["findings"].as_array().unwrap().iter().find(|finding| finding["subject"] == "paused");

@@ -43,7 +43,7 @@ fn bury(server: &Server, topic: &str, keys: std::ops::Range<u32>, error: impl Fn
         let message =
             |key: &u32| json!({"topic": topic, "idem_key": key.to_string(), "payload_b64": base64("x")});
         let messages: Vec<_> = keys.iter().map(message).collect();
-        let sent = server.post("/v1/send/batch", &json!({"messages": messages})).ok();
+        let sent = server.post("/v1/queues/mailbox/send", &json!({"messages": messages})).ok();
         assert!(sent["results"].as_array().expect("a list").iter().all(|sent| sent["ok"] == true), "{sent}");
         let mut left = keys.len();
         while left > 0 {
@@ -359,7 +359,7 @@ fn dead_letters_are_selected_by_reason_error_and_time() {
         ] {
             let mut request = filter.clone();
             request["dry_run"] = json!(true);
-            for path in ["/v1/dlq/redrive", "/v1/dlq/reprocess", "/v1/messages/redrive"] {
+            for path in ["/v1/dlq/redrive", "/v1/dlq/reprocess", "/v1/admin/messages/redrive"] {
                 assert_eq!(server.post(path, &request).ok()["matched"], expected, "{path} {filter}");
             }
         }
@@ -384,7 +384,7 @@ fn a_mistyped_topic_or_id_is_an_error() {
         let dead_letter = server.get("/v1/dlq").ok()["messages"][0].clone();
         let alive = server.sent("orders", "alive");
         let unknown = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ";
-        for path in ["/v1/dlq/redrive", "/v1/dlq/reprocess", "/v1/messages/redrive"] {
+        for path in ["/v1/dlq/redrive", "/v1/dlq/reprocess", "/v1/admin/messages/redrive"] {
             for dry_run in [true, false] {
                 let topic = json!({"topic": "order", "dry_run": dry_run});
                 let reply = server.post(path, &topic).refused(404, "E_NOT_FOUND");

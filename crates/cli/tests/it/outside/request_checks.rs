@@ -68,7 +68,8 @@ fn a_correlation_id_is_echoed_generated_or_refused_and_kept_with_the_message() {
         let one = |key| json!({"topic": "many", "idem_key": key, "payload_b64": ""});
         let mut with_own = one("2");
         with_own["corr_id"] = own.into();
-        let batch = Request::post("/v1/send/batch", &json!({"messages": [one("1"), with_own, one("3")]}));
+        let batch =
+            Request::post("/v1/queues/mailbox/send", &json!({"messages": [one("1"), with_own, one("3")]}));
         server.call(&batch.header("x-corr-id", mine)).ok();
         let ids = [(); 3].map(|()| text(&server.recv_one("many"), "corr_id").to_owned());
         assert_eq!(ids, [mine, own, mine]);
@@ -114,15 +115,15 @@ fn unknown_paths_and_methods_are_refused() {
             server.get(path).refused(404, "E_NOT_FOUND");
         }
         let methods =
-            [("GET", "/v1/send"), ("PUT", "/v1/send"), ("POST", "/v1/dlq"), ("DELETE", "/v1/messages")];
+            [("GET", "/v1/send"), ("PUT", "/v1/send"), ("POST", "/v1/dlq"), ("DELETE", "/v1/admin/messages")];
         for (method, path) in methods {
             let answer = server.call(&Request::new(method, path));
             answer.refused(405, "E_METHOD");
             assert!(answer.header("allow").is_some(), "{method} {path}: {}", answer.head);
         }
         server.get("/v1/dlq/7ZZZZZZZZZZZZZZZZZZZZZZZZZ").refused(404, "E_NOT_FOUND");
-        server.get("/v1/messages/7ZZZZZZZZZZZZZZZZZZZZZZZZZ").refused(404, "E_NOT_FOUND");
-        server.get("/v1/messages/nonsense").refused(400, "E_SCHEMA");
+        server.get("/v1/admin/messages/7ZZZZZZZZZZZZZZZZZZZZZZZZZ").refused(404, "E_NOT_FOUND");
+        server.get("/v1/admin/messages/nonsense").refused(400, "E_SCHEMA");
         assert_eq!(server.get("/openapi.json").ok()["info"]["title"], "Oncebox");
         let docs = server.get("/docs");
         assert!(docs.status == 200 && docs.text().contains("/v1/send"));

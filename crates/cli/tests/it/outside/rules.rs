@@ -110,7 +110,7 @@ fn a_full_shard_does_not_stop_a_rule() {
         server.signal(Signal::HUP);
         server.recv_one("free");
         let finding = server.eventually(|| {
-            let findings = server.get("/v1/stats").ok()["findings"].as_array().expect("a list").clone();
+            let findings = server.get("/v1/admin/stats").ok()["findings"].as_array().expect("a list").clone();
             findings.into_iter().find(|finding| text(finding, "text").contains("skipped 1 dead letters"))
         });
         assert!(text(&finding, "text").contains("`mailbox.shard_capacity`"), "{finding}");

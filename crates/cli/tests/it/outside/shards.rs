@@ -15,7 +15,7 @@ fn keyed(number: u32, key: &str) -> Value {
 fn a_shard_key_chooses_the_shard_however_a_message_is_sent() {
     on_every_store(&[], |server| {
         server.post("/v1/send", &keyed(1, "7")).ok();
-        server.post("/v1/send/batch", &json!({"messages": [keyed(2, "7"), keyed(3, "7")]})).ok();
+        server.post("/v1/queues/mailbox/send", &json!({"messages": [keyed(2, "7"), keyed(3, "7")]})).ok();
         let raw = Request::new("POST", "/v1/send").header("content-type", "application/octet-stream");
         let raw = raw.header("x-topic", "orders").header("x-idem-key", "4").header("x-shard-key", "%37");
         server.call(&raw).ok();

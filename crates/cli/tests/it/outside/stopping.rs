@@ -57,7 +57,7 @@ fn requests_in_progress_are_answered_and_sends_are_refused() {
         let nack = json!({"reason": "stopping"}).to_string();
         let nacked = format!("/v1/nack/{}", text(&held, "receipt"));
         let mut sending = begin(&server, &json("/v1/send"), send.len());
-        let mut batching = begin(&server, &json("/v1/send/batch"), batch.len());
+        let mut batching = begin(&server, &json("/v1/queues/mailbox/send"), batch.len());
         let mut settling = begin(&server, &json(&nacked), nack.len());
         server.terminate();
         server.wait_for_line("stopping: no new requests are accepted");

@@ -61,7 +61,7 @@ fn topics_are_listed_with_their_counts() {
 
 /// The acceptance time of the first ready message of `a/1`.
 fn listed_messages(server: &Server) -> Value {
-    let messages = server.get("/v1/messages?topic=a%2F1&state=processing").ok();
+    let messages = server.get("/v1/admin/messages?topic=a%2F1&state=processing").ok();
     let free = messages["messages"]
         .as_array()
         .expect("a list")
@@ -93,7 +93,7 @@ fn thousands_of_topics_are_listed_page_by_page() {
             |number: usize| json!({"topic": name(number), "idem_key": "k", "payload_b64": base64("x")});
         for numbers in [0..1_000, 1_000..1_500] {
             let batch: Vec<_> = numbers.map(message).collect();
-            server.post("/v1/send/batch", &json!({ "messages": batch })).ok();
+            server.post("/v1/queues/mailbox/send", &json!({ "messages": batch })).ok();
         }
         let mut sorted: Vec<_> = (0..1_500).map(name).collect();
         sorted.sort();

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::limits::CALL_ITEMS_MAX;
-use oncebox_core::{Batch, Claim, Delivery, Namespace, RequestId, Span, Verdict};
+use oncebox_core::{Batch, Claim, Delivery, Error, Namespace, RequestId, Span, Verdict};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{Engine, Mode};
 use crate::worker::attempt::{Attempt, DeliveryKey, TransactionStart};
-use crate::worker::calls::WorkRequest;
+use crate::worker::calls::{PausesCall, WorkRequest};
 use crate::worker::context::Context;
 use crate::worker::failure::Failure;
 use crate::worker::in_flight::{Item, Phase};
@@ -106,6 +106,10 @@ impl Engine {
         if self.next_claim(now).is_none_or(|at| now < at) {
             return (Vec::new(), Vec::new());
         }
+        if !self.knows_pauses() {
+            self.read_pauses(now);
+            return (Vec::new(), Vec::new());
+        }
         if !self.polling.claim_now || now >= self.polling.drained_until {
             // A poll claims from all groups again, so that busy topics never hide the others for longer than the poll
             // interval.
@@ -129,6 +133,43 @@ impl Engine {
             (claim, group)
         };
         shares.into_iter().map(claim).unzip()
+    }
+
+    pub(super) fn knows_pauses(&self) -> bool {
+        self.pauses_answered || self.shared.pauses.are_known(self.options.namespace)
+    }
+
+    /// Reads the paused topics, in a call of its own. Claims follow when it is answered.
+    pub(super) fn read_pauses(&mut self, now: Instant) {
+        if self.pauses.is_none() && now >= self.pauses_not_before {
+            let limit = self.options.call_timeout.min(self.mode.call_limit());
+            self.pauses = Some(PausesCall::read(self.shared.pauses.clone(), self.options.namespace, limit));
+        }
+    }
+
+    pub(super) fn pauses_read(&mut self, response: Result<(), Error>) -> Result<(), Error> {
+        match response {
+            Ok(()) => {
+                self.monitor.succeeded("records");
+                self.pauses_answered = true;
+                Ok(())
+            }
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                self.pauses_not_before = Instant::now() + self.pause_after_failure();
+                self.failed("records", error)
+            }
+        }
+    }
+
+    /// When a claim that is due at this moment can be made, or the paused topics can be read for it; none if they are
+    /// being read.
+    pub(super) fn once_pauses_are_known(&self, at: Instant) -> Option<Instant> {
+        match &self.pauses {
+            _ if self.knows_pauses() => Some(at),
+            Some(_) => None,
+            None => Some(at.max(self.pauses_not_before)),
+        }
     }
 
     /// Records claimed deliveries, and decides when to claim again.

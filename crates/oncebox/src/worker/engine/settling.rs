@@ -21,10 +21,16 @@ impl Engine {
             return;
         }
         self.retry_at = None;
-        let ((claims, groups), claimed_at) = match self.unanswered.take() {
+        let repeat = if self.knows_pauses() { self.unanswered.take() } else { None };
+        let ((claims, groups), claimed_at) = match repeat {
             Some(Unanswered { claims, groups, since }) => ((claims, groups), Some(since)),
+            None if self.unanswered.is_some() => {
+                self.read_pauses(now);
+                Default::default()
+            }
             None => (self.claims(now), None),
         };
+        self.pauses_answered &= claims.is_empty();
         let capacity = CALL_ITEMS_MAX - claims.len();
         let mut settled = Vec::new();
         let mut settlements = Vec::new();

@@ -86,7 +86,7 @@ pub(in crate::http) async fn handle_send(
 /// Sends many messages, in order, each with its own outcome.
 #[utoipa::path(
     post,
-    path = "/v1/send/batch",
+    path = "/v1/queues/mailbox/send",
     tag = TAG,
     request_body = wire::mailbox::SendBatchRequest,
     responses((status = 200, description = "One outcome per message, in order.", body = SendBatchResponse), BodyErrors),

@@ -8,7 +8,7 @@ use oncebox_core::{
     Extended, Extension, Fence, Interest, Key, Lease, MaintenanceReport, MessagePage, MessageQuery,
     MessageRef, MessageState, MessageSummary, NewMessage, Observation, Observed, Omitted, Operated, Order,
     PageSize, ReadyTopics, RecordOp, RecordOutcome, Scope, Settled, Settlement, Snapshot, Store, Timestamp,
-    Topic, TopicPage, TopicQuery, Trace, Uid, Usage, Wakeups, Worked,
+    Topic, TopicPage, TopicQuery, Trace, Uid, Usage, Wakeups, Worked, check_records,
 };
 
 use crate::fixture::{Fixture, ManualClock};

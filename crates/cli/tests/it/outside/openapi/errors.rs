@@ -149,7 +149,7 @@ impl Servers {
         let length = BODIES_BYTES_MAX - LARGE / 2;
         reserving.write(
             format!(
-                "POST /v1/send/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                "POST /v1/queues/mailbox/send HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                  expect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
             )
             .as_bytes(),
@@ -209,11 +209,11 @@ fn each_listener_describes_its_own_routes() {
     on_own_stores(&[], |server| {
         let main = server.get("/openapi.json").ok();
         assert_eq!(main["servers"], json!([{"url": "/"}]));
-        assert!(main["paths"]["/v1/send"].is_object() && main["paths"]["/v1/stats"].is_object());
+        assert!(main["paths"]["/v1/send"].is_object() && main["paths"]["/v1/admin/stats"].is_object());
         let mut operators = Connection::tcp(&server.admin_address());
         let admin = operators.call(&Request::get("/openapi.json")).ok();
         assert_eq!(admin["servers"], json!([{"url": "/"}]));
-        assert!(admin["paths"]["/v1/send"].is_null() && admin["paths"]["/v1/stats"].is_object());
+        assert!(admin["paths"]["/v1/send"].is_null() && admin["paths"]["/v1/admin/stats"].is_object());
     });
 }
 

@@ -12,20 +12,20 @@ use super::{refused, wire};
 fn a_url_is_percent_encoded_utf_8() {
     on_own_stores(&[], |server| {
         for target in [
-            "/v1/counts?topic=%FF",
-            "/v1/counts?topic=%zz",
-            "/v1/counts?topic=%4",
-            "/v1/counts?topic=%",
-            "/v1/counts?%FF=1",
-            "/v1/messages?topic=a%C3",
-            "/v1/messages/by-key?source=%ff&id=k",
-            "/v1/messages/by-key?namespace=ledger&id=%C3%28",
+            "/v1/admin/counts?topic=%FF",
+            "/v1/admin/counts?topic=%zz",
+            "/v1/admin/counts?topic=%4",
+            "/v1/admin/counts?topic=%",
+            "/v1/admin/counts?%FF=1",
+            "/v1/admin/messages?topic=a%C3",
+            "/v1/admin/messages/by-key?source=%ff&id=k",
+            "/v1/admin/messages/by-key?namespace=ledger&id=%C3%28",
             "/v1/dlq?topic=%zz",
             "/v1/inbox/%FF",
             "/v1/inbox/%zz",
             "/v1/inbox/a%4",
             "/v1/inbox/%C3/%BC",
-            "/v1/messages/%FF",
+            "/v1/admin/messages/%FF",
             "/v1/dlq/%zz",
             "/readyz?for=%zz",
             "/healthz?%zz",
@@ -48,20 +48,20 @@ fn a_url_is_percent_encoded_utf_8() {
 fn an_invalid_query_parameter_is_named() {
     on_own_stores(&[], |server| {
         for (target, says) in [
-            ("/v1/messages?limit=secret", "limit has an invalid value: expected a whole number"),
-            ("/v1/messages?limit=0", "limit must be from 1 to 1000"),
-            ("/v1/messages?limit=1001", "limit must be from 1 to 1000"),
-            ("/v1/messages?limit=99999999999", "limit has an invalid value: the number is too large"),
-            ("/v1/messages?after=secret", "after is not valid"),
-            ("/v1/messages?state=secret", "state has an invalid value: expected one of `seen`"),
-            ("/v1/messages?topic=a&topic=b", "topic occurs more than once"),
-            ("/v1/messages?secret=1", "unknown field: known fields are `namespace`"),
-            ("/v1/messages/by-key?source=t", "id is missing"),
+            ("/v1/admin/messages?limit=secret", "limit has an invalid value: expected a whole number"),
+            ("/v1/admin/messages?limit=0", "limit must be from 1 to 1000"),
+            ("/v1/admin/messages?limit=1001", "limit must be from 1 to 1000"),
+            ("/v1/admin/messages?limit=99999999999", "limit has an invalid value: the number is too large"),
+            ("/v1/admin/messages?after=secret", "after is not valid"),
+            ("/v1/admin/messages?state=secret", "state has an invalid value: expected one of `seen`"),
+            ("/v1/admin/messages?topic=a&topic=b", "topic occurs more than once"),
+            ("/v1/admin/messages?secret=1", "unknown field: known fields are `namespace`"),
+            ("/v1/admin/messages/by-key?source=t", "id is missing"),
             (
                 "/v1/dlq/7ZZZZZZZZZZZZZZZZZZZZZZZZZ?payload=secret",
                 "payload has an invalid value: expected `true`",
             ),
-            ("/v1/counts?topic=", "topic is empty"),
+            ("/v1/admin/counts?topic=", "topic is empty"),
             ("/readyz?for=secret", "for has an invalid value: expected `reads` or `writes`"),
         ] {
             let said =
@@ -141,7 +141,7 @@ fn an_invalid_field_is_named_as_in_the_request() {
             let said = server.post("/v1/send", &message(name, value.clone())).refused(400, "E_SCHEMA");
             assert!(said.starts_with(says) && !said.contains("secret"), "{name}: {said}");
             let batch = json!({"messages": [message(name, value)]});
-            let item = &server.post("/v1/send/batch", &batch).ok()["results"][0];
+            let item = &server.post("/v1/queues/mailbox/send", &batch).ok()["results"][0];
             assert!(text(item, "message").starts_with(says), "{name}: {item}");
         }
         for (line, says) in [
@@ -180,7 +180,7 @@ fn check_others(server: &Server, long: &str) {
         ("/v1/inbox/try-begin", json!({"key": "k", "leaseSeconds": "x"}), "leaseSeconds has the wrong type"),
         ("/v1/inbox/release", json!({"key": "k"}), "leaseId is missing"),
         ("/v1/inbox/release", json!({"KEY": 7, "leaseId": "l"}), "key has the wrong type: expected a string"),
-        ("/v1/messages/redrive", json!({"limit": "x"}), "limit has the wrong type"),
+        ("/v1/admin/messages/redrive", json!({"limit": "x"}), "limit has the wrong type"),
     ] {
         let said = server.post(path, &body).refused(400, "E_SCHEMA");
         assert!(said.starts_with(says), "{path}: {said}");

@@ -25,7 +25,7 @@ fn arrays_are_not_accepted_as_objects() {
         let settle = format!(r#"["ack","{ID}",null,null]"#);
         for (path, body) in [
             ("/v1/send", send.to_owned()),
-            ("/v1/send/batch", "[[]]".to_owned()),
+            ("/v1/queues/mailbox/send", "[[]]".to_owned()),
             ("/v1/recv", recv.to_owned()),
             ("/v1/recv/stream", recv.to_owned()),
             ("/v1/work", r#"[[],{"topic":"t"}]"#.to_owned()),
@@ -35,8 +35,8 @@ fn arrays_are_not_accepted_as_objects() {
             (&format!("/v1/nack/{ID}"), r#"["reason"]"#.to_owned()),
             (&format!("/v1/extend/{ID}"), "[250]".to_owned()),
             ("/v1/dlq/reprocess", "[[],null,null,null,true]".to_owned()),
-            ("/v1/messages/redrive", "[null,[],null,null,null,null,null,true,false,null]".to_owned()),
-            ("/v1/messages/purge", "[null,[],null,null,null,null,null,true,false,null]".to_owned()),
+            ("/v1/admin/messages/redrive", "[null,[],null,null,null,null,null,true,false,null]".to_owned()),
+            ("/v1/admin/messages/purge", "[null,[],null,null,null,null,null,true,false,null]".to_owned()),
             ("/v1/inbox/try-begin", r#"["k",null,null]"#.to_owned()),
             ("/v1/inbox/mark-processed", r#"["k",null]"#.to_owned()),
             ("/v1/inbox/release", r#"["k","l"]"#.to_owned()),
@@ -46,7 +46,7 @@ fn arrays_are_not_accepted_as_objects() {
         }
         // Items of a batch are refused individually.
         for (path, body) in [
-            ("/v1/send/batch", format!(r#"{{"messages":[{send}]}}"#)),
+            ("/v1/queues/mailbox/send", format!(r#"{{"messages":[{send}]}}"#)),
             ("/v1/settle", format!(r#"{{"settle":[{settle}]}}"#)),
             ("/v1/work", format!(r#"{{"settle":[{settle}],"recv":{{"topic":"t"}}}}"#)),
         ] {
@@ -76,13 +76,13 @@ fn duplicate_field_names_are_refused() {
             assert!(said.starts_with(name) && said.contains("more than once"), "{body}: {said}");
             assert!(!said.contains("secret"), "{said}");
         }
-        said("/v1/send/batch", r#"{"messages":[],"messages":[]}"#);
+        said("/v1/queues/mailbox/send", r#"{"messages":[],"messages":[]}"#);
         said("/v1/recv", r#"{"topic":"t","max_messages":1,"max_messages":2}"#);
         said("/v1/work", r#"{"recv":{"topic":"t","topic":"u"}}"#);
         said("/v1/work", r#"{"recv":{"topic":"t"},"recv":{"topic":"t"}}"#);
         said("/v1/settle", r#"{"settle":[],"settle":[]}"#);
         said(&format!("/v1/nack/{ID}"), r#"{"reason":"a","reason":"b"}"#);
-        said("/v1/messages/purge", r#"{"dry_run":true,"dry_run":false,"confirm":true}"#);
+        said("/v1/admin/messages/purge", r#"{"dry_run":true,"dry_run":false,"confirm":true}"#);
         // The ledger ignores case and unknown names, but still refuses duplicates.
         for body in [
             r#"{"key":"k","key":"l"}"#,
@@ -106,7 +106,7 @@ fn duplicate_field_names_are_refused() {
 #[test]
 fn an_enum_value_is_a_string() {
     on_own_stores(&[], |server| {
-        json_refused(&server, "/v1/messages/purge", r#"{"state":{"dead":null},"dry_run":true}"#);
+        json_refused(&server, "/v1/admin/messages/purge", r#"{"state":{"dead":null},"dry_run":true}"#);
         let item = json!({"settle": [{"op": {"ack": null}, "delivery": ID}]});
         let result = &server.post("/v1/settle", &item).ok()["results"][0];
         assert_eq!(text(result, "code"), "E_SCHEMA", "{result}");
@@ -129,11 +129,11 @@ fn a_compressed_body_is_refused() {
             assert!(said.contains("without `content-encoding`"), "{said}");
             for (path, body) in [
                 ("/v1/send", body),
-                ("/v1/send/batch", r#"{"messages":[]}"#),
+                ("/v1/queues/mailbox/send", r#"{"messages":[]}"#),
                 ("/v1/recv", r#"{"topic":"t"}"#),
                 ("/v1/settle", r#"{"settle":[]}"#),
                 ("/v1/inbox/try-begin", r#"{"key":"k"}"#),
-                ("/v1/messages/redrive", r#"{"dry_run":true}"#),
+                ("/v1/admin/messages/redrive", r#"{"dry_run":true}"#),
                 (&format!("/v1/nack/{ID}"), "{}"),
             ] {
                 refused(&server, &wire(&format!("POST {path}"), &json, body), 415, "E_SCHEMA");

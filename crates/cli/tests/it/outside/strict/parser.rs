@@ -106,13 +106,13 @@ fn every_response_ends_with_a_newline_and_has_nosniff() {
             "/readyz",
             "/health/live",
             "/health/ready",
-            "/v1/stats",
+            "/v1/admin/stats",
             "/metrics",
             "/openapi.json",
             "/docs",
-            "/v1/messages",
-            &format!("/v1/messages/{id}"),
-            "/v1/counts",
+            "/v1/admin/messages",
+            &format!("/v1/admin/messages/{id}"),
+            "/v1/admin/counts",
             "/v1/dlq",
             "/v1/inbox/k",
             "/nowhere",
@@ -128,7 +128,7 @@ fn every_response_ends_with_a_newline_and_has_nosniff() {
             assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         };
         post("/v1/send", r#"{"topic":"t","idem_key":"2","payload_b64":""}"#);
-        post("/v1/send/batch", r#"{"messages":[]}"#);
+        post("/v1/queues/mailbox/send", r#"{"messages":[]}"#);
         post("/v1/recv", r#"{"topic":"t"}"#);
         post("/v1/recv", r#"{"topic":"u"}"#);
         post("/v1/work", r#"{"recv":{"topic":"t"}}"#);
