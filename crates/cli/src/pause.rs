@@ -2,7 +2,7 @@
 
 use oncebox_client::Client;
 use oncebox_client::wire::operator::{
-    ListPausedRequest, NamespaceName, PauseName, PauseRequest, PausedTopicDetails,
+    ListPausedRequest, PauseName, PauseRequest, PausedTopicDetails, QueueName,
 };
 
 use crate::error::CliError;
@@ -47,8 +47,8 @@ struct Part {
 #[derive(Debug, clap::Args)]
 struct Common {
     /// Namespace of the topic.
-    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = value::topic_namespaces())]
-    namespace: NamespaceName,
+    #[arg(long, value_name = "NAMESPACE", default_value = "mailbox", value_parser = value::queues())]
+    namespace: QueueName,
     /// Reason, which listings and the audit log show.
     #[arg(long, value_name = "REASON")]
     because: Option<String>,

@@ -1,7 +1,7 @@
 //! Wire values on the command line: parsers for enum values and `name=value` pairs.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use oncebox_client::wire::operator::{NamespaceName, ReasonName, StateName};
+use oncebox_client::wire::operator::{NamespaceName, QueueName, ReasonName, StateName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(crate) fn namespaces() -> impl TypedValueParser<Value = NamespaceName> {
 }
 
 /// The namespaces whose messages have topics.
-pub(crate) fn topic_namespaces() -> impl TypedValueParser<Value = NamespaceName> {
+pub(crate) fn queues() -> impl TypedValueParser<Value = QueueName> {
     parser(&["inbox", "commands", "mailbox"])
 }
 

@@ -11,6 +11,7 @@ pub use listing::{ByKeyRequest, CountRequest, ListDeadRequest, ListRequest, Show
 pub use message::{LeaseDetails, ListResponse, MessageDetails, NamespaceName, ReasonName, StateName};
 pub use pauses::{
     ListPausedRequest, ListPausedResponse, PauseName, PauseRequest, PauseResponse, PausedTopicDetails,
+    QueueName,
 };
 pub use stats::{CountsResponse, NamespaceCounts, StatsResponse};
 pub use sweep::{RedriveRequest, RefusedMessage, SweepRequest, SweepResponse};

@@ -6,7 +6,7 @@ use oncebox_client::wire::mailbox::{
 };
 use oncebox_client::wire::operator::{
     ByKeyRequest, CountRequest, ListDeadRequest, ListPausedRequest, ListRequest, ListTopicsRequest,
-    NamespaceName, PauseName, PauseRequest, RedriveRequest, ShowRequest, SweepRequest,
+    NamespaceName, PauseName, PauseRequest, QueueName, RedriveRequest, ShowRequest, SweepRequest,
 };
 use oncebox_client::{Client, ClientError};
 
@@ -85,7 +85,7 @@ async fn every_call_about_topics_has_its_path() {
     let client = server.client().await;
     let _ =
         client.topics(&ListTopicsRequest { after: Some("a b".into()), ..ListTopicsRequest::default() }).await;
-    let _ = client.paused_topics(&ListPausedRequest { namespace: Some(NamespaceName::Inbox) }).await;
+    let _ = client.paused_topics(&ListPausedRequest { namespace: Some(QueueName::Inbox) }).await;
     let pause = PauseRequest {
         topic: "t".into(),
         pause: Some(PauseName::Sending),

@@ -4,9 +4,11 @@ use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use oncebox::Operator;
+use oncebox::message::Namespace;
 use oncebox::operator::{Pause, PausedTopic};
 use oncebox_wire::operator::{
     ListPausedRequest, ListPausedResponse, PauseName, PauseRequest, PauseResponse, PausedTopicDetails,
+    QueueName,
 };
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -14,7 +16,7 @@ use utoipa_axum::routes;
 use super::api_error::ApiError;
 use super::app::App;
 use super::openapi::{BodyErrors, ReadErrors};
-use super::{body, operator, query, view};
+use super::{body, operator, query};
 
 const TAG: &str = "operator";
 
@@ -33,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
     let ListPausedRequest { namespace } = query::parse(&uri)?;
-    let paused = app.operator(view::namespace(namespace), "").paused().await?;
+    let paused = app.operator(queue(namespace), "").paused().await?;
     body::json(&ListPausedResponse { topics: paused.iter().map(details).collect() })
 }
 
@@ -75,7 +77,7 @@ async fn read(app: &App, request: Request) -> Result<(Operator, String, Pause), 
     let (parts, content) = request.into_parts();
     let (request, _permit): (PauseRequest, _) =
         app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
-    let operator = app.operator(view::namespace(request.namespace), operator::actor(&parts.headers)?);
+    let operator = app.operator(queue(request.namespace), operator::actor(&parts.headers)?);
     let operator = operator.because(operator::because(request.because.as_deref())?);
     let pause = match request.pause.unwrap_or(PauseName::Both) {
         PauseName::Sending => Pause::Sending,
@@ -83,6 +85,14 @@ async fn read(app: &App, request: Request) -> Result<(Operator, String, Pause), 
         PauseName::Both => Pause::Both,
     };
     Ok((operator, request.topic, pause))
+}
+
+fn queue(name: Option<QueueName>) -> Namespace {
+    match name.unwrap_or_default() {
+        QueueName::Mailbox => Namespace::Mailbox,
+        QueueName::Inbox => Namespace::Inbox,
+        QueueName::Commands => Namespace::Commands,
+    }
 }
 
 fn details(paused: &PausedTopic) -> PausedTopicDetails {

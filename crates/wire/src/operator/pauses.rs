@@ -2,11 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::NamespaceName;
 use crate::strict::read_as;
 
 read_as!(Object: PauseRequest);
-read_as!(UnitEnum: PauseName);
+read_as!(UnitEnum: PauseName, QueueName);
+
+/// A namespace whose messages have topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase", remote = "Self")]
+pub enum QueueName {
+    /// Messages of the mailbox.
+    #[default]
+    Mailbox,
+    /// Messages of the inbox.
+    Inbox,
+    /// Commands.
+    Commands,
+}
 
 /// What is paused in a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +41,7 @@ pub enum PauseName {
 pub struct PauseRequest {
     /// Namespace; default `mailbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<NamespaceName>,
+    pub namespace: Option<QueueName>,
     /// The topic. It need not have messages.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$"))]
     pub topic: String,
@@ -59,7 +72,7 @@ pub struct ListPausedRequest {
     /// Namespace; default `mailbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
-    pub namespace: Option<NamespaceName>,
+    pub namespace: Option<QueueName>,
 }
 
 /// The paused topics of a namespace.
