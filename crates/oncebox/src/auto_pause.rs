@@ -76,7 +76,7 @@ impl AutoPause {
         }
     }
 
-    /// Counts messages that died, except by expiry and by an operator. Returns the topics that exceed their limits.
+    /// Counts messages that died, except by expiry and cancellation. Returns the topics that exceed their limits.
     pub(crate) fn record(&self, died: &[Deaths], now: Instant) -> Vec<Exceeded> {
         // No update panics halfway, so the counts are usable even if the lock is poisoned.
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);

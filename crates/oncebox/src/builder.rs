@@ -106,7 +106,7 @@ impl OnceboxBuilder {
     }
 
     /// Pauses the delivery of a topic when more than this many of its messages die within a minute, other than by expiry
-    /// and by an operator. This process counts, in its maintenance; an [`Operator`](crate::Operator) resumes the topic.
+    /// or cancellation. This process counts, in its maintenance; an [`Operator`](crate::Operator) resumes the topic.
     /// The default is 0: no topic is paused. Topics of a mailbox have a setting of their own,
     /// [`dlq_pause_per_minute`](crate::mailbox::TopicSettings::dlq_pause_per_minute).
     #[must_use]

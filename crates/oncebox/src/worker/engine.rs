@@ -1,7 +1,7 @@
 //! The worker's main loop: one task that owns all of its state.
 //!
-//! At most one call that settles and claims, one that extends and one that reads the paused topics are in flight at a time. Meanwhile handlers keep
-//! running and results queue up; the next call takes all of them.
+//! At most one call that settles and claims, one that extends and one that reads the paused topics are in flight at a
+//! time. Meanwhile handlers keep running and results queue up; the next call takes all of them.
 
 mod claiming;
 mod leases;
