@@ -103,12 +103,20 @@ impl PostgresStore {
             return Ok(RecordOutcome::Conflict(current.cloned()));
         }
         // The record that is replaced, expired or not, makes space first.
-        if let Some(replaced) = &found {
+        let replaced = found.as_ref().map(Record::bytes);
+        if let Some(size) = replaced {
             kind.records = kind.records.saturating_sub(1);
-            kind.bytes = kind.bytes.saturating_sub(replaced.bytes());
+            kind.bytes = kind.bytes.saturating_sub(size);
         }
-        let bytes = record_bytes(put.id, put.value);
+        let (bytes, before) = (record_bytes(put.id, put.value), kind.records);
         if let Some(bound) = self.make_record_space(&mut transaction, &mut kind, put, bytes).await? {
+            // What was removed stays removed: if the limit was lowered by far, further writes remove the rest.
+            if kind.records < before {
+                kind.records += u64::from(replaced.is_some());
+                kind.bytes += replaced.unwrap_or_default();
+                self.set_use(&mut transaction, &kind).await?;
+                transaction.commit().await.map_err(db_error::into_error)?;
+            }
             return Ok(RecordOutcome::Full(bound));
         }
         let version = kind.last_version + 1;

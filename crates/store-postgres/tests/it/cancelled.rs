@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use oncebox_core::{
-    Accepted, Action, Key, MessageRef, NewMessage, Order, Payload, Store, StoreExt, Topic, TransactionalStore,
+    Accepted, Action, Key, MessageRef, NewMessage, Order, Payload, RecordId, RecordKind, RecordOp,
+    RecordValue, Store, StoreExt, Topic, TransactionalStore, WhenFull, WriteCondition,
 };
 use oncebox_store_postgres::{PostgresOptions, PostgresStore};
 use oncebox_testkit::servers::Postgres;
@@ -21,6 +22,12 @@ fn key(id: &str) -> Key {
 
 fn message(id: &str) -> NewMessage {
     NewMessage::new(key(id), Topic::new("payments").unwrap(), Payload::new("{}").unwrap())
+}
+
+fn put() -> RecordOp {
+    const KIND: RecordKind = RecordKind::new("state", 10, WhenFull::Refuse);
+    let (id, value) = (RecordId::new("a").unwrap(), RecordValue::default());
+    RecordOp::Put { kind: KIND, id, value, condition: WriteCondition::Always, keep: None }
 }
 
 /// Polls a call this many times, whenever it is woken, and then drops it.
@@ -51,6 +58,8 @@ async fn calls_after_a_cancelled_call_are_committed() {
         check(&store, &other, &format!("order {round} {polls}")).await;
         cancel_after(polls, store.begin_transaction()).await;
         check(&store, &other, &format!("transaction {round} {polls}")).await;
+        cancel_after(polls, store.record(put())).await;
+        check(&store, &other, &format!("record {round} {polls}")).await;
     }
 }
 

@@ -25,6 +25,8 @@ mod privileges;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod record_locks;
+#[cfg(test)]
 mod reserve;
 #[cfg(test)]
 mod restart;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
-use super::{RecordChange, RecordJournal, RecordTable};
+use super::{REMOVALS_MAX, RecordChange, RecordJournal, RecordTable};
 use crate::bound::Bound;
 use crate::port::{Direction, PageSize, RecordOp, RecordOutcome, WriteCondition};
 use crate::record::{Record, RecordKind, RecordValue, RecordVersion, WhenFull};
@@ -208,6 +208,21 @@ fn a_log_drops_what_was_written_first() {
     assert_eq!(ids(&rest), ["b"]);
     let rest = world.run(&list(LOG, Direction::OldestFirst, Some("b"), 1));
     assert_eq!(ids(&rest), ["c"]);
+}
+
+/// The limit of a kind is a constant of the code, and a newer version may lower it by any number.
+#[test]
+fn a_log_whose_limit_was_lowered_shrinks_with_each_write() {
+    const LARGE: RecordKind = RecordKind::new("log", 3_000, WhenFull::DropOldest);
+    let mut world = World::new();
+    for number in 0..2_500 {
+        world.run(&put(LARGE, &number.to_string(), WriteCondition::Always));
+    }
+    let outcomes = [0; 3].map(|_| world.run(&put(LOG, "new", WriteCondition::Always)));
+    assert!(matches!(outcomes[0], RecordOutcome::Full(_)), "at most {REMOVALS_MAX} are removed at a time");
+    assert_eq!(outcomes[2], written(2_501));
+    assert_eq!(world.ids(LOG), ["2498", "2499", "new"]);
+    assert_eq!(world.journal.replay(), world.table);
 }
 
 fn ops() -> impl Strategy<Value = RecordOp> {
