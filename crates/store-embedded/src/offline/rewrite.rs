@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use oncebox_core::Timestamp;
+use oncebox_core::{RecordVersion, Timestamp};
 
 use super::analysis::Analysis;
 use super::salvage::Salvaged;
@@ -24,6 +24,8 @@ const GROUP_BYTES: usize = 32 << 10;
 /// Maximum number of epochs that may have left no trace. Each starts a segment, so this many segments would have to be
 /// lost before a fence could be reused.
 const EPOCHS_LOST_MAX: u64 = 1_024;
+/// Maximum number of writes of a kind of records that may have left no trace: more than fit into any journal.
+const VERSIONS_LOST_MAX: u64 = 1 << 32;
 
 /// A segment file whose header is buffered. Until the header is written, recovery takes the file for blank.
 struct Headless {
@@ -163,6 +165,8 @@ impl NewJournal {
         let machine = &salvaged.machine;
         let records = machine.records();
         for (kind, version) in records.last_versions() {
+            // A write in the damage may have been confirmed, and its version must not be given again.
+            let version = RecordVersion(version.0.saturating_add(VERSIONS_LOST_MAX));
             codec::encode_last_version(&mut group.bytes, kind, version);
         }
         let kept = records.iter().map(|(kind, record)| Base::Record(kind.into(), record.version));

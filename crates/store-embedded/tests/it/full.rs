@@ -7,9 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use oncebox_core::limits::{RECORD_OPS_MAX, RECORD_VALUE_BYTES_MAX};
 use oncebox_core::{
     Accepted, Batch, Bound, Budget, Claim, Clock, Delivery, Error, ErrorKind, Key, MessageState, Namespace,
-    NewMessage, Owner, Payload, Scope, Settled, Span, Store, StoreExt, Topic, Verdict,
+    NewMessage, Owner, Payload, RecordId, RecordKind, RecordOp, RecordOutcome, RecordValue, RecordVersion,
+    Scope, Settled, Span, Store, StoreExt, Topic, Verdict, WhenFull, WriteCondition,
 };
 use oncebox_store_embedded::{Durability, EmbeddedStore};
 use oncebox_system::uptime;
@@ -86,6 +88,45 @@ fn every_caller_is_rejected_at_once_with_the_bound() -> TestResult {
     assert_eq!(acks.len(), 20);
     assert!(block_on(store.settle(&acks))?.iter().all(|settled| *settled == Settled::Done));
     assert_eq!(block_on(store.counts(&Scope::all(Namespace::Inbox)))?.done, 20);
+    Ok(())
+}
+
+fn put(id: &str, bytes: usize) -> RecordOp {
+    const KIND: RecordKind = RecordKind::new("state", 1_000, WhenFull::Refuse);
+    let (id, value) = (RecordId::new(id).unwrap(), RecordValue::new(vec![b'v'; bytes]).unwrap());
+    RecordOp::Put { kind: KIND, id, value, condition: WriteCondition::Always, keep: None }
+}
+
+/// An operator can stop a topic when the disk is full, which is when it is needed.
+#[test]
+fn small_records_are_written_while_the_disk_is_full() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let mut options = options(&clock);
+    options.segment_bytes = 1 << 20;
+    let store = EmbeddedStore::open_on(Arc::new(disk.clone()), &options)?;
+    disk.set_full(true);
+    fill(&store, 0);
+    for number in 1..=3 {
+        let written = block_on(store.record(put("a", 200)))?;
+        assert!(matches!(written, RecordOutcome::Written(_)), "write {number}: {written:?}");
+    }
+    Ok(())
+}
+
+/// The largest call of all: every record has the maximum size, and segments are much smaller.
+#[test]
+fn a_call_with_a_hundred_of_the_largest_records_is_executed() -> TestResult {
+    let (disk, clock) = (SimDisk::default(), Arc::new(ManualClock::default()));
+    let store = open_on(&disk, &clock);
+    let puts: Vec<_> = (0..RECORD_OPS_MAX).map(|id| put(&id.to_string(), RECORD_VALUE_BYTES_MAX)).collect();
+    for _ in 0..2 {
+        let outcomes = block_on(store.records(&puts))?;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, RecordOutcome::Written(_))));
+    }
+    drop(store);
+    let store = open_on(&disk.after_kill(), &clock);
+    let outcomes = block_on(store.records(&puts[..1]))?;
+    assert_eq!(outcomes, [RecordOutcome::Written(RecordVersion(2 * RECORD_OPS_MAX as u64 + 1))]);
     Ok(())
 }
 

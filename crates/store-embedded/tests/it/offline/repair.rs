@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use oncebox_core::{Accepted, Budget, Delivery, ErrorKind, MessageState, Store, StoreExt};
-use oncebox_store_embedded::{RepairReport, Repaired, Verified, VerifyFinding, repair, verify};
+use oncebox_core::{
+    Accepted, Budget, Delivery, Error, ErrorKind, MessageState, RecordId, RecordKind, RecordOp,
+    RecordOutcome, RecordValue, Store, StoreExt, WhenFull, WriteCondition,
+};
+use oncebox_store_embedded::{
+    EmbeddedStore, RepairReport, Repaired, Verified, VerifyFinding, repair, verify,
+};
 use oncebox_testkit::{SplitMix, TestResult, block_on};
 
 use super::{Directory, accept, claim, close, files, filled, frames, known, message};
@@ -49,6 +54,46 @@ fn everything_readable_before_and_after_damage_is_kept() -> TestResult {
         assert_eq!(store.claim(&claim(100)).await?.len(), 90 - lost.len());
         Ok(())
     })
+}
+
+const KIND: RecordKind = RecordKind::new("state", 100, WhenFull::Refuse);
+
+fn put(store: &EmbeddedStore, id: &str) -> Result<RecordOutcome, Error> {
+    let (id, value) = (RecordId::new(id).unwrap(), RecordValue::new(id.to_owned()).unwrap());
+    block_on(store.record(RecordOp::Put {
+        kind: KIND,
+        id,
+        value,
+        condition: WriteCondition::Always,
+        keep: None,
+    }))
+}
+
+/// Records are kept like messages. Writes may have been lost, so versions continue above all that were given.
+#[test]
+fn records_are_kept_and_no_version_is_given_again() -> TestResult {
+    let directory = filled()?;
+    let store = directory.open()?;
+    put(&store, "kept")?;
+    accept(&store, 200..300)?;
+    let RecordOutcome::Written(lost) = put(&store, "lost-in-the-damage")? else { panic!("it fits") };
+    accept(&store, 300..302)?;
+    // The process is killed: nothing after this repeats the last version.
+    let left = files(&directory.store());
+    drop(store);
+    directory.put(&left);
+    let place = |bytes: &[u8]| bytes.windows(18).position(|window| window == b"lost-in-the-damage");
+    let (name, place) = left.iter().find_map(|(name, bytes)| Some((name, place(bytes)?))).unwrap();
+    directory.flip(name, place);
+    let report = repaired(&directory);
+    assert_eq!(report.frames_lost, 1, "{report}");
+    let store = directory.open()?;
+    let get = |id: &str| block_on(store.record(RecordOp::Get { kind: KIND, id: RecordId::new(id).unwrap() }));
+    assert!(matches!(get("kept")?, RecordOutcome::Found(Some(_))));
+    assert_eq!(get("lost-in-the-damage")?, RecordOutcome::Found(None));
+    let again = put(&store, "again")?;
+    assert!(matches!(again, RecordOutcome::Written(version) if version > lost), "{again:?} after {lost:?}");
+    Ok(())
 }
 
 /// Whichever segment is missing, repair continues with the remaining ones.
