@@ -65,6 +65,9 @@ impl Pauses {
             let before = found.as_ref().map(PausedTopic::try_from).transpose()?;
             let after = change(before.as_ref().map(|before| before.pause));
             if after.as_ref().map(|after| after.pause) == before.as_ref().map(|before| before.pause) {
+                // Another process may have made the change, or an earlier call whose answer was lost. The caller relies on
+                // it from now on, and the copy may be older.
+                drop(self.read(pauses).await);
                 return Ok((before, false));
             }
             let version = found.map(|found| found.version);
