@@ -113,6 +113,7 @@ impl Maintenance {
     /// Pauses the delivery of topics with too many dead letters.
     async fn pause_failing_topics(&self, report: &MaintenanceReport) {
         let Shared { name: store, pauses, auto_pause, .. } = &*self.shared;
+        let mut failed = None;
         for Exceeded { namespace, topic, deaths, limit } in auto_pause.record(&report.died, Instant::now()) {
             let reason = format!("{deaths} messages died within a minute; the limit is {limit}");
             let paused = pauses.pause(namespace, &topic, Pause::Receiving, ("oncebox", &reason)).await;
@@ -125,10 +126,11 @@ impl Maintenance {
                     warn!(%store, %namespace, %topic, deaths, limit, "paused the delivery of a topic because too many of its messages died: fix the cause, then resume it");
                 }
                 Ok((_, false)) => {}
-                Err(error) => {
-                    warn!(%store, %namespace, %topic, %error, "cannot pause a topic with too many dead letters");
-                }
+                Err(error) => failed.get_or_insert((0, namespace, topic, error)).0 += 1,
             }
+        }
+        if let Some((topics, namespace, topic, error)) = failed {
+            warn!(%store, topics, %namespace, %topic, %error, "cannot pause topics with too many dead letters, such as this one");
         }
     }
 
