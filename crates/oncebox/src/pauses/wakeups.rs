@@ -36,11 +36,12 @@ impl PausingWakeups {
 impl Wakeups for PausingWakeups {
     async fn wait(&mut self) {
         loop {
-            let some_paused = self.snapshot.borrow().topics.list().next().is_some();
+            let some_kept_back = !self.snapshot.borrow().topics.all_delivered();
             tokio::select! {
+                biased;
                 () = self.inner.wait() => return,
                 _ = self.snapshot.changed() => return,
-                () = sleep(RECHECK_INTERVAL), if some_paused => {
+                () = sleep(RECHECK_INTERVAL), if some_kept_back => {
                     // A failure shows in the next claim.
                     drop(self.pauses.current(self.namespace).await);
                 }
