@@ -59,6 +59,10 @@ impl Engine {
         match response {
             Ok(worked) => {
                 self.monitor.succeeded("work");
+                if !request.claims.is_empty() {
+                    // The paused topics were known, even if another caller has read them.
+                    self.monitor.succeeded("records");
+                }
                 self.failures = 0;
                 for (key, settled) in request.settled.iter().zip(worked.settled) {
                     self.settled(key, settled);
