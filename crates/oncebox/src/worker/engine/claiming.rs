@@ -183,9 +183,14 @@ impl Engine {
             return;
         }
         if !self.polling.claim_now {
+            // While a topic is paused, a claim of all topics is made for some of the others at a time.
+            let some_kept_back = !self.shared.pauses.none_is_paused(self.options.namespace);
+            let is_drained = |claim: &Claim, messages: usize| match claim.topics.named() {
+                None if some_kept_back => messages == 0,
+                _ => messages < claim.batch.get() as usize,
+            };
             let requested = groups.iter().zip(claims).zip(&deliveries);
-            let drained =
-                requested.filter(|((_, claim), deliveries)| deliveries.len() < claim.batch.get() as usize);
+            let drained = requested.filter(|((_, claim), deliveries)| is_drained(claim, deliveries.len()));
             self.polling.drained.extend(drained.map(|((group, _), _)| *group));
         }
         let count: usize = deliveries.iter().map(Vec::len).sum();
