@@ -1,5 +1,7 @@
 //! Paused topics.
 
+mod edges;
+
 use std::num::NonZeroU128;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
