@@ -52,8 +52,6 @@ pub(super) struct Lanes {
     pub(super) ready: [Ready; Namespace::ALL.len()],
     /// Topics that became claimable since the last [`Self::take_wakeups`].
     woken: Vec<(Namespace, Topic)>,
-    /// The lane that was acquired last: the next message is likely to use it too.
-    recent: Option<Slot>,
     /// During a replay nobody is woken.
     pub(super) replaying: bool,
     /// By shard, the maximum number of messages that a lane delivered past its oldest inherited delivery.
@@ -67,7 +65,6 @@ impl Lanes {
         let known = self.find(namespace, name, shard);
         let lane = known.unwrap_or_else(|| self.create(namespace, name, shard));
         self.rows[lane].messages += 1;
-        self.recent = Some(lane);
         lane
     }
 
@@ -96,14 +93,7 @@ impl Lanes {
 
     /// The lane, if it has messages.
     pub(super) fn find(&self, namespace: Namespace, name: &Topic, shard: Shard) -> Option<Slot> {
-        let recent = self.recent.filter(|lane| self.is_lane(*lane, namespace, name, shard));
-        recent.or_else(|| self.topics[self.find_topic(namespace, name)?].lanes.get(&shard).copied())
-    }
-
-    fn is_lane(&self, lane: Slot, namespace: Namespace, name: &Topic, shard: Shard) -> bool {
-        let row = &self.rows[lane];
-        let topic = &self.topics[row.topic];
-        row.shard == shard && topic.namespace == namespace && topic.name == *name
+        self.topics[self.find_topic(namespace, name)?].lanes.get(&shard).copied()
     }
 
     /// Releases the lane of a message. The last message removes the lane, and the topic if it has no other lanes.
@@ -112,7 +102,6 @@ impl Lanes {
         if self.rows[lane].messages > 0 {
             return;
         }
-        self.recent = self.recent.filter(|recent| *recent != lane);
         let Lane { topic, shard, .. } = self.rows[lane];
         self.rows.remove(lane);
         let row = &mut self.topics[topic];
@@ -211,8 +200,7 @@ impl Lanes {
     /// The next ready topic in the rotation of a namespace.
     pub(super) fn next_topic(&mut self, namespace: Namespace) -> Option<Slot> {
         let Ready { slots: ready, served, .. } = &mut self.ready[namespace as usize];
-        let others = served.filter(|_| ready.len() > 1);
-        let after = others.and_then(|served| ready.range((Excluded(served), Unbounded)).next());
+        let after = served.and_then(|served| ready.range((Excluded(served), Unbounded)).next());
         *served = after.or_else(|| ready.first()).copied();
         *served
     }
@@ -220,8 +208,7 @@ impl Lanes {
     /// The next ready lane in the rotation of a topic, and its first message.
     pub(super) fn next_lane(&mut self, topic: Slot) -> Option<(Slot, Number, Slot)> {
         let row = &mut self.topics[topic];
-        // Most topics have one lane: then there is nothing to choose.
-        let next = row.served.0.checked_add(1).filter(|_| row.ready.len() > 1);
+        let next = row.served.0.checked_add(1);
         let after = next.and_then(|next| row.ready.range(Shard(next)..).next());
         let (shard, lane) = after.or_else(|| row.ready.first_key_value())?;
         let lane = *lane;

@@ -35,10 +35,7 @@ impl Numbers {
     pub(super) fn insert(&mut self, number: Number, slot: Slot) {
         let (page, index) = locate(number);
         let empty = || Box::new(Page { used: 0, slots: [Slot::NONE; PAGE_NUMBERS] });
-        let page = match self.0.last_entry() {
-            Some(last) if *last.key() == page => last.into_mut(),
-            _ => self.0.entry(page).or_insert_with(empty),
-        };
+        let page = self.0.entry(page).or_insert_with(empty);
         page.used += 1;
         page.slots[index] = slot;
     }

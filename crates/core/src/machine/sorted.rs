@@ -1,5 +1,6 @@
 //! A sorted map for messages by number or by time. Insertions and removals are mostly in order, so entries are kept in
-//! sorted runs: both ends are directly accessible, and everything between is found through a map of the runs.
+//! sorted runs: both ends are directly accessible, and everything between is found through a map of the runs. If the
+//! ends were searched like the rest, a machine would run a fifth fewer lifecycles (`docs/reference/benchmarks.md`).
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, OccupiedEntry};
