@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use crate::disk::{Disk, DiskFile};
 use crate::file_names::segment_name;
 use crate::segment::FreeSegment;
+use crate::segment_supply::Origin;
 use crate::shared::Shared;
 
 /// A task for the allocator thread.
@@ -18,24 +19,23 @@ pub(crate) enum AllocatorTask {
     ReleaseCache(Arc<dyn DiskFile>),
 }
 
-/// The result of creating or wiping a segment.
-pub(crate) enum AllocatorOutcome {
-    Created(io::Result<FreeSegment>),
-    /// The file existed before, so success says nothing about free disk space.
-    Wiped(io::Result<FreeSegment>),
+/// The result of [`AllocatorTask::Create`] or [`AllocatorTask::Wipe`].
+pub(crate) struct PreparedSegment {
+    pub(crate) origin: Origin,
+    pub(crate) segment: io::Result<FreeSegment>,
 }
 
 /// Runs the allocator thread until the syncer drops its end of either channel.
 pub(crate) fn run_allocator(
     mut allocator: SegmentAllocator,
     tasks: &Receiver<AllocatorTask>,
-    done: &Sender<AllocatorOutcome>,
+    prepared: &Sender<PreparedSegment>,
     shared: &Shared,
 ) {
     for task in tasks {
-        let outcome = match task {
-            AllocatorTask::Create => AllocatorOutcome::Created(allocator.create()),
-            AllocatorTask::Wipe(segment) => AllocatorOutcome::Wiped(SegmentAllocator::zero(segment)),
+        let (origin, segment) = match task {
+            AllocatorTask::Create => (Origin::New, allocator.create()),
+            AllocatorTask::Wipe(segment) => (Origin::Wiped, SegmentAllocator::zero(segment)),
             AllocatorTask::Remove(segment) => {
                 // A file that could not be removed is found and removed at the next open.
                 let _ = allocator.remove(&segment);
@@ -46,7 +46,7 @@ pub(crate) fn run_allocator(
                 continue;
             }
         };
-        if done.send(outcome).is_err() {
+        if prepared.send(PreparedSegment { origin, segment }).is_err() {
             return;
         }
         shared.lock().poll_allocator = true;

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use oncebox_core::machine::{CallContext, Machine};
 use oncebox_core::{Batch, Bound, Claim, Error, ErrorKind, check_call};
+use oncebox_system::uptime;
 use tokio::sync::oneshot::Receiver;
 
 use crate::disk_error::DiskError;
 use crate::reservation::{CLAIM_HEADROOM_BYTES, Reservation, SETTLEMENT_HEADROOM_BYTES};
 use crate::shared::{GROUP_BYTES_MAX, Goal, Lifecycle, State};
+use crate::space::Fit;
 use crate::store::EmbeddedStore;
 
 /// Maximum number of due timer events processed under one hold of the lock.
@@ -123,33 +125,22 @@ impl EmbeddedStore {
 
     /// Whether a call may run now, and how much it may claim.
     fn admit(&self, state: &mut State, call: &Call) -> Result<Admission, Rejected> {
-        let bytes_max = call.reservation.bytes_max();
-        let enough = state.space >= bytes_max;
-        if !enough {
-            state.space_wanted = state.space_wanted.max(bytes_max);
+        if !state.space.has(&call.reservation) {
             state.poll_allocator = true;
             self.shared.wake_syncer(state);
         }
-        let claimed = match &state.disk_error {
-            None => enough.then_some(call.reservation.claimed),
-            Some(disk_error) => {
-                let fitting = call.reservation.claims_that_fit(state.space, state.engine.machine.leased());
-                // Work waits for space that the journal is about to reclaim; accepting calls are rejected at once.
-                let waits = state.space_pending && call.class != CallClass::Accept;
-                if fitting.is_none() && !waits {
-                    return Err(Rejected::NoSpace {
-                        disk_error: disk_error.clone(),
-                        bound: disk_bound(state),
-                    });
-                }
-                fitting
-            }
-        };
-        match claimed {
-            Some(claimed) if state.engine.group.bytes.0.len() < GROUP_BYTES_MAX => {
+        match state.space.fit(&call.reservation, state.engine.machine.leased()) {
+            Fit::Now { claimed } if state.engine.group.bytes.0.len() < GROUP_BYTES_MAX => {
                 Ok(Admission::Run { claimed })
             }
-            _ => Ok(Admission::Wait(self.shared.block())),
+            Fit::Now { .. } | Fit::WhenGrown => Ok(Admission::Wait(self.shared.block())),
+            // Work waits for space that the journal is about to reclaim; accepting calls are rejected at once.
+            Fit::WhenReclaimed(_) if call.class != CallClass::Accept => {
+                Ok(Admission::Wait(self.shared.block()))
+            }
+            Fit::WhenReclaimed(disk_error) | Fit::Never(disk_error) => {
+                Err(Rejected::NoSpace { disk_error: disk_error.clone(), bound: state.space.bound() })
+            }
         }
     }
 
@@ -176,14 +167,13 @@ impl EmbeddedStore {
         let answer = state.engine.run(run);
         state.engine.machine.take_wakeups(|namespace, topic| self.notifier.notify(namespace, topic));
         let written = state.engine.group.bytes.0.len() - before;
-        state.space = state.space.saturating_sub(written as u64 + written as u64 / 64);
+        state.space.use_bytes(written);
         let new_timer_effects = state.engine.group.has_timer_effects && !had_timer_effects;
         if new_timer_effects || (written > 0 && (call.class != CallClass::Lease || raised)) {
             state.sync_target = state.group_number;
         }
         if written > 0 || new_timer_effects {
-            state.calls += 1;
-            state.think_time.call();
+            state.commit_delay.call(uptime);
             self.shared.wake_syncer(state);
         }
         // A call that wrote nothing may still have read what the current group holds.
@@ -233,11 +223,6 @@ pub(crate) fn or_saturated<T: Clone>(
         Err(Rejected::NoSpace { disk_error, bound }) if disk_error.full => Ok(vec![full(bound); items]),
         Err(other) => Err(into_error(other)),
     }
-}
-
-/// The disk bound while the journal cannot grow: everything it has is used.
-pub(crate) fn disk_bound(state: &State) -> Bound {
-    Bound::new(Bound::DISK_BYTES, state.disk_bytes, state.disk_bytes)
 }
 
 /// Yields to other tasks once.

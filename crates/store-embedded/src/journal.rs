@@ -75,17 +75,19 @@ impl Journal {
         }
     }
 
-    /// The newest frame that has been written.
-    pub(crate) fn written_lsn(&self) -> u64 {
-        self.lsn_next - 1
-    }
-
     /// Bytes that can be appended without creating a segment, frame headers included.
     pub(crate) fn space(&self) -> u64 {
         let current = self.live.back().map_or(0, Segment::space);
         let free: u64 = self.free.iter().map(|segment| segment.size - DATA_OFFSET).sum();
         // A few bytes at the end of each segment may stay unused.
         (current + free).saturating_sub((self.free.len() as u64 + 1) * FRAME_BYTES_MIN + OPEN_RESERVE_BYTES)
+    }
+
+    /// Space for what callers write besides `pending` bytes of a group that is not written yet. Admission and
+    /// allocation must use the same number: if they differed, callers could wait for space that is never allocated.
+    pub(crate) fn space_besides(&self, pending: usize) -> u64 {
+        let pending = pending as u64;
+        self.space().saturating_sub(pending + pending / 64 + HEADER_BYTES as u64)
     }
 
     /// Total size of all files.
@@ -112,8 +114,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Appends one group; `bases` is what it contains whole. It is durable after the next
-    /// sync.
+    /// Appends one group; `bases` is what it contains whole. It is durable after the next sync.
     pub(crate) fn append(&mut self, group: &[u8], bases: &Bases, time: Timestamp) -> io::Result<()> {
         let (mut rest, mut first) = (group, true);
         while first || !rest.is_empty() {

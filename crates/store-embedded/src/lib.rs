@@ -55,9 +55,11 @@ mod reclaim;
 mod recovery;
 mod reservation;
 mod segment;
+mod segment_supply;
 mod shared;
-mod size;
+mod space;
 mod store;
+mod sync_schedule;
 mod syncer;
 
 pub use offline::{

@@ -10,7 +10,6 @@ use oncebox_core::{Error, ErrorKind, Invalid, Notifier, Timestamp};
 use oncebox_system::{SystemClock, SystemRng, uptime};
 
 use crate::allocator::{SegmentAllocator, run_allocator};
-use crate::commit_delay::CommitDelay;
 use crate::disk::{Disk, RealDisk};
 use crate::disk_error::{DiskError, log_disk_error};
 use crate::engine::{Engine, Group, Opening, Recovering};
@@ -24,9 +23,11 @@ use crate::permissions;
 use crate::reclaim::Reclaimer;
 use crate::recovery::{TornTail, recover};
 use crate::segment::Segment;
+use crate::segment_supply::{FREE_SEGMENTS, SegmentSupply};
 use crate::shared::Shared;
 use crate::store::EmbeddedStore;
-use crate::syncer::{FREE_SEGMENTS, Syncer};
+use crate::sync_schedule::SyncSchedule;
+use crate::syncer::Syncer;
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is created if it is missing. Only one process can have it open at a time.
@@ -187,23 +188,18 @@ fn start(
     options: &EmbeddedOptions,
 ) -> Result<Vec<JoinHandle<()>>, Error> {
     let (task_sender, tasks) = channel();
-    let (done_sender, done) = channel();
+    let (prepared_sender, prepared) = channel();
+    let failed_at = shared.lock().space.disk_error().map(|_| uptime());
     let syncer = Syncer {
-        journal,
         shared: Arc::clone(shared),
-        durability: options.durability,
-        tasks: task_sender,
-        done,
-        allocating: 0,
-        wiping: 0,
-        reclaimer: Reclaimer::new(options.segment_bytes),
-        disk_error_at: shared.lock().disk_error.is_some().then(uptime),
+        journal,
         disk: Arc::clone(&allocator.disk),
-        segment_bytes: options.segment_bytes,
+        tasks: task_sender,
+        prepared,
+        schedule: SyncSchedule::new(options.durability, uptime()),
+        supply: SegmentSupply::new(options.segment_bytes, failed_at),
+        reclaimer: Reclaimer::new(options.segment_bytes),
         spare: Group::default(),
-        appended_at: uptime(),
-        unsynced_since: None,
-        commit_delay: CommitDelay::default(),
     };
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
@@ -211,7 +207,10 @@ fn start(
     };
     let shared = Arc::clone(shared);
     Ok(vec![
-        spawn("oncebox-alloc", Box::new(move || run_allocator(allocator, &tasks, &done_sender, &shared)))?,
+        spawn(
+            "oncebox-alloc",
+            Box::new(move || run_allocator(allocator, &tasks, &prepared_sender, &shared)),
+        )?,
         spawn("oncebox-sync", Box::new(move || syncer.run()))?,
     ])
 }

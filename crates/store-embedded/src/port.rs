@@ -11,17 +11,16 @@ use oncebox_core::{
     Topic, TopicPage, TopicQuery, Usage, Wakeups, Worked, check_records, check_work,
 };
 
-use crate::call::{Call, CallClass, disk_bound, into_error, limit_claims, or_saturated};
+use crate::call::{Call, CallClass, into_error, limit_claims, or_saturated};
 use crate::reservation::{
-    CLAIM_HEADROOM_BYTES, MAINTENANCE_HEADROOM_BYTES, Reservation, SETTLEMENT_HEADROOM_BYTES,
+    self, CLAIM_HEADROOM_BYTES, MAINTENANCE_HEADROOM_BYTES, Reservation, SETTLEMENT_HEADROOM_BYTES,
 };
-use crate::shared::{Goal, Lifecycle};
-use crate::size;
+use crate::shared::Goal;
 use crate::store::EmbeddedStore;
 
 /// Maximum number of messages that one maintenance call removes, and journal bytes for each of them.
 const REMOVED_MAX: u32 = 10_000;
-const REMOVED_BYTES: u64 = size::RECORD_REMOVED_BYTES;
+const REMOVED_BYTES: u64 = reservation::RECORD_REMOVED_BYTES;
 /// Retry hint for callers while the disk is full.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 
@@ -51,7 +50,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
-        let bytes = observations.iter().map(size::observation).sum();
+        let bytes = observations.iter().map(reservation::observation).sum();
         let call = Call::accept(observations.len(), bytes, self.reserve_bytes);
         let run = |machine: &mut Machine, context: &mut CallContext<'_>, _| {
             observations.iter().map(|item| machine.observe(context, item)).collect()
@@ -64,7 +63,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
-        let bytes = messages.iter().map(size::message).sum();
+        let bytes = messages.iter().map(reservation::message).sum();
         let call = Call::accept(messages.len(), bytes, self.reserve_bytes);
         let run = |machine: &mut Machine, context: &mut CallContext<'_>, _| {
             messages.iter().map(|item| machine.accept(context, item)).collect()
@@ -77,7 +76,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
-        let bytes = begins.iter().map(|begin| size::key(&begin.key)).sum();
+        let bytes = begins.iter().map(|begin| reservation::key(&begin.key)).sum();
         let lease = begins.iter().map(|begin| begin.lease.get()).max().unwrap_or_default();
         let call = Call { lease, ..Call::accept(begins.len(), bytes, self.reserve_bytes) };
         let run = |machine: &mut Machine, context: &mut CallContext<'_>, _| {
@@ -94,9 +93,9 @@ impl Store for EmbeddedStore {
             [] => (CallClass::Lease, CLAIM_HEADROOM_BYTES),
             _ => (CallClass::Update, SETTLEMENT_HEADROOM_BYTES),
         };
-        let bytes = settlements.iter().map(size::settlement).sum();
+        let bytes = settlements.iter().map(reservation::settlement).sum();
         let claimed = claims.iter().map(|claim| claim.batch.get()).sum();
-        let name_bytes = claims.iter().map(size::worker).max().unwrap_or_default();
+        let name_bytes = claims.iter().map(reservation::worker).max().unwrap_or_default();
         let call = Call {
             items: 0,
             class,
@@ -113,7 +112,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
-        let bytes = extensions.len() as u64 * size::RECORD_BYTES;
+        let bytes = extensions.len() as u64 * reservation::RECORD_BYTES;
         let lease = extensions.iter().map(|extension| extension.lease.get()).max().unwrap_or_default();
         let call = Call { class: CallClass::Lease, lease, ..Call::update(extensions.len(), bytes) };
         let run = |machine: &mut Machine, context: &mut CallContext<'_>, _| {
@@ -123,7 +122,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn operate(&self, orders: &[Order]) -> Result<Vec<Operated>, Error> {
-        let call = Call::update(orders.len(), orders.iter().map(size::order).sum());
+        let call = Call::update(orders.len(), orders.iter().map(reservation::order).sum());
         let run = |machine: &mut Machine, context: &mut CallContext<'_>, _| {
             orders.iter().map(|item| machine.operate(context, item)).collect()
         };
@@ -157,7 +156,7 @@ impl Store for EmbeddedStore {
 
     async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
         check_records(ops)?;
-        let bytes = ops.iter().map(size::record_op).sum();
+        let bytes = ops.iter().map(reservation::record_op).sum();
         let call = if bytes == 0 { Call::read(ops.len()) } else { Call::update(ops.len(), bytes) };
         let run = |machine: &mut Machine, context: &mut CallContext<'_>, _| {
             ops.iter().map(|op| machine.run_record_op(context, op)).collect()
@@ -168,8 +167,8 @@ impl Store for EmbeddedStore {
     async fn usage(&self) -> Result<Usage, Error> {
         let mut usage = self.read(1, Machine::usage).await?;
         let state = self.shared.lock();
-        if let Some(disk_error) = &state.disk_error {
-            usage.bounds.push(disk_bound(&state));
+        if let Some(disk_error) = state.space.disk_error() {
+            usage.bounds.push(state.space.bound());
             usage.problem = (!disk_error.full).then(|| disk_error.text.clone());
         }
         Ok(usage)
@@ -177,7 +176,8 @@ impl Store for EmbeddedStore {
 
     async fn maintain(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
         // Uses at most half of the free space: on a full disk each call removes fewer messages.
-        let space = self.shared.lock().space.saturating_sub(MAINTENANCE_HEADROOM_BYTES) / 2 / REMOVED_BYTES;
+        let space = self.shared.lock().space.free();
+        let space = space.saturating_sub(MAINTENANCE_HEADROOM_BYTES) / 2 / REMOVED_BYTES;
         let fitting = u32::try_from(space).unwrap_or(u32::MAX).clamp(1, REMOVED_MAX);
         let items_max = budget.items_max.min(fitting);
         let bytes = u64::from(items_max) * REMOVED_BYTES;
@@ -192,16 +192,9 @@ impl Store for EmbeddedStore {
 
     async fn close(&self) -> Result<(), Error> {
         let goal = {
-            let mut state = self.shared.lock();
-            if state.lifecycle == Lifecycle::Open {
-                state.lifecycle = Lifecycle::Closing;
-                // The current group, and the close mark after it.
-                state.last_group = state.group_number + 1;
-                self.shared.work.notify_all();
-            }
+            let last = self.shared.start_closing();
             self.notifier.close();
-            // A second call to `close` waits for the same mark.
-            Goal { written: state.last_group, durable: state.last_group, wrote: false }
+            Goal { written: last, durable: last, wrote: false }
         };
         self.shared.wait(goal).await?;
         self.shut_down();

@@ -1,20 +1,19 @@
 //! State shared by callers, syncer and allocator: the engine under a lock, and the progress of the journal.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use oncebox_core::{Error, ErrorKind};
 use tokio::sync::oneshot;
 
-use crate::commit_delay::ThinkTime;
+use crate::commit_delay::CommitDelay;
 use crate::disk_error::DiskError;
 use crate::engine::{Engine, Group};
 use crate::journal::Journal;
+use crate::space::Space;
 
 /// Size of a group at which further callers wait until it is written.
 pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
-
-/// A group of at least this size does not wait for more calls: writing it takes longer than a saved sync.
-const DELAY_BYTES_MAX: usize = 32 << 10;
 
 /// Which groups are written and durable, and the callers that wait for them. Groups are numbered from one.
 #[derive(Debug, Default)]
@@ -39,47 +38,37 @@ impl Progress {
 }
 
 pub(crate) struct State {
-    /// The store's name in log lines.
-    pub(crate) name: Arc<str>,
     pub(crate) engine: Engine,
     /// The number of the current group.
     pub(crate) group_number: u64,
     /// The newest group that callers need synced.
     pub(crate) sync_target: u64,
-    /// Journal bytes that callers may still use.
-    pub(crate) space: u64,
-    /// The largest amount of space that a blocked caller or the reclaimer needs; zero if none.
-    pub(crate) space_wanted: u64,
+    pub(crate) commit_delay: CommitDelay,
+    pub(crate) space: Space,
     /// The allocator has finished a task, or a caller lacks space: the syncer must run.
     pub(crate) poll_allocator: bool,
-    /// Why the journal cannot grow; none while it can.
-    pub(crate) disk_error: Option<DiskError>,
-    /// Reclaiming is about to free space in files that the journal already has.
-    pub(crate) space_pending: bool,
-    /// Total size of the journal's files.
-    pub(crate) disk_bytes: u64,
-    /// The syncer sleeps until it is woken.
-    pub(crate) syncer_sleeps: bool,
-    /// Calls that wrote into the current group.
-    pub(crate) calls: usize,
-    pub(crate) think_time: ThinkTime,
-    /// The syncer need not be woken before `calls` reaches this number.
-    pub(crate) calls_wanted: usize,
+    /// The syncer waits for as many calls in the current group as [`CommitDelay`] says.
+    pub(crate) is_gathering: bool,
     pub(crate) lifecycle: Lifecycle,
-    /// The group with the close mark, set when a caller closes the store.
-    pub(crate) last_group: u64,
 }
 
 /// Whether the store is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
     Open,
-    /// No calls are accepted any more; the pending group is being written.
-    Closing,
-    Closed,
+    /// No calls are accepted any more; the current group is being written, and after it the one with the close mark.
+    Closing {
+        mark: u64,
+    },
+    /// The close mark has been taken for writing.
+    Closed {
+        mark: u64,
+    },
 }
 
 pub(crate) struct Shared {
+    /// The store's name in log lines.
+    pub(crate) name: Arc<str>,
     state: Mutex<State>,
     /// Notified when there is work for the syncer.
     pub(crate) work: Condvar,
@@ -94,24 +83,16 @@ impl Shared {
         disk_error: Option<DiskError>,
     ) -> Self {
         let state = State {
-            name,
             engine,
             group_number: 1,
             sync_target: 0,
-            space: journal.space(),
-            space_wanted: 0,
+            commit_delay: CommitDelay::default(),
+            space: Space::new(journal.space(), journal.bytes(), disk_error),
             poll_allocator: false,
-            disk_error,
-            space_pending: false,
-            disk_bytes: journal.bytes(),
-            syncer_sleeps: false,
-            calls: 0,
-            think_time: ThinkTime::default(),
-            calls_wanted: 0,
+            is_gathering: false,
             lifecycle: Lifecycle::Open,
-            last_group: 0,
         };
-        Self { state: Mutex::new(state), work: Condvar::new(), progress: Mutex::default() }
+        Self { name, state: Mutex::new(state), work: Condvar::new(), progress: Mutex::default() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,11 +103,37 @@ impl Shared {
         })
     }
 
-    /// Wakes the syncer if it sleeps. The check matters: notifying costs a system call even if no thread waits.
-    pub(crate) fn wake_syncer(&self, state: &mut State) {
-        if state.syncer_sleeps && !state.wants_more_calls() {
-            state.syncer_sleeps = false;
+    /// Wakes the syncer if it sleeps, unless it waits for more calls than there are.
+    pub(crate) fn wake_syncer(&self, state: &State) {
+        if !state.is_gathering || !state.wants_more_calls() {
             self.work.notify_all();
+        }
+    }
+
+    /// The syncer sleeps while `sleeps` holds, for at most `limit`.
+    pub(crate) fn wait_for_work<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        limit: Duration,
+        sleeps: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        let waited = self.work.wait_timeout_while(state, limit, |state| sleeps(state));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Starts to close the store unless it is being closed already: no further call runs. Returns the group that
+    /// contains the close mark.
+    pub(crate) fn start_closing(&self) -> u64 {
+        let mut state = self.lock();
+        match state.lifecycle {
+            Lifecycle::Closing { mark } | Lifecycle::Closed { mark } => mark,
+            Lifecycle::Open => {
+                // The current group comes first.
+                let mark = state.group_number + 1;
+                state.lifecycle = Lifecycle::Closing { mark };
+                self.work.notify_all();
+                mark
+            }
         }
     }
 
@@ -140,19 +147,12 @@ impl Shared {
         self.progress().durable
     }
 
-    /// Records which groups are written and durable, and wakes the callers whose goal is reached. Returns how many of
-    /// them had written something.
-    pub(crate) fn advance(&self, written: u64, durable: u64) -> usize {
+    /// Records which groups are written and durable. Returns the callers whose goal is reached, to be woken.
+    pub(crate) fn advance(&self, written: u64, durable: u64) -> Answered {
         let mut progress = self.progress();
         (progress.written, progress.durable) = (written, durable);
         let reached = |(goal, _): &mut (Goal, _)| written >= goal.written && durable >= goal.durable;
-        let woken: Vec<_> = progress.waiting.extract_if(.., reached).collect();
-        drop(progress);
-        let count = woken.iter().filter(|(goal, _)| goal.wrote).count();
-        for (_, waker) in woken {
-            let _ = waker.send(());
-        }
-        count
+        Answered(progress.waiting.extract_if(.., reached).collect())
     }
 
     /// Makes blocked callers try again.
@@ -213,6 +213,23 @@ impl Shared {
     }
 }
 
+/// Callers whose goal is reached.
+#[must_use]
+pub(crate) struct Answered(Vec<(Goal, oneshot::Sender<()>)>);
+
+impl Answered {
+    /// How many of them have written something.
+    pub(crate) fn writers(&self) -> usize {
+        self.0.iter().filter(|(goal, _)| goal.wrote).count()
+    }
+
+    pub(crate) fn wake(self) {
+        for (_, waker) in self.0 {
+            let _ = waker.send(());
+        }
+    }
+}
+
 /// The groups that must be written and durable before a call returns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
@@ -225,15 +242,14 @@ pub(crate) struct Goal {
 impl State {
     /// Whether the current group should wait for more calls.
     pub(crate) fn wants_more_calls(&self) -> bool {
-        let small = self.engine.group.bytes.0.len() < DELAY_BYTES_MAX;
-        self.calls < self.calls_wanted && small && !self.poll_allocator
+        self.commit_delay.wants_more(self.engine.group.bytes.0.len()) && !self.poll_allocator
     }
 
     /// Takes the current group, and starts the next one.
     pub(crate) fn take_group(&mut self, spare: Group) -> (u64, Group) {
         let number = self.group_number;
         self.group_number += 1;
-        self.calls = 0;
+        self.commit_delay.group_taken();
         self.engine.group.time = self.engine.clock.now();
         (number, std::mem::replace(&mut self.engine.group, spare))
     }

@@ -8,7 +8,7 @@ use oncebox_core::Notifier;
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
 use crate::recovery::TornTail;
-use crate::shared::{Lifecycle, Shared};
+use crate::shared::Shared;
 
 /// A durable store in its own directory.
 pub struct EmbeddedStore {
@@ -46,12 +46,7 @@ impl EmbeddedStore {
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        if state.lifecycle == Lifecycle::Open {
-            state.lifecycle = Lifecycle::Closing;
-        }
-        drop(state);
-        self.shared.work.notify_all();
+        self.shared.start_closing();
         self.shut_down();
     }
 }
