@@ -35,9 +35,9 @@ impl<P: PayloadHandle> Machine<P> {
     }
 
     /// Sets the number of unfinished messages of a lane that are not in memory: they count against the `lane_max` of a
-    /// sender or a redrive. Only for lanes that have a message in memory.
+    /// sender or a redrive. The lane stays in memory from now on: for machines that exist for one decision.
     pub fn set_lane_unloaded(&mut self, namespace: Namespace, topic: &Topic, shard: Shard, unfinished: u64) {
-        let lane = self.lanes.find(namespace, topic, shard);
+        let lane = self.lanes.acquire(namespace, topic, shard);
         self.lanes.set_unloaded(lane, unfinished);
     }
 

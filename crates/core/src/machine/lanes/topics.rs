@@ -16,11 +16,9 @@ impl Lanes {
         ready + waiting + leased + unloaded
     }
 
-    /// Sets the number of unfinished messages that are not in memory, if the lane is in memory.
-    pub(in crate::machine) fn set_unloaded(&mut self, lane: Option<Slot>, unfinished: u64) {
-        if let Some(lane) = lane {
-            self.rows[lane].unloaded = unfinished;
-        }
+    /// Sets the number of unfinished messages that are not in memory.
+    pub(in crate::machine) fn set_unloaded(&mut self, lane: Slot, unfinished: u64) {
+        self.rows[lane].unloaded = unfinished;
     }
 
     /// Counts one more lease of a worker in this lane.
