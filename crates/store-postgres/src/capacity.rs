@@ -12,8 +12,8 @@ use crate::db_error;
 use crate::hints::Demand;
 use crate::lanes;
 use crate::rows::Cells;
-use crate::slow::{LaneKey, lane_key};
 use crate::store::PostgresStore;
+use oncebox_store_rows::{LaneKey, lane_key};
 
 /// Keys are counted up to this number and estimated beyond it.
 const KEYS_COUNTED_MAX: i64 = 10_000;

@@ -5,6 +5,7 @@ use std::error::Error as _;
 use std::fmt;
 
 use oncebox_core::{Error, ErrorKind};
+use oncebox_store_rows::StepFailure;
 
 /// SQLSTATEs after which the same transaction may succeed: deadlock and serialization failure.
 const RETRYABLE: [&str; 2] = ["40P01", "40001"];
@@ -72,7 +73,18 @@ pub(crate) fn is_connection_error(error: &Error) -> bool {
 
 /// The error for a call that fails fast and is blocked by another transaction.
 pub(crate) fn blocked() -> Error {
-    Error::blocked("blocked by a lock held by another transaction; nothing was changed, retry the call")
+    StepFailure::LockTimeout.into()
+}
+
+/// Why a transaction of the slow path did not take effect.
+pub(crate) fn step_failure(error: sqlx::Error) -> StepFailure {
+    if is_lock_timeout(&error) {
+        StepFailure::LockTimeout
+    } else if is_conflict(&error) {
+        StepFailure::Conflict
+    } else {
+        StepFailure::Failed(into_error(error))
+    }
 }
 
 /// Converts to an error of the port. The text of a database error may contain values, so only its code is included.

@@ -1,10 +1,8 @@
 //! The fast path: one statement decides the simple cases and leaves the others alone.
 
 mod accept;
-mod bounded_claim;
 mod claim;
 mod extend;
-mod pending;
 mod reorder;
 mod replay;
 mod run_work;

@@ -12,13 +12,13 @@ mod effects;
 mod lane_queue;
 mod lanes;
 mod position;
-mod report;
 
 use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use oncebox_core::{Notifier, Topic};
+use oncebox_store_rows::PendingReport;
 
 pub(crate) use cursor::ScanCursor;
 use dead_letters::DeadLetterTopics;
@@ -27,7 +27,6 @@ pub(crate) use effects::Effects;
 pub(crate) use lane_queue::{LaneQueue, SCAN_LANES};
 pub(crate) use lanes::{LaneCache, Plan};
 pub(crate) use position::{NumberRange, ScanFrom, ScanPosition, ScanStart};
-use report::PendingReport;
 
 /// A lane: a shard of a topic, served in order.
 pub(crate) type Lane = (Topic, i32);

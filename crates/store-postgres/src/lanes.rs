@@ -7,8 +7,8 @@ use crate::codes::namespace;
 use crate::db_error;
 use crate::hints::Lane;
 use crate::rows::Cells;
-use crate::slow::LaneKey;
 use crate::sql::Sql;
+use oncebox_store_rows::LaneKey;
 
 /// Lanes as statement parameters: their topics and their shards.
 pub(crate) fn columns(lanes: &[Lane]) -> (Vec<&str>, Vec<i32>) {

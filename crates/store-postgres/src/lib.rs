@@ -2,7 +2,7 @@
 //!
 //! There are two main tables: `message` holds every message and every remembered key, `lease` holds the current
 //! leases. Each frequent simple operation (accepting new messages, acknowledging, claiming, extending) is one
-//! statement; the core's state machine decides everything else on locked rows. Time is the server's.
+//! statement; `oncebox-store-rows` decides everything else on locked rows, with the core's state machine. Time is the server's.
 
 mod address;
 mod availability;
@@ -10,7 +10,6 @@ mod capacity;
 mod codes;
 mod db_error;
 mod dead_letters;
-mod decide;
 mod fast;
 mod hints;
 mod lanes;
@@ -29,7 +28,6 @@ mod schema;
 mod slow;
 mod sql;
 mod store;
-mod timers;
 mod topics;
 mod transaction;
 

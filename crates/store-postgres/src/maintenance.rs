@@ -7,10 +7,8 @@ use sqlx::PgConnection;
 
 use crate::codes::{millis, timestamp};
 use crate::db_error;
-use crate::row_transaction::LockedRows;
 use crate::rows::{Cells, maintenance_class};
 use crate::store::PostgresStore;
-use crate::timers::TIMER_STEP_MAX;
 
 /// What is due.
 struct DueWork {
@@ -31,19 +29,6 @@ struct Done {
 }
 
 impl PostgresStore {
-    /// Runs timers in bounded steps, for at most `items_max` messages. Returns whether those were all.
-    async fn run_all_timers(&self, connection: &mut PgConnection, items_max: u32) -> Result<bool, Error> {
-        let mut left = items_max;
-        while left > 0 {
-            let step = left.min(TIMER_STEP_MAX);
-            if self.run_timers(connection, step, LockedRows::Skip).await? < step as usize {
-                return Ok(true);
-            }
-            left -= step;
-        }
-        Ok(false)
-    }
-
     pub(crate) async fn run_maintenance(&self, budget: Budget) -> Result<MaintenanceReport, Error> {
         let mut connection = self.connection().await?;
         let done = self.maintain_on(&mut connection, &budget).await;

@@ -13,8 +13,8 @@ use oncebox_core::{
 use tokio::time::timeout;
 
 use crate::hints::Effects;
-use crate::row_transaction::Targets;
 use crate::store::PostgresStore;
+use oncebox_store_rows::Targets;
 
 /// How long `close` waits for open transactions.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,13 +34,16 @@ impl Store for PostgresStore {
 
     async fn observe(&self, observations: &[Observation]) -> Result<Vec<Observed>, Error> {
         self.check_items(observations.len())?;
-        let target = |targets: &mut Targets, observation: &Observation| targets.add_key(&observation.key);
-        self.decide(observations, target, |machine, context, item| match machine.observe(context, item) {
-            Observed::Saturated { retry_after, bound } => {
-                Observed::Saturated { retry_after, bound: self.with_store_limit(bound) }
-            }
-            other => other,
-        })
+        self.decide(
+            observations,
+            |targets, observation| targets.add_key(&observation.key),
+            |machine, context, item| match machine.observe(context, item) {
+                Observed::Saturated { retry_after, bound } => {
+                    Observed::Saturated { retry_after, bound: self.with_store_limit(bound) }
+                }
+                other => other,
+            },
+        )
         .await
     }
 
@@ -62,13 +65,16 @@ impl Store for PostgresStore {
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
         self.check_items(begins.len())?;
-        let target = |targets: &mut Targets, begin: &Begin| targets.add_key(&begin.key);
-        self.decide(begins, target, |machine, context, item| match machine.begin(context, item) {
-            Begun::Saturated { retry_after, bound } => {
-                Begun::Saturated { retry_after, bound: self.with_store_limit(bound) }
-            }
-            other => other,
-        })
+        self.decide(
+            begins,
+            |targets, begin| targets.add_key(&begin.key),
+            |machine, context, item| match machine.begin(context, item) {
+                Begun::Saturated { retry_after, bound } => {
+                    Begun::Saturated { retry_after, bound: self.with_store_limit(bound) }
+                }
+                other => other,
+            },
+        )
         .await
     }
 

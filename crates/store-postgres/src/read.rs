@@ -10,10 +10,10 @@ use sqlx::{Acquire, PgConnection, Postgres, Transaction};
 
 use crate::codes::{REASONS, STATES, bigint, code, from_bigint, key_hash, namespace, timestamp};
 use crate::db_error;
-use crate::row_transaction::Targets;
+use crate::row_transaction::target_columns;
 use crate::rows::{Cells, LeaseRow, Message, ReadContent};
-use crate::slow::{Admission, machine};
 use crate::store::PostgresStore;
+use oncebox_store_rows::{Admission, Targets, machine};
 
 /// Maximum number of messages per state that one page scans: a listing with a selective filter must not run forever.
 const PAGE_SCAN_MAX: i64 = 10_000;
@@ -48,16 +48,10 @@ impl PostgresStore {
     async fn read_targets(
         &self,
         connection: &mut PgConnection,
-        targets: &Targets,
+        targets: &Targets<'_>,
     ) -> Result<(Timestamp, Vec<Snapshot>), Error> {
-        let rows = self
-            .sql
-            .get
-            .query()
-            .bind(self.time())
-            .bind(&targets.uids)
-            .bind(&targets.hashes)
-            .fetch_all(connection);
+        let (uids, hashes) = target_columns(targets);
+        let rows = self.sql.get.query().bind(self.time()).bind(uids).bind(hashes).fetch_all(connection);
         joined(&rows.await.map_err(db_error::into_error)?)
     }
 

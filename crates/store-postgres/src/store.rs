@@ -14,10 +14,9 @@ use crate::hints::Hints;
 use crate::options::PostgresOptions;
 use crate::reserve::Reserve;
 use crate::restart::Restart;
-use crate::row_transaction::{LockWait, SlowPath};
 use crate::schema::Schema;
-use crate::slow::Admission;
 use crate::sql::Sql;
+use oncebox_store_rows::LockWait;
 
 /// A store in a PostgreSQL database, shared by all processes that open it.
 pub struct PostgresStore {
@@ -136,11 +135,6 @@ impl PostgresStore {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.as_ref().map_or_else(oncebox_system::wall, |clock| clock.now());
         ids.next_uid(now)
-    }
-
-    pub(crate) fn slow_path(&self, lock_wait: LockWait) -> SlowPath<'_> {
-        let admission = if self.hints.keys_are_full() { Admission::Full } else { Admission::Open };
-        SlowPath { sql: &self.sql, now: self.time(), lock_wait, admission }
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Error> {

@@ -17,9 +17,8 @@ use sqlx_core::transaction::TransactionManager;
 use crate::availability::TrackedConnection;
 use crate::db_error;
 use crate::hints::Effects;
-use crate::row_transaction::Targets;
-use crate::slow::Body;
 use crate::store::PostgresStore;
+use oncebox_store_rows::{Body, Targets};
 
 impl PostgresStore {
     /// Applies the effects of a transaction once it is committed.
@@ -154,8 +153,9 @@ impl TransactionalStore for PostgresStore {
         let operate = |machine: &mut Machine<Body>, context: &mut CallContext<'_, Body>| {
             machine.operate(context, &order)
         };
-        let slow_path = self.slow_path(self.lock_wait);
-        match self.availability.guard(slow_path.decide(transaction, &targets, operate)).await?.0 {
+        let mut effects = Effects::default();
+        let recorded = self.decide_once(transaction, self.lock_wait, &targets, operate, &mut effects);
+        match self.availability.guard(recorded).await? {
             Operated::Changed(summary) => Ok(Recorded::First(summary)),
             Operated::Unchanged(summary) => Ok(Recorded::Duplicate(summary)),
             _ => Err(Error::new(ErrorKind::Unavailable, "the key could not be recorded: retry the call")),

@@ -1,12 +1,15 @@
-//! Payloads on the slow path.
+//! Payloads, which are not loaded.
 
 use oncebox_core::{NewMessage, Payload, PayloadHandle};
 
 /// A payload that is already stored, or one that came with this call.
 #[derive(Debug, Clone)]
-pub(crate) enum Body {
+pub enum Body {
     /// Stored: neither the payload nor its attributes are loaded.
-    Stored { bytes: u32 },
+    Stored {
+        /// The size of the payload.
+        bytes: u32,
+    },
     /// New: written if its message is.
     New(Payload),
 }
@@ -20,7 +23,7 @@ impl PayloadHandle for Body {
     }
 }
 
-/// A message of this call without the limit on its lane, which the caller has checked.
-pub(crate) fn with_body(message: &NewMessage) -> NewMessage<Body> {
-    NewMessage { lane_max: None, ..message.clone().with_payload(Body::New) }
+/// A message of this call, as the machine takes it.
+pub fn with_body(message: &NewMessage) -> NewMessage<Body> {
+    message.clone().with_payload(Body::New)
 }

@@ -10,16 +10,9 @@ use oncebox_core::{
     Snapshot, Timestamp, Topic, Uid,
 };
 
-use super::body::Body;
-use super::lane::{LaneKey, lane_key_of_snapshot};
-
-/// Whether messages and keys can be added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
-    Open,
-    /// Nothing can be added: the outcome is `Saturated`.
-    Full,
-}
+use crate::body::Body;
+use crate::lane::{LaneKey, lane_key_of_snapshot};
+use crate::ticket::{Admission, Ticket};
 
 /// A machine without limits: the tables have their own.
 const UNBOUNDED: Capacity = Capacity { messages_max: u64::MAX, keys_max: u64::MAX, live_bytes_max: u64::MAX };
@@ -27,34 +20,33 @@ const UNBOUNDED: Capacity = Capacity { messages_max: u64::MAX, keys_max: u64::MA
 /// The input of a decision.
 pub(crate) struct Loaded {
     pub(crate) messages: Vec<Snapshot<Body>>,
-    pub(crate) now: Timestamp,
-    /// Lower bound of the numbers and fences to assign.
-    pub(crate) floor: u64,
-    pub(crate) admission: Admission,
+    pub(crate) ticket: Ticket,
     /// The number of unfinished messages per lane, without the loaded ones.
     pub(crate) elsewhere: Vec<(LaneKey, u64)>,
 }
 
 /// A message to be written in its current state.
-pub(crate) enum Write {
+#[derive(Debug)]
+pub enum Write {
     /// The message was loaded.
     Changed(Snapshot<Body>),
     /// The message is new.
     Added(Snapshot<Body>),
+    /// The message was loaded and is deleted.
     Removed(Uid),
 }
 
 /// Effects of a decision besides its writes, to be applied after the commit.
-#[derive(Default)]
-pub(crate) struct Events {
+#[derive(Debug, Default)]
+pub struct Events {
     /// Lanes in which a message may have become claimable, at its old position.
-    pub(crate) ready: BTreeSet<LaneKey>,
+    pub ready: BTreeSet<LaneKey>,
     /// Topics that became claimable.
-    pub(crate) woken: BTreeSet<(Namespace, Topic)>,
+    pub woken: BTreeSet<(Namespace, Topic)>,
     /// A message of a partition changed, so other messages of the partition may be claimable now, in any lane.
-    pub(crate) partition_changed: bool,
+    pub partition_changed: bool,
     /// Lapsed leases, expired messages and deaths.
-    pub(crate) report: MaintenanceReport,
+    pub report: MaintenanceReport,
 }
 
 /// The result of a decision.
@@ -87,7 +79,7 @@ impl<P> Journal<P> for Changes {
 }
 
 /// Creates a machine that holds exactly these messages.
-pub(crate) fn machine<P: PayloadHandle>(
+pub fn machine<P: PayloadHandle>(
     messages: &[Snapshot<P>],
     now: Timestamp,
     floor: u64,
@@ -123,7 +115,7 @@ pub(crate) fn decide<T>(
     ids: &mut dyn IdSource,
     decide: impl FnOnce(&mut Machine<Body>, &mut CallContext<'_, Body>) -> T,
 ) -> Result<Decision<T>, Error> {
-    let Loaded { messages, now, floor, admission, elsewhere } = loaded;
+    let Loaded { messages, ticket: Ticket { now, floor, admission }, elsewhere } = loaded;
     let mut machine = machine(messages, *now, *floor, *admission)?;
     for ((namespace, topic, shard), unfinished) in elsewhere {
         machine.set_lane_unloaded(*namespace, topic, *shard, *unfinished);

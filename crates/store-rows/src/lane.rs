@@ -3,16 +3,16 @@
 use oncebox_core::{Namespace, NewMessage, Shard, Snapshot, Topic};
 
 /// A lane with its namespace.
-pub(crate) type LaneKey = (Namespace, Topic, Shard);
+pub type LaneKey = (Namespace, Topic, Shard);
 
 /// The lane of a new message.
-pub(crate) fn lane_key(message: &NewMessage) -> LaneKey {
+pub fn lane_key(message: &NewMessage) -> LaneKey {
     let content = &message.content;
     (message.key.namespace, content.topic.clone(), content.shard)
 }
 
 /// The lane of a message that has content.
-pub(crate) fn lane_key_of_snapshot<P>(message: &Snapshot<P>) -> Option<LaneKey> {
+pub fn lane_key_of_snapshot<P>(message: &Snapshot<P>) -> Option<LaneKey> {
     let content = message.content.as_ref()?;
     Some((message.key.namespace, content.topic.clone(), content.shard))
 }

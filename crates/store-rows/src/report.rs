@@ -6,14 +6,15 @@ use oncebox_core::{Deaths, MaintenanceReport};
 
 /// What has happened since the last maintenance report.
 #[derive(Default)]
-pub(crate) struct PendingReport(Mutex<MaintenanceReport>);
+pub struct PendingReport(Mutex<MaintenanceReport>);
 
 impl PendingReport {
     fn lock(&self) -> MutexGuard<'_, MaintenanceReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, more: MaintenanceReport) {
+    /// Adds what a step reported.
+    pub fn add(&self, more: MaintenanceReport) {
         let mut pending = self.lock();
         pending.lapsed += more.lapsed;
         pending.expired += more.expired;
@@ -30,7 +31,8 @@ impl PendingReport {
         }
     }
 
-    pub(crate) fn take(&self) -> MaintenanceReport {
+    /// Takes everything that was added since the last time.
+    pub fn take(&self) -> MaintenanceReport {
         let mut report = std::mem::take(&mut *self.lock());
         report.died.sort_by(|one, other| {
             (one.namespace, &one.topic, one.reason).cmp(&(other.namespace, &other.topic, other.reason))

@@ -5,10 +5,13 @@ use super::manifest::{self, Dependency, Kind, Renames};
 use crate::workspace::File;
 
 /// The folder of a crate, and the folders of the workspace that it may depend on. `store-*` means every store, `*`
-/// every crate. No store may depend on another.
-const RULES: [(&str, &[&str]); 16] = [
+/// every crate; the first rule that covers a folder counts. No store may depend on another, but stores on a database
+/// share the engine `store-rows`.
+const RULES: [(&str, &[&str]); 18] = [
     ("core", &[]),
     ("system", &["core"]),
+    ("store-rows", &["core"]),
+    ("store-postgres", &["core", "system", "store-rows"]),
     ("store-*", &["core", "system"]),
     ("oncebox", &["core", "macros", "system", "store-*", "testkit"]),
     ("wire", &["core"]),
@@ -131,6 +134,7 @@ mod tests {
             ("system", "dependencies", "oncebox-core"),
             ("store-memory", "dependencies", "oncebox-system"),
             ("store-memory", "dev-dependencies", "oncebox-testkit"),
+            ("store-postgres", "dependencies", "oncebox-store-rows"),
             ("oncebox", "dependencies", "oncebox-store-postgres"),
             ("oncebox", "dev-dependencies", "oncebox"),
             ("cli", "dependencies", "oncebox"),
@@ -150,6 +154,8 @@ mod tests {
             ("core", "dev-dependencies", "oncebox-testkit"),
             ("store-memory", "dependencies", "oncebox-testkit"),
             ("store-memory", "dev-dependencies", "oncebox-store-embedded"),
+            ("store-memory", "dependencies", "oncebox-store-rows"),
+            ("store-rows", "dependencies", "oncebox-system"),
             ("client", "build-dependencies", "oncebox-core"),
             ("examples", "dependencies", "oncebox-core"),
             ("xtask", "dependencies", "oncebox-core"),
@@ -194,7 +200,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(order.iter().flatten().count(), 12, "{order:?}");
+        assert_eq!(order.iter().flatten().count(), 13, "{order:?}");
     }
 
     #[test]

@@ -14,11 +14,10 @@ use uuid::Uuid;
 use crate::codes::{ID_BLOCK_SIZE, key_hash, timestamp};
 use crate::db_error;
 use crate::hints::Effects;
-use crate::row_transaction::{LockWait, Targets};
 use crate::rows::{Item, MessageInput};
-use crate::slow::{Admission, Body, STEP_ITEMS_MAX, with_body};
 use crate::sql::{Accept, Statement};
 use crate::store::PostgresStore;
+use oncebox_store_rows::{Admission, Body, LockWait, STEP_ITEMS_MAX, Targets, with_body};
 
 /// A message that the statement inserted.
 struct Inserted {
@@ -186,7 +185,9 @@ impl PostgresStore {
                     let number = u64::try_from(id_block).unwrap_or_default() + *index as u64 + 1;
                     machine.set_next_number(Number(number));
                 }
-                match machine.accept(context, &with_body(message)) {
+                // The caller has checked the limit on the lane.
+                let message = NewMessage { lane_max: None, ..with_body(message) };
+                match machine.accept(context, &message) {
                     Accepted::Saturated { retry_after, bound } => {
                         Accepted::Saturated { retry_after, bound: self.with_store_limit(bound) }
                     }
@@ -195,9 +196,7 @@ impl PostgresStore {
             };
             indexes.iter().map(decide).collect::<Vec<_>>()
         };
-        let (accepted, events) = self.slow_path(lock_wait).decide(connection, &targets, decide).await?;
-        effects.add(events);
-        Ok(accepted)
+        self.decide_once(connection, lock_wait, &targets, decide, effects).await
     }
 }
 

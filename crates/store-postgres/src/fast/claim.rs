@@ -9,21 +9,21 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use oncebox_core::{Delivery, Error, Namespace, Topics};
+use oncebox_store_rows::LockedRows;
 use oncebox_system::uptime;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::pending::PendingSettlements;
 use super::search::Search;
+use super::settle::PendingSettlements;
 use super::work_statement::{LaneSelection, Requests, Timers, WorkResult};
 use crate::codes::namespace;
 use crate::db_error;
 use crate::hints::{Lane, Plan, ScanFrom};
 use crate::lanes::columns;
-use crate::row_transaction::LockedRows;
 use crate::rows::Cells;
+use crate::slow::TIMER_STEP_MAX;
 use crate::store::PostgresStore;
-use crate::timers::TIMER_STEP_MAX;
 
 /// Lanes that one statement scans: as many as messages are wanted, within these limits.
 const LANES_MIN: usize = 4;

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oncebox_core::{Error, Namespace, Topic};
+use oncebox_store_rows::StepFailure;
 use sqlx::{Acquire, PgConnection};
 use tokio::sync::MutexGuard;
 
-use super::pending::PendingSettlements;
+use super::settle::PendingSettlements;
 use super::work_statement::{LaneScan, LockedAcks, Requests, WorkResult};
-use crate::db_error;
+use crate::db_error::{self, step_failure};
 use crate::hints::Lane;
 use crate::lanes::columns;
 use crate::restart::{Ahead, Delivered, Inherited, Outstanding};
-use crate::row_transaction::Failure;
 use crate::rows::Cells;
 use crate::store::PostgresStore;
 
@@ -73,13 +73,13 @@ impl PostgresStore {
         scan: &LaneScan<'_>,
         inherited: &Inherited,
         locked_acks: LockedAcks,
-    ) -> Result<WorkResult, Failure> {
+    ) -> Result<WorkResult, StepFailure> {
         let limited = inherited.limited_lanes(scan.lanes);
-        let mut transaction = connection.begin().await?;
+        let mut transaction = connection.begin().await.map_err(step_failure)?;
         let mut ahead = match self.lock_ahead(&mut transaction, &limited).await {
-            Err(Failure::LockTimeout) => {
-                transaction.rollback().await?;
-                transaction = connection.begin().await?;
+            Err(StepFailure::LockTimeout) => {
+                transaction.rollback().await.map_err(step_failure)?;
+                transaction = connection.begin().await.map_err(step_failure)?;
                 Ahead::new()
             }
             locked => locked?,
@@ -91,7 +91,7 @@ impl PostgresStore {
         self.restart.record(inherited, &mut ahead, &delivered);
         let lanes: BTreeSet<_> = delivered.iter().map(|(lane, ..)| lane).collect();
         self.write_ahead(&mut transaction, &ahead, &lanes).await?;
-        transaction.commit().await?;
+        transaction.commit().await.map_err(step_failure)?;
         result.mark_limited(&limits);
         Ok(result)
     }
@@ -101,13 +101,13 @@ impl PostgresStore {
         &self,
         transaction: &mut PgConnection,
         limited: &BTreeMap<Lane, i64>,
-    ) -> Result<Ahead, Failure> {
+    ) -> Result<Ahead, StepFailure> {
         let lanes: Vec<Lane> = limited.keys().cloned().collect();
         let (topics, shards) = columns(&lanes);
         let untils: Vec<_> = limited.values().copied().collect();
         let lock = self.sql.ahead_lock.query().bind(topics).bind(shards).bind(untils);
         let mut ahead = Ahead::new();
-        for row in lock.fetch_all(transaction).await? {
+        for row in lock.fetch_all(transaction).await.map_err(step_failure)? {
             let mut cells = Cells::new(&row);
             let lane = (Topic::new(cells.next::<String>()?).map_err(Error::from)?, cells.next()?);
             ahead.insert(lane, Delivered::new(cells.next()?, cells.next()?));
@@ -121,7 +121,7 @@ impl PostgresStore {
         transaction: &mut PgConnection,
         ahead: &Ahead,
         lanes: &BTreeSet<&Lane>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let delivered = lanes.iter().filter_map(|lane| Some((*lane, ahead.get(*lane)?)));
         let one = |(lane, delivered): (&Lane, &Delivered)| {
             delivered.iter().map(|(number, fence)| (lane.clone(), number, fence)).collect::<Vec<_>>()
@@ -135,7 +135,7 @@ impl PostgresStore {
         let (numbers, fences): (Vec<_>, Vec<_>) =
             all.iter().map(|(_, number, fence)| (*number, *fence)).unzip();
         let write = self.sql.ahead_write.query().bind(topics).bind(shards).bind(numbers).bind(fences);
-        write.execute(transaction).await?;
+        write.execute(transaction).await.map_err(step_failure)?;
         Ok(())
     }
 }

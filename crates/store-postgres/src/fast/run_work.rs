@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use oncebox_core::Error;
+use oncebox_store_rows::StepFailure;
 use oncebox_system::uptime;
 use sqlx::PgConnection;
 
-use super::pending::PendingSettlements;
+use super::settle::PendingSettlements;
 use super::work_statement::{LaneScan, LaneSelection, LockedAcks, Requests, Timers, WorkResult};
 use crate::db_error;
 use crate::restart::{Inherited, ReorderLimits};
-use crate::row_transaction::{ATTEMPTS_MAX, Failure};
+use crate::row_transaction::ATTEMPTS_MAX;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
@@ -77,8 +78,8 @@ impl PostgresStore {
                 Ok(result) => return Ok(result),
                 // Another transaction has locked a message or the table's extension lock, or there was a conflict:
                 // nothing was changed.
-                Err(Failure::LockTimeout | Failure::Conflict) => locked_acks = LockedAcks::Skip,
-                Err(Failure::Failed(error)) => return Err(error),
+                Err(StepFailure::LockTimeout | StepFailure::Conflict) => locked_acks = LockedAcks::Skip,
+                Err(StepFailure::Failed(error)) => return Err(error),
             }
         }
         Err(db_error::blocked())

@@ -4,16 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use oncebox_core::{Claim, Delivery, Error, Lease, RequestId, WorkerName};
+use oncebox_store_rows::StepFailure;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::pending::PendingSettlements;
+use super::settle::PendingSettlements;
 use crate::codes::{ID_BLOCK_SIZE, bigint, corrupt_row, millis, namespace, timestamp};
+use crate::db_error::step_failure;
 use crate::hints::{Lane, NumberRange, ScanFrom};
 use crate::lanes::columns;
+use crate::query::Query;
 use crate::restart::ReorderLimits;
-use crate::row_transaction::Failure;
 use crate::rows::{Cells, delivery, fence};
 use crate::store::PostgresStore;
 
@@ -101,7 +103,10 @@ pub(crate) struct WorkResult {
 }
 
 impl PostgresStore {
-    /// Sends the statement once.
+    /// Sends the statement once. Its parameters are in groups, each bound next to where its arrays are made: the
+    /// acknowledgements, the lanes, the claims, the timers. The function takes them one by one, as plain arrays: a
+    /// composite type per group would be one more object to create, to grant and to keep at its version, and each item
+    /// of its arrays would be encoded and decoded as a row.
     pub(super) async fn run_once(
         &self,
         connection: &mut PgConnection,
@@ -109,49 +114,79 @@ impl PostgresStore {
         requests: &Requests<'_>,
         scan: &LaneScan<'_>,
         locked_acks: LockedAcks,
-    ) -> Result<WorkResult, Failure> {
-        let LaneScan { lanes, floors, quota, limits, timers } = *scan;
-        let namespace_code = requests.0.first().map_or(0, |request| namespace(request.claim.namespace));
-        let (topics, shards) = columns(lanes);
-        let (owners, ids, attempts) = (requests.owners(), requests.ids(), requests.attempts());
-        let workers = requests.workers();
-        let lease_ms: Vec<i64> = requests.0.iter().map(|request| millis(request.claim.lease.get())).collect();
-        let received = requests.0.iter().map(|request| request.received).collect::<Vec<_>>();
-        let bytes = requests.0.first().and_then(|request| request.bytes_left);
-        let bytes = bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
-        let starts = requests.starts();
+    ) -> Result<WorkResult, StepFailure> {
+        let columns = ClaimColumns::new(requests);
         let since = self.hints.timers_checked_until.load(Ordering::Relaxed).saturating_sub(TIMER_LAG_MS);
-        let rows = self
-            .sql
-            .work
-            .query()
-            .bind(self.time())
-            .bind(&pending.uids)
-            .bind(&pending.owners)
-            .bind(&pending.fences)
-            .bind(locked_acks == LockedAcks::Skip)
-            .bind(namespace_code)
-            .bind(&topics)
-            .bind(&shards)
-            .bind(floors)
-            .bind(quota)
+        let acks = pending.bind(self.sql.work.query().bind(self.time()));
+        let lanes = scan.bind(requests, acks.bind(locked_acks == LockedAcks::Skip));
+        let statement = columns.bind(lanes).bind(scan.timers == Timers::Check).bind(since);
+        let rows = statement.fetch_all(&mut *connection);
+        let rows = rows.await.map_err(step_failure)?;
+        Ok(WorkResult::read(&rows, requests, scan.lanes.len(), &columns.starts, scan.quota)?)
+    }
+}
+
+impl<'a> LaneScan<'a> {
+    /// Binds what to claim from, as `work_1` takes it.
+    fn bind<'q>(&self, requests: &Requests<'_>, query: Query<'q>) -> Query<'q>
+    where
+        'a: 'q,
+    {
+        let first = requests.0.first();
+        let (topics, shards) = columns(self.lanes);
+        let bytes = first.and_then(|request| request.bytes_left);
+        query
+            .bind(first.map_or(0, |request| namespace(request.claim.namespace)))
+            .bind(topics)
+            .bind(shards)
+            .bind(self.floors)
+            .bind(self.quota)
             .bind(requests.wanted())
-            .bind(bytes)
-            .bind_sparse(&limits.messages_max)
-            .bind_sparse(&limits.number_max)
-            .bind_sparse(&limits.unrestricted_below)
-            .bind(&limits.redeliverable)
-            .bind(&owners)
-            .bind_sparse(&ids)
-            .bind_sparse(&attempts)
-            .bind_sparse(&workers)
-            .bind(&lease_ms)
-            .bind(&starts)
-            .bind(&received)
-            .bind(timers == Timers::Check)
-            .bind(since)
-            .fetch_all(&mut *connection);
-        Ok(WorkResult::read(&rows.await?, requests, lanes.len(), &starts, quota)?)
+            .bind(bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)))
+            .bind_sparse(&self.limits.messages_max)
+            .bind_sparse(&self.limits.number_max)
+            .bind_sparse(&self.limits.unrestricted_below)
+            .bind(&self.limits.redeliverable)
+    }
+}
+
+/// The claims that receive the messages, one array per column.
+struct ClaimColumns<'a> {
+    owners: Vec<Uuid>,
+    ids: Vec<Option<Uuid>>,
+    attempts: Vec<Option<i32>>,
+    workers: Vec<Option<&'a str>>,
+    lease_ms: Vec<i64>,
+    starts: Vec<i64>,
+    received: Vec<i64>,
+}
+
+impl<'a> ClaimColumns<'a> {
+    fn new(requests: &Requests<'a>) -> Self {
+        Self {
+            owners: requests.owners(),
+            ids: requests.ids(),
+            attempts: requests.attempts(),
+            workers: requests.workers(),
+            lease_ms: requests.0.iter().map(|request| millis(request.claim.lease.get())).collect(),
+            starts: requests.starts(),
+            received: requests.0.iter().map(|request| request.received).collect(),
+        }
+    }
+
+    /// Binds the claims, as `work_1` takes them.
+    fn bind<'q>(&'q self, query: Query<'q>) -> Query<'q>
+    where
+        'a: 'q,
+    {
+        query
+            .bind(&self.owners)
+            .bind_sparse(&self.ids)
+            .bind_sparse(&self.attempts)
+            .bind_sparse(&self.workers)
+            .bind(&self.lease_ms)
+            .bind(&self.starts)
+            .bind(&self.received)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oncebox_core::NewMessage;
 
-use crate::slow::{LaneKey, lane_key};
+use oncebox_store_rows::{LaneKey, lane_key};
 
 /// A count is valid for this long.
 const FRESH_FOR: Duration = Duration::from_secs(1);

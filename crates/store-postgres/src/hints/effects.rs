@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use oncebox_core::{MaintenanceReport, Namespace, NewMessage, Timestamp, Topic};
+use oncebox_store_rows::Events;
 
 use super::Lane;
-use crate::slow::Events;
 
 /// Effects of a call, applied when it is committed.
 #[derive(Default)]
@@ -31,13 +31,15 @@ impl Effects {
     }
 
     /// Adds the events of the slow path.
-    pub(crate) fn add(&mut self, events: Events) {
+    pub(crate) fn extend(&mut self, events: Vec<Events>) {
         let lane =
             |(namespace, topic, shard): (_, _, oncebox_core::Shard)| (namespace, (topic, i32::from(shard.0)));
-        self.invalidated.extend(events.ready.into_iter().map(lane));
-        self.all_invalidated |= events.partition_changed;
-        self.woken.extend(events.woken);
-        self.reports.push(events.report);
+        for events in events {
+            self.invalidated.extend(events.ready.into_iter().map(lane));
+            self.all_invalidated |= events.partition_changed;
+            self.woken.extend(events.woken);
+            self.reports.push(events.report);
+        }
     }
 
     /// Prepares the effects to be applied later, when other messages may have come and gone.

@@ -14,7 +14,7 @@ use crate::codes::{
     DIVERGENCES, KINDS, REASONS, STATES, UNTIL_FINISHED, corrupt_row, duration, from_bigint, from_code,
     timestamp,
 };
-use crate::slow::Body;
+use oncebox_store_rows::Body;
 
 /// How a payload and its attributes are read.
 pub(crate) trait ReadContent: PayloadHandle {

@@ -1,6 +1,5 @@
 //! Writes rows: messages and leases as the state machine left them, one array per column.
 
-use oncebox_core::limits::REPEAT_WINDOW;
 use oncebox_core::{
     Attributes, CallerHash, Grant, GrantEnd, LastError, MessageState, Namespace, Partition, Seal, Settled,
     Snapshot, Timestamp, WorkerName,
@@ -11,7 +10,7 @@ use super::columns::{ContentInput, DeliveryColumns, InternalColumns, LeaseRow, M
 use crate::codes::{
     DIVERGENCES, KINDS, REASONS, STATES, bigint, code, keep_ms, key_hash, millis, namespace, timestamp_ms,
 };
-use crate::slow::Body;
+use oncebox_store_rows::{Body, is_ready, next_timer, required_until};
 
 /// The values of the column `maintenance_class`: why maintenance visits a message. Removable classes are 10 higher.
 pub(crate) mod maintenance_class {
@@ -172,31 +171,19 @@ pub(crate) fn lease_row(message: &Snapshot<Body>, grant: &Grant) -> LeaseRow {
     }
 }
 
-/// Whether the message is in its lane. A lease makes it unclaimable but does not remove it from the lane.
-fn is_ready(message: &Snapshot<Body>, now: Timestamp) -> bool {
-    message.state == MessageState::Processing
-        && message.content.as_ref().is_some_and(|content| content.due.is_none_or(|due| due <= now))
-        && message.retry_at.is_none_or(|at| at <= now)
-}
-
-/// The maintenance class of a message, and when maintenance visits it.
+/// The maintenance class of a message, and when maintenance visits it. Leases have their own index.
 fn next_maintenance(message: &Snapshot<Body>, now: Timestamp) -> Option<(i16, Timestamp)> {
     if message.lease().is_some() {
         return None;
     }
-    let dedup_until = if message.keyed { message.dedup_until() } else { Timestamp::EPOCH };
-    let finished = message.finished_at.map_or(dedup_until, |at| dedup_until.max(at.after(REPEAT_WINDOW)));
-    match message.state {
-        MessageState::Seen => Some((maintenance_class::SEEN, dedup_until)),
-        MessageState::Done => Some((maintenance_class::DONE, finished)),
-        MessageState::Dead if message.key.namespace == Namespace::Mailbox => {
-            Some((maintenance_class::DEAD_LETTER, finished))
-        }
-        MessageState::Dead => Some((maintenance_class::DEAD, finished)),
-        _ => {
-            let content = message.content.as_ref()?;
-            let claimable = content.due.into_iter().chain(message.retry_at).max().filter(|at| *at > now);
-            claimable.into_iter().chain(content.expires).min().map(|at| (maintenance_class::TIMER, at))
-        }
-    }
+    let Some(until) = required_until(message) else {
+        return next_timer(message, now).map(|at| (maintenance_class::TIMER, at));
+    };
+    let class = match message.state {
+        MessageState::Seen => maintenance_class::SEEN,
+        MessageState::Done => maintenance_class::DONE,
+        _ if message.key.namespace == Namespace::Mailbox => maintenance_class::DEAD_LETTER,
+        _ => maintenance_class::DEAD,
+    };
+    Some((class, until))
 }
