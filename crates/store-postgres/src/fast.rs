@@ -3,6 +3,7 @@
 mod accept;
 mod claim;
 mod extend;
+mod pending;
 mod reorder;
 mod replay;
 mod run_work;

@@ -14,8 +14,8 @@ use oncebox_system::uptime;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::pending::PendingSettlements;
 use super::search::Search;
-use super::settle::PendingSettlements;
 use super::work_statement::{LaneSelection, Requests, Timers, WorkResult};
 use crate::codes::namespace;
 use crate::db_error;

@@ -7,7 +7,7 @@ use oncebox_store_rows::StepFailure;
 use sqlx::{Acquire, PgConnection};
 use tokio::sync::MutexGuard;
 
-use super::settle::PendingSettlements;
+use super::pending::PendingSettlements;
 use super::work_statement::{LaneScan, LockedAcks, Requests, WorkResult};
 use crate::db_error::{self, step_failure};
 use crate::hints::Lane;

@@ -7,7 +7,7 @@ use oncebox_store_rows::StepFailure;
 use oncebox_system::uptime;
 use sqlx::PgConnection;
 
-use super::settle::PendingSettlements;
+use super::pending::PendingSettlements;
 use super::work_statement::{LaneScan, LaneSelection, LockedAcks, Requests, Timers, WorkResult};
 use crate::db_error;
 use crate::restart::{Inherited, ReorderLimits};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use oncebox_core::{Claim, Delivery, Error, Settlement, Worked};
 use sqlx::PgConnection;
 
-use super::settle::PendingSettlements;
+use super::pending::PendingSettlements;
 use super::work_statement::Requests;
 use crate::codes::namespace;
 use crate::db_error;

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::settle::PendingSettlements;
+use super::pending::PendingSettlements;
 use crate::codes::{ID_BLOCK_SIZE, bigint, corrupt_row, millis, namespace, timestamp};
 use crate::db_error::step_failure;
 use crate::hints::{Lane, NumberRange, ScanFrom};
