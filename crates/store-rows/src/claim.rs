@@ -109,7 +109,7 @@ impl<R: Search> Call<'_, R> {
         unreachable!("the last search ends the loop")
     }
 
-    /// Loads the messages that are not loaded yet.
+    /// Loads the messages that are not loaded yet, without those that another claim has leased since they were found.
     async fn load_more(
         &mut self,
         messages: &mut Vec<Snapshot<Body>>,
@@ -121,7 +121,8 @@ impl<R: Search> Call<'_, R> {
             return Ok(());
         }
         let targets = Targets { uids, ..Targets::default() };
-        messages.extend(self.rows.load(Wanted::Named(&targets)).await?);
+        let loaded = self.rows.load(Wanted::Named(&targets)).await?;
+        messages.extend(loaded.into_iter().filter(|message| message.lease().is_none()));
         Ok(())
     }
 

@@ -128,7 +128,8 @@ pub trait Rows: Send {
     ) -> impl Future<Output = Result<Vec<u64>, StepFailure>> + Send;
 
     /// Writes the messages that a decision changed: each of [`Changes::writes`] becomes the stored state of its message,
-    /// with its lease if it has one, and content of [`Body::Stored`] stays as it is. An added message takes its key from
+    /// with its lease if it has one, and content of [`Body::Stored`] stays as it is. New content may be large: a database
+    /// with a limit per statement divides the writes. An added message takes its key from
     /// a loaded message that still has it. Fails with [`StepFailure::Conflict`] if the key or the uid of an added
     /// message belongs to a message that was not loaded, or if a message gets a lease while another one with a current
     /// lease is in the same partition of the namespace.

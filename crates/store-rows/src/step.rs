@@ -38,6 +38,10 @@ pub(crate) async fn run_timers_once<R: Rows>(
 ) -> Result<(usize, Events), StepFailure> {
     rows.begin(lock_wait).await?;
     let messages = rows.load(Wanted::Due { items_max, locked }).await?;
+    if messages.is_empty() {
+        rows.commit().await?;
+        return Ok((0, Events::default()));
+    }
     let ticket = rows.ticket().await?;
     let loaded = Loaded { messages, ticket, elsewhere: Vec::new() };
     let count = loaded.messages.len();
