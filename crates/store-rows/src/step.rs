@@ -70,17 +70,18 @@ async fn count_elsewhere<R: Rows>(
     if !targets.has_lane_limits() {
         return Ok(Vec::new());
     }
-    let in_state = |state| messages.iter().filter(move |message| message.state == state);
     // By lane: its limit, and how many of its unfinished messages are loaded.
     let mut lanes: BTreeMap<LaneKey, (u64, u64)> =
         targets.lanes.iter().map(|(lane, max)| (lane.clone(), (*max, 0))).collect();
     if let Some(max) = targets.redrive_lane_max {
-        for lane in in_state(MessageState::Dead).filter_map(lane_key_of_snapshot) {
+        // Also of messages that are not Dead: an earlier order of the same call may cancel them.
+        for lane in messages.iter().filter_map(lane_key_of_snapshot) {
             let (lane_max, _) = lanes.entry(lane).or_default();
             *lane_max = u64::from(max.get()).max(*lane_max);
         }
     }
-    for lane in in_state(MessageState::Processing).filter_map(lane_key_of_snapshot) {
+    let unfinished = messages.iter().filter(|message| message.state == MessageState::Processing);
+    for lane in unfinished.filter_map(lane_key_of_snapshot) {
         lanes.entry(lane).and_modify(|(_, loaded)| *loaded += 1);
     }
     let demands: Vec<_> = lanes.iter().map(|(lane, (max, loaded))| (lane.clone(), max + loaded)).collect();

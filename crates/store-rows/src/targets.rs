@@ -14,7 +14,7 @@ pub struct Targets<'a> {
     pub uids: Vec<Uid>,
     /// Messages that hold these keys.
     pub keys: Vec<&'a Key>,
-    /// The highest limit on the lanes to which Dead messages return.
+    /// The highest limit on the lanes to which redriven messages return.
     pub(crate) redrive_lane_max: Option<NonZeroU32>,
     /// Lanes to which messages are added, with the highest limit on each.
     pub(crate) lanes: BTreeMap<LaneKey, u64>,
