@@ -13,5 +13,6 @@ mod service;
 pub(crate) use activity::Timeouts;
 pub(crate) use connection::Connections;
 pub(crate) use connection_limit::ConnectionLimit;
+pub(crate) use drive::RequestBody;
 pub(crate) use listener::{Listener, Transport};
 pub(crate) use service::{Caller, Service};

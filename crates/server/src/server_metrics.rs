@@ -33,7 +33,6 @@ pub(crate) struct ServerMetrics {
     dlq_forgotten: Counter,
     rejected: HashMap<ErrorCode, Counter>,
     settled: [Counter; 6],
-    routes: RwLock<HashMap<Box<str>, Arc<RouteMetrics>>>,
     topics_max: usize,
     topics: RwLock<BTreeMap<Box<str>, Arc<TopicMetrics>>>,
     other: Arc<TopicMetrics>,
@@ -43,15 +42,15 @@ pub(crate) struct ServerMetrics {
 
 /// Metrics of one route.
 pub(crate) struct RouteMetrics {
-    label: Box<str>,
+    label: &'static str,
     seconds: Histogram,
     responses: RwLock<BTreeMap<(&'static str, u16), Counter>>,
 }
 
 impl RouteMetrics {
-    fn new(route: &str) -> Self {
-        let seconds = histogram!(names::REQUEST_SECONDS, "route" => route.to_owned());
-        Self { label: route.into(), seconds, responses: RwLock::default() }
+    pub(crate) fn new(route: &'static str) -> Self {
+        let seconds = histogram!(names::REQUEST_SECONDS, "route" => route);
+        Self { label: route, seconds, responses: RwLock::default() }
     }
 
     /// Records an answered request.
@@ -62,11 +61,8 @@ impl RouteMetrics {
         {
             return counter.increment(1);
         }
-        let labels = [
-            ("route", self.label.to_string()),
-            ("method", method.to_owned()),
-            ("status", status.to_string()),
-        ];
+        let labels =
+            [("route", self.label.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
         let mut responses = self.responses.write().unwrap_or_else(PoisonError::into_inner);
         responses.entry((method, status)).or_insert_with(|| counter!(names::REQUESTS, &labels)).increment(1);
     }
@@ -108,7 +104,6 @@ impl ServerMetrics {
             dlq_forgotten: counter!(names::DLQ_FORGOTTEN),
             rejected: ErrorCode::ALL.into_iter().map(|(code, ..)| (code, reason(code))).collect(),
             settled: SETTLED_LABELS.map(|outcome| counter!(names::SETTLED, "outcome" => outcome)),
-            routes: RwLock::default(),
             topics_max,
             topics: RwLock::new(topics.collect()),
             other: Arc::new(TopicMetrics::new(OTHER)),
@@ -129,15 +124,6 @@ impl ServerMetrics {
 
     pub(crate) fn settled(&self, label: SettledLabel) {
         self.settled[label as usize].increment(1);
-    }
-
-    /// Returns the metrics of a route. The number of routes is fixed by the router.
-    pub(crate) fn route(&self, route: &str) -> Arc<RouteMetrics> {
-        if let Some(metrics) = self.routes.read().unwrap_or_else(PoisonError::into_inner).get(route) {
-            return metrics.clone();
-        }
-        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
-        routes.entry(route.into()).or_insert_with(|| Arc::new(RouteMetrics::new(route))).clone()
     }
 
     /// Returns the metrics of a topic that accepted or delivered messages.

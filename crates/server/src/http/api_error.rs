@@ -1,15 +1,13 @@
 //! Errors of the HTTP API.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use oncebox::{Error, ErrorKind, health::Bound, message::Invalid};
 use oncebox_wire::{ErrorBody, ErrorCode, Problem};
 
+use super::response::{self, Response};
 use super::view;
 
 /// `Retry-After` of retryable errors for which the store suggests no time.
@@ -23,9 +21,11 @@ pub(crate) struct ApiError {
     status: u16,
     retry_after: Option<Duration>,
     /// The message that holds the idempotency key, and whether it has the same content.
-    existing: Option<(String, bool)>,
+    existing: Option<Box<(String, bool)>>,
     /// The bound that was reached.
     pub(crate) bound: Option<Bound>,
+    /// The methods that the path allows.
+    allow: Option<Box<str>>,
 }
 
 /// Format of an error body.
@@ -46,6 +46,7 @@ impl ApiError {
             retry_after,
             existing: None,
             bound: None,
+            allow: None,
         }
     }
 
@@ -60,15 +61,26 @@ impl ApiError {
         self
     }
 
+    /// Sets the methods that the path allows.
+    pub(super) fn allow(mut self, methods: String) -> Self {
+        self.allow = Some(methods.into());
+        self
+    }
+
     /// Sets the message that holds the idempotency key.
     pub(crate) fn existing(mut self, msg_id: String, same: bool) -> Self {
-        self.existing = Some((msg_id, same));
+        self.existing = Some(Box::new((msg_id, same)));
         self
+    }
+
+    /// The HTTP status.
+    pub(super) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The id of the message that holds the idempotency key.
     pub(super) fn existing_msg_id(&self) -> Option<String> {
-        self.existing.as_ref().map(|(msg_id, _)| msg_id.clone())
+        self.existing.as_ref().map(|existing| existing.0.clone())
     }
 
     /// Replaces the field names of the library with those of the request. Each pair is the name that a message matches
@@ -90,7 +102,7 @@ impl ApiError {
             message: self.message.clone(),
             corr_id: corr_id.to_owned(),
             msg_id: self.existing_msg_id(),
-            duplicate: self.existing.as_ref().map(|(_, same)| *same),
+            duplicate: self.existing.as_ref().map(|existing| existing.1),
             bound: self.bound.map(view::bound),
         };
         let (json, content_type) = match format {
@@ -110,10 +122,11 @@ impl ApiError {
     /// Renders the response.
     pub(super) fn render(&self, corr_id: &str, format: ErrorFormat) -> Response {
         let (json, content_type) = self.body(corr_id, format);
-        let mut response = Response::new(Body::from(json));
-        *response.status_mut() =
-            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let mut response = response::whole(json, content_type);
+        *response.status_mut() = self.status();
+        if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
+            response.headers_mut().insert(ALLOW, allow);
+        }
         if let Some(after) = self.retry_after {
             // Whole seconds, at least one.
             let seconds = after.as_millis().div_ceil(1_000).max(1);
@@ -147,21 +160,11 @@ impl From<Invalid> for ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() =
-            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        response.extensions_mut().insert(Arc::new(self));
-        response
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use axum::http::header::RETRY_AFTER;
+    use hyper::header::RETRY_AFTER;
     use oncebox::{Error, ErrorKind, health::Bound};
     use oncebox_wire::ErrorCode;
 

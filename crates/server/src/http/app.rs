@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use oncebox::ledger::Ledger;
@@ -122,15 +121,6 @@ impl App {
         if let Some(bound) = error.bound.filter(|bound| bound.name != Bound::PAUSED) {
             self.saturation.rejected(bound, Instant::now());
         }
-    }
-
-    /// Validates the wait time of a request.
-    pub(super) fn wait(&self, wait_ms: Option<u64>) -> Result<Duration, ApiError> {
-        let (wait, max) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.active().config.http.wait_max);
-        if wait > max {
-            return Err(ApiError::schema(format!("wait_ms must be at most {}", max.as_millis())));
-        }
-        Ok(wait)
     }
 
     /// Records the dead letters that maintenance created or removed, and starts alerts where there are too many.

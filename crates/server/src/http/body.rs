@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::HeaderMap;
-use axum::http::StatusCode;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
-use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use hyper::{HeaderMap, StatusCode};
 use oncebox_wire::ErrorCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +15,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::api_error::ApiError;
 use super::json;
+use super::response::{self, Response};
 use crate::config_handle::ActiveConfig;
+use crate::net::RequestBody;
 
 /// Bodies up to this size are bounded by the number of connections alone.
 const SMALL_BYTES: usize = 64 * 1024;
@@ -84,7 +83,7 @@ impl BodyBudget {
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
-        body: Body,
+        body: &mut RequestBody,
         limit: Limit,
     ) -> Result<(Bytes, Permit), ApiError> {
         let declared =
@@ -98,10 +97,9 @@ impl BodyBudget {
             Err(error) => return Err(discard(headers, body, error).await),
         };
         let deadline = Instant::now() + limit.timeout;
-        let mut body = body;
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
-        while let Some(data) = next_chunk(&mut body, deadline).await? {
+        while let Some(data) = next_chunk(body, deadline).await? {
             if first.len() + rest.len() + data.len() > limit.bytes_max {
                 return Err(discard(headers, body, limit.exceeded()).await);
             }
@@ -123,7 +121,7 @@ impl BodyBudget {
     pub(super) async fn read_json<T: DeserializeOwned>(
         &self,
         headers: &HeaderMap,
-        body: Body,
+        body: &mut RequestBody,
         limit: Limit,
     ) -> Result<(T, Permit), ApiError> {
         let (bytes, permit) = self.read_unparsed(headers, body, limit).await?;
@@ -134,7 +132,7 @@ impl BodyBudget {
     pub(super) async fn read_unparsed(
         &self,
         headers: &HeaderMap,
-        body: Body,
+        body: &mut RequestBody,
         limit: Limit,
     ) -> Result<(Bytes, Permit), ApiError> {
         if let Err(error) = expect_json(headers) {
@@ -147,7 +145,7 @@ impl BodyBudget {
     pub(super) async fn read_optional_json<T: DeserializeOwned + Default>(
         &self,
         headers: &HeaderMap,
-        body: Body,
+        body: &mut RequestBody,
         limit: Limit,
     ) -> Result<T, ApiError> {
         let (bytes, _permit) = self.read(headers, body, limit).await?;
@@ -176,7 +174,7 @@ impl BodyBudget {
 
 /// Reads and discards the rest of a rejected body, within limits: a client that is cut off while it writes would not
 /// see the response. A client that sends `Expect: 100-continue` has not begun to write.
-pub(super) async fn discard(headers: &HeaderMap, mut body: Body, error: ApiError) -> ApiError {
+pub(super) async fn discard(headers: &HeaderMap, body: &mut RequestBody, error: ApiError) -> ApiError {
     let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if headers.contains_key(EXPECT) || declared.is_some_and(|bytes| bytes > DISCARD_BYTES_MAX) {
         return error;
@@ -184,7 +182,7 @@ pub(super) async fn discard(headers: &HeaderMap, mut body: Body, error: ApiError
     let deadline = Instant::now() + DISCARD_TIME_MAX;
     let mut discarded = 0;
     while discarded <= DISCARD_BYTES_MAX
-        && let Ok(Some(data)) = next_chunk(&mut body, deadline).await
+        && let Ok(Some(data)) = next_chunk(body, deadline).await
     {
         discarded += data.len();
     }
@@ -192,7 +190,7 @@ pub(super) async fn discard(headers: &HeaderMap, mut body: Body, error: ApiError
 }
 
 /// Returns the next chunk of data; `None` at the end of the body.
-async fn next_chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
+async fn next_chunk(body: &mut RequestBody, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
     loop {
         let frame = timeout_at(deadline, body.frame()).await;
         let frame = frame.map_err(|_| {
@@ -263,15 +261,13 @@ pub(super) fn serialized_json(json: std::io::Result<Vec<u8>>) -> Result<Response
         json.map_err(|_| ApiError::new(ErrorCode::Unavailable, "the response could not be serialized"))?;
     // For readability on a terminal.
     json.push(b'\n');
-    let mut response = Response::new(Body::from(json));
-    response.headers_mut().insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/json"));
-    Ok(response)
+    Ok(response::whole(json, "application/json"))
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-    use axum::http::{HeaderMap, HeaderValue};
+    use hyper::HeaderMap;
+    use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 
     use super::{BodyKind, kind};
 

@@ -1,6 +1,7 @@
 //! The correlation id of a request: received with it, or new.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
 use oncebox_core::{Trace, Uid};
 use oncebox_wire::header;
 

@@ -1,31 +1,19 @@
 //! Dead letters of the mailbox: list, show, redrive.
 
-use axum::extract::{Path, Request, State};
-use axum::http::Uri;
-use axum::response::Response;
 use oncebox::{MessageState, message::Namespace, operator::MessageRef};
 use oncebox_wire as wire;
 use oncebox_wire::operator::{
     ListDeadRequest, ListRequest, ListResponse, MessageDetails, RedriveRequest, ShowRequest, SweepRequest,
     SweepResponse,
 };
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::api_error::ApiError;
-use super::app::App;
+use super::call::Call;
 use super::openapi::{BodyErrors, NotFound, ReadErrors};
+use super::response::Response;
 use super::{body, operator, query, redrive, segment};
 
 const TAG: &str = "dead letters";
-
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(show))
-        .routes(routes!(redrive))
-        .routes(routes!(reprocess))
-}
 
 /// Lists dead letters, one page at a time.
 #[utoipa::path(
@@ -36,11 +24,14 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     params(ListDeadRequest),
     responses((status = 200, description = "A page of dead letters.", body = ListResponse), ReadErrors),
 )]
-async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let ListDeadRequest { reason, topic, sort, limit, after } = query::parse(&uri)?;
+pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
+    let ListDeadRequest { reason, topic, sort, limit, after } = query::parse(&call.uri)?;
     let state = Some(wire::operator::StateName::Dead);
-    operator::page(&app, ListRequest { state, reason, topic, sort, limit, after, ..ListRequest::default() })
-        .await
+    operator::page(
+        call.app,
+        ListRequest { state, reason, topic, sort, limit, after, ..ListRequest::default() },
+    )
+    .await
 }
 
 /// Shows a dead letter.
@@ -52,10 +43,15 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
     params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), ShowRequest),
     responses((status = 200, description = "The dead letter.", body = MessageDetails), NotFound, ReadErrors),
 )]
-async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, ApiError> {
-    let show: ShowRequest = query::parse(&uri)?;
-    operator::show_message(&app, MessageRef::Uid(segment::uid(&msg_id)?), show, Some(MessageState::Dead))
-        .await
+pub(super) async fn show(call: Call<'_>) -> Result<Response, ApiError> {
+    let show: ShowRequest = query::parse(&call.uri)?;
+    operator::show_message(
+        call.app,
+        MessageRef::Uid(segment::uid(&call.parameter())?),
+        show,
+        Some(MessageState::Dead),
+    )
+    .await
 }
 
 /// Redrives dead letters, selected by id or by filter.
@@ -71,10 +67,8 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
     request_body = wire::schema::RedriveSchema,
     responses((status = 200, description = "Result of the redrive.", body = SweepResponse), NotFound, BodyErrors),
 )]
-async fn redrive(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let (redrive, _permit): (RedriveRequest, _) =
-        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
+pub(super) async fn redrive(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (redrive, _permit): (RedriveRequest, _) = call.read_json().await?;
     let RedriveRequest { ids, topic, reason, error, since, until, limit, after, list, dry_run } = redrive;
     let sweep = SweepRequest {
         ids,
@@ -89,8 +83,8 @@ async fn redrive(State(app): State<App>, request: Request) -> Result<Response, A
         dry_run,
         ..SweepRequest::default()
     };
-    let operator = app.operator(Namespace::Mailbox, operator::actor(&parts.headers)?);
-    body::json(&redrive::run(&app, &operator, &sweep).await?)
+    let operator = call.app.operator(Namespace::Mailbox, operator::actor(&call.headers)?);
+    body::json(&redrive::run(call.app, &operator, &sweep).await?)
 }
 
 /// Alias of `/v1/dlq/redrive`.
@@ -102,6 +96,6 @@ async fn redrive(State(app): State<App>, request: Request) -> Result<Response, A
     request_body = wire::schema::RedriveSchema,
     responses((status = 200, description = "Result of the redrive.", body = SweepResponse), NotFound, BodyErrors),
 )]
-async fn reprocess(app: State<App>, request: Request) -> Result<Response, ApiError> {
-    redrive(app, request).await
+pub(super) async fn reprocess(call: Call<'_>) -> Result<Response, ApiError> {
+    redrive(call).await
 }

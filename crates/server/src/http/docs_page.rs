@@ -1,9 +1,10 @@
-//! The API documentation at `/docs`: one HTML page without scripts.
+//! The OpenAPI document as JSON, and as an HTML page without scripts.
 
 use std::fmt::Write;
 
+use bytes::Bytes;
 use serde_json::Value;
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::{OpenApi, Server};
 
 const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
 <meta name=\"viewport\" content=\"width=device-width\"><title>Oncebox</title><style>\
@@ -12,8 +13,22 @@ code,pre{font-family:ui-monospace,monospace;font-size:.9em}section{border-top:1p
 h3{margin:.5rem 0}.method{display:inline-block;min-width:3.5rem;font-weight:bold}table{border-collapse:collapse}\
 td,th{text-align:left;padding:.1rem .8rem .1rem 0;vertical-align:top}</style></head><body>";
 
-/// Renders an OpenAPI document.
-pub(super) fn render(document: &OpenApi) -> String {
+/// The document and the page of a listener; rendered once.
+pub(super) struct Documents {
+    pub(super) json: Bytes,
+    pub(super) page: Bytes,
+}
+
+impl Documents {
+    pub(super) fn new(mut document: OpenApi) -> Self {
+        // A client that reads the document has reached the server by some URL, which is the one to use.
+        document.servers = Some(vec![Server::new("/")]);
+        let json = document.to_pretty_json().unwrap_or_default() + "\n";
+        Self { json: json.into(), page: render(&document).into() }
+    }
+}
+
+fn render(document: &OpenApi) -> String {
     let document = serde_json::to_value(document).unwrap_or_default();
     let mut page = String::from(HEAD);
     let _ = write!(

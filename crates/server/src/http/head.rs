@@ -1,8 +1,7 @@
 //! Checks of request heads that apply to all endpoints.
 
-use axum::extract::Request;
-use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING};
+use hyper::{HeaderMap, Uri};
 use oncebox_wire::{ErrorCode, header};
 
 use super::api_error::ApiError;
@@ -31,8 +30,7 @@ const SINGLE_VALUE_HEADERS: [HeaderName; 13] = [
 ];
 
 /// Rejects requests that no legitimate client sends.
-pub(super) fn check(transport: Transport, request: &Request) -> Result<(), ApiError> {
-    let (uri, headers) = (request.uri(), request.headers());
+pub(super) fn check(transport: Transport, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     reject_web_pages(headers)?;
     reject_repeated_headers(headers)?;
     reject_foreign_host(transport, uri, headers)?;
@@ -108,8 +106,7 @@ fn reject_transfer_codings(headers: &HeaderMap) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
-    use axum::extract::Request;
+    use hyper::Request;
     use oncebox_wire::ErrorCode;
 
     use super::{SINGLE_VALUE_HEADERS, Transport, check};
@@ -120,7 +117,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        check(transport, &request.body(Body::empty()).unwrap()).map_err(|error| error.code)
+        let request = request.body(()).unwrap();
+        check(transport, request.uri(), request.headers()).map_err(|error| error.code)
     }
 
     const LOCAL: (&str, &str) = ("host", "localhost:7420");

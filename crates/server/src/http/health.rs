@@ -1,20 +1,18 @@
 //! Health, statistics and metrics.
 
-use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode, Uri};
-use axum::response::Response;
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER};
 use oncebox::{Error, ErrorKind, Health, health::HealthLevel, message::Namespace};
 use oncebox_wire::operator::{NamespaceCounts, StatsResponse};
 use oncebox_wire::{LiveResponse, ReadyFinding, ReadyResponse};
 use serde::Deserialize;
 use tokio::time::Instant;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::api_error::ApiError;
 use super::app::App;
+use super::call::Call;
 use super::openapi::{HeadErrors, ReadErrors};
+use super::response::{self, Response};
 use super::{body, query, view};
 use crate::saturation::ReachedBound;
 use crate::scrape;
@@ -23,25 +21,15 @@ const TAG: &str = "health";
 /// `Retry-After` of an unready server, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(healthz))
-        .routes(routes!(readyz))
-        .routes(routes!(health_live))
-        .routes(routes!(health_ready))
-        .routes(routes!(stats))
-        .routes(routes!(metrics))
-}
-
 /// Liveness of the process.
 #[utoipa::path(get, path = "/healthz", tag = TAG, responses((status = 200, description = "The process is alive.", body = LiveResponse), HeadErrors))]
-async fn healthz() -> Result<Response, ApiError> {
+pub(super) fn healthz(_: &Call<'_>) -> Result<Response, ApiError> {
     body::json(&LiveResponse { status: "live".to_owned() })
 }
 
 /// Liveness of the process.
 #[utoipa::path(get, path = "/health/live", tag = TAG, responses((status = 200, description = "The process is alive.", body = LiveResponse), HeadErrors))]
-async fn health_live() -> Result<Response, ApiError> {
+pub(super) fn health_live(_: &Call<'_>) -> Result<Response, ApiError> {
     body::json(&LiveResponse { status: "live".to_owned() })
 }
 
@@ -74,9 +62,9 @@ enum Purpose {
         HeadErrors,
     ),
 )]
-async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let query: ReadyQuery = query::parse(&uri)?;
-    ready(&app, query.r#for).await
+pub(super) async fn readyz(call: Call<'_>) -> Result<Response, ApiError> {
+    let query: ReadyQuery = query::parse(&call.uri)?;
+    ready(call.app, query.r#for).await
 }
 
 /// Readiness of the server, and what is missing.
@@ -90,8 +78,8 @@ async fn readyz(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> 
         HeadErrors,
     ),
 )]
-async fn health_ready(State(app): State<App>) -> Result<Response, ApiError> {
-    ready(&app, None).await
+pub(super) async fn health_ready(call: Call<'_>) -> Result<Response, ApiError> {
+    ready(call.app, None).await
 }
 
 async fn ready(app: &App, purpose: Option<Purpose>) -> Result<Response, ApiError> {
@@ -230,9 +218,10 @@ async fn paused(app: &App) -> Vec<ReadyFinding> {
     tag = TAG,
     responses((status = 200, description = "The statistics.", body = StatsResponse), ReadErrors),
 )]
-async fn stats(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn stats(call: Call<'_>) -> Result<Response, ApiError> {
+    let Call { app, active, .. } = call;
     let mut unknown = Vec::new();
-    let namespaces = or_unknown("namespaces", namespaces(&app).await, &mut unknown)?;
+    let namespaces = or_unknown("namespaces", namespaces(app).await, &mut unknown)?;
     let mut bounds = or_unknown("bounds", app.oncebox.usage().await, &mut unknown)?.bounds;
     let reached = app.saturation.current(Instant::now());
     for ReachedBound { bound, .. } in &reached {
@@ -241,19 +230,19 @@ async fn stats(State(app): State<App>) -> Result<Response, ApiError> {
             None => bounds.push(*bound),
         }
     }
-    let paused = if unknown.is_empty() { paused(&app).await } else { Vec::new() };
+    let paused = if unknown.is_empty() { paused(app).await } else { Vec::new() };
     body::json(&StatsResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: oncebox_system::uptime().as_secs(),
         store: app.oncebox.name().to_owned(),
-        profile: app.active().config.profile.as_str().to_owned(),
-        amnesia: app.active().config.amnesia,
+        profile: active.config.profile.as_str().to_owned(),
+        amnesia: active.config.amnesia,
         dlq_profile: scrape::dlq_profile(&app.oncebox).to_owned(),
         auth: "none".to_owned(),
         namespaces,
         bounds: bounds.into_iter().map(view::bound).collect(),
         unknown,
-        findings: findings(app.oncebox.health().await, &reached, paused, &app),
+        findings: findings(app.oncebox.health().await, &reached, paused, app),
     })
 }
 
@@ -289,9 +278,7 @@ fn or_unknown<T: Default>(name: &str, read: Result<T, Error>, unknown: &mut Vec<
     tag = TAG,
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain"), ReadErrors),
 )]
-async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
-    let mut response = Response::new(app.scrape().render().await?.into());
-    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, text);
-    Ok(response)
+pub(super) async fn metrics(call: Call<'_>) -> Result<Response, ApiError> {
+    let metrics = call.app.scrape().render().await?;
+    Ok(response::whole(metrics, "text/plain; version=0.0.4; charset=utf-8"))
 }

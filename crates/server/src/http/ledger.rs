@@ -3,10 +3,6 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{Path, Request, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
 use oncebox::ledger::{self, LeaseToken, ReleaseOutcome};
 use oncebox::{Error, Timestamp};
 use oncebox_wire::ErrorCode;
@@ -15,12 +11,12 @@ use oncebox_wire::ledger::{
     TryBeginResponse,
 };
 use serde::de::DeserializeOwned;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::api_error::ApiError;
 use super::app::App;
+use super::call::Call;
 use super::openapi::{BodyErrors, NotFound, ReadErrors};
+use super::response::Response;
 use super::{body, json};
 use crate::config::UnknownKey;
 
@@ -29,14 +25,6 @@ const TAG: &str = "ledger";
 const FIELD_NAMES: [(&str, &str); 1] = [("id", "key")];
 /// Names of all request fields.
 const NAMES: [&str; 4] = ["key", "owner", "leaseSeconds", "leaseId"];
-
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(try_begin, get_try_begin))
-        .routes(routes!(mark_processed, get_mark_processed))
-        .routes(routes!(release, get_release))
-        .routes(routes!(get))
-}
 
 /// Acquires a lease on a key, unless the key is processed or leased.
 #[utoipa::path(
@@ -47,12 +35,11 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     request_body = TryBeginRequest,
     responses((status = 200, description = "Whether the lease was acquired.", body = TryBeginResponse), BodyErrors),
 )]
-async fn try_begin(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let begin: TryBeginRequest = read(&app, &parts.headers, content).await?;
+pub(super) async fn try_begin(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let begin: TryBeginRequest = read(&mut call).await?;
     let lease = begin.lease_seconds.map(Duration::from_secs);
     let owner = begin.owner.as_deref().filter(|owner| !owner.is_empty());
-    let outcome = app.ledger.try_begin(&begin.key, owner, lease).await.map_err(api_error)?;
+    let outcome = call.app.ledger.try_begin(&begin.key, owner, lease).await.map_err(api_error)?;
     let response = |status, lease: Option<LeaseToken>, expires_at: Option<Timestamp>| TryBeginResponse {
         status,
         lease_id: lease.map(|lease| lease.to_string()),
@@ -76,15 +63,14 @@ async fn try_begin(State(app): State<App>, request: Request) -> Result<Response,
     request_body = MarkProcessedRequest,
     responses((status = 200, description = "Whether the key was marked as processed.", body = LedgerResponse), BodyErrors),
 )]
-async fn mark_processed(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let mark: MarkProcessedRequest = read(&app, &parts.headers, content).await?;
+pub(super) async fn mark_processed(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let mark: MarkProcessedRequest = read(&mut call).await?;
     let Some(lease_id) = mark.lease_id else {
-        app.ledger.mark_processed(&mark.key).await.map_err(api_error)?;
+        call.app.ledger.mark_processed(&mark.key).await.map_err(api_error)?;
         return body::json(&LedgerResponse { status: LedgerStatus::Processed });
     };
-    let finished = match lease(&app, &mark.key, &lease_id).await? {
-        Some(lease) => Some(app.ledger.finish(&mark.key, &lease).await.map_err(api_error)?),
+    let finished = match lease(call.app, &mark.key, &lease_id).await? {
+        Some(lease) => Some(call.app.ledger.finish(&mark.key, &lease).await.map_err(api_error)?),
         None => None,
     };
     let status = match finished {
@@ -103,11 +89,10 @@ async fn mark_processed(State(app): State<App>, request: Request) -> Result<Resp
     request_body = ReleaseRequest,
     responses((status = 200, description = "Whether the lease was released.", body = LedgerResponse), BodyErrors),
 )]
-async fn release(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let release: ReleaseRequest = read(&app, &parts.headers, content).await?;
-    let released = match lease(&app, &release.key, &release.lease_id).await? {
-        Some(lease) => Some(app.ledger.release(&release.key, &lease).await.map_err(api_error)?),
+pub(super) async fn release(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let release: ReleaseRequest = read(&mut call).await?;
+    let released = match lease(call.app, &release.key, &release.lease_id).await? {
+        Some(lease) => Some(call.app.ledger.release(&release.key, &lease).await.map_err(api_error)?),
         None => None,
     };
     let status = match released {
@@ -126,8 +111,8 @@ async fn release(State(app): State<App>, request: Request) -> Result<Response, A
     params(("key" = String, Path, description = "The key, percent-encoded.", min_length = 1, max_length = 1024, pattern = r"^[^\x00]*\S[^\x00]*$")),
     responses((status = 200, description = "The status of the key.", body = KeyResponse), NotFound, ReadErrors),
 )]
-async fn get(State(app): State<App>, Path(key): Path<String>) -> Result<Response, ApiError> {
-    entry(&app, &key).await
+pub(super) async fn get(call: Call<'_>) -> Result<Response, ApiError> {
+    entry(call.app, &call.parameter()).await
 }
 
 /// Keys that equal the paths of other endpoints can be read as well.
@@ -141,8 +126,8 @@ macro_rules! keys_like_paths {
             tag = TAG,
             responses((status = 200, description = "The status of the key.", body = KeyResponse), NotFound, ReadErrors),
         )]
-        async fn $name(State(app): State<App>) -> Result<Response, ApiError> {
-            entry(&app, $key).await
+        pub(super) async fn $name(call: Call<'_>) -> Result<Response, ApiError> {
+            entry(call.app, $key).await
         }
     )+};
 }
@@ -192,8 +177,7 @@ async fn lease(app: &App, key: &str, text: &str) -> Result<Option<LeaseToken>, A
     Ok(lease)
 }
 
-async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, content: Body) -> Result<T, ApiError> {
-    let (bytes, _permit) =
-        app.body_budget.read_unparsed(headers, content, app.active().single_body_limit()).await?;
+async fn read<T: DeserializeOwned>(call: &mut Call<'_>) -> Result<T, ApiError> {
+    let (bytes, _permit) = call.read_unparsed().await?;
     json::parse_any_case(&bytes, &NAMES)
 }

@@ -1,8 +1,6 @@
 //! The operator API: list, show, count, redrive, purge.
 
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Uri};
-use axum::response::Response;
+use hyper::HeaderMap;
 use oncebox::mailbox::MsgId;
 use oncebox::{
     MessageState, Operator,
@@ -15,12 +13,12 @@ use oncebox_wire::operator::{
     SweepRequest, SweepResponse,
 };
 use oncebox_wire::{ErrorCode, header};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::api_error::ApiError;
 use super::app::App;
+use super::call::Call;
 use super::openapi::{BodyErrors, NotFound, ReadErrors};
+use super::response::Response;
 use super::{body, query, segment, sweep, view};
 
 const TAG: &str = "operator";
@@ -31,16 +29,6 @@ const OLDER_MAX: u32 = 100;
 /// Maximum length of an actor and of a reason in the audit log.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(show))
-        .routes(routes!(show_by_key))
-        .routes(routes!(redrive))
-        .routes(routes!(purge))
-        .routes(routes!(count))
-}
-
 /// Lists messages, one page at a time.
 #[utoipa::path(
     get,
@@ -50,8 +38,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     params(ListRequest),
     responses((status = 200, description = "A page of messages.", body = ListResponse), ReadErrors),
 )]
-async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    page(&app, query::parse(&uri)?).await
+pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
+    page(call.app, query::parse(&call.uri)?).await
 }
 
 pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiError> {
@@ -86,9 +74,9 @@ pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiEr
     params(("msg_id" = String, Path, description = "A ULID or a UUID.", pattern = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"), ShowRequest),
     responses((status = 200, description = "The message.", body = MessageDetails), NotFound, ReadErrors),
 )]
-async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> Result<Response, ApiError> {
-    let show: ShowRequest = query::parse(&uri)?;
-    show_message(&app, MessageRef::Uid(segment::uid(&msg_id)?), show, None).await
+pub(super) async fn show(call: Call<'_>) -> Result<Response, ApiError> {
+    let show: ShowRequest = query::parse(&call.uri)?;
+    show_message(call.app, MessageRef::Uid(segment::uid(&call.parameter())?), show, None).await
 }
 
 /// Finds a message by its key.
@@ -103,8 +91,8 @@ async fn show(State(app): State<App>, Path(msg_id): Path<String>, uri: Uri) -> R
     params(ByKeyRequest),
     responses((status = 200, description = "The message.", body = MessageDetails), NotFound, ReadErrors),
 )]
-async fn show_by_key(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let by: ByKeyRequest = query::parse(&uri)?;
+pub(super) async fn show_by_key(call: Call<'_>) -> Result<Response, ApiError> {
+    let by: ByKeyRequest = query::parse(&call.uri)?;
     let namespace = view::namespace(by.namespace);
     let source = match (by.source, namespace) {
         (Some(source), _) => source,
@@ -113,12 +101,12 @@ async fn show_by_key(State(app): State<App>, uri: Uri) -> Result<Response, ApiEr
     };
     let key = Key::new(namespace, Source::new(source)?, Id::new(by.id)?);
     let limit = PageSize::new(OLDER_MAX + 1).map_err(oncebox::Error::from)?;
-    let found = app.operator(namespace, "").with_key(&key, limit).await?;
+    let found = call.app.operator(namespace, "").with_key(&key, limit).await?;
     let Some((newest, older)) = found.split_first() else { return Err(message_not_found()) };
     let mut message = view::details(newest);
     if by.payload.unwrap_or(false) {
         // It may have been removed in the meantime.
-        let whole = app.operator(namespace, "").show(newest.uid).await?.ok_or_else(message_not_found)?;
+        let whole = call.app.operator(namespace, "").show(newest.uid).await?.ok_or_else(message_not_found)?;
         message = view::details_with_payload(whole, true);
     }
     message.older = older.iter().map(|older| MsgId::from(older.uid).to_string()).collect();
@@ -153,12 +141,12 @@ pub(super) async fn show_message(
     request_body = wire::schema::RedriveMessagesSchema,
     responses((status = 200, description = "Result of the redrive.", body = SweepResponse), NotFound, BodyErrors),
 )]
-async fn redrive(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (operator, sweep) = sweep_of(&app, request).await?;
+pub(super) async fn redrive(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (operator, sweep) = sweep_of(&mut call).await?;
     if sweep.state.is_some_and(|state| view::state(state) != MessageState::Dead) {
         return Err(ApiError::schema("only dead messages can be redriven: omit state"));
     }
-    body::json(&super::redrive::run(&app, &operator, &sweep).await?)
+    body::json(&super::redrive::run(call.app, &operator, &sweep).await?)
 }
 
 /// Erases messages completely, including their keys.
@@ -170,8 +158,8 @@ async fn redrive(State(app): State<App>, request: Request) -> Result<Response, A
     request_body = wire::schema::PurgeSchema,
     responses((status = 200, description = "Result of the purge.", body = SweepResponse), BodyErrors),
 )]
-async fn purge(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (operator, sweep) = sweep_of(&app, request).await?;
+pub(super) async fn purge(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (operator, sweep) = sweep_of(&mut call).await?;
     if !sweep.confirm && !sweep.dry_run {
         return Err(ApiError::schema(
             "a purge cannot be undone: preview it with `dry_run`, then set `confirm`",
@@ -198,17 +186,16 @@ async fn purge(State(app): State<App>, request: Request) -> Result<Response, Api
     params(CountRequest),
     responses((status = 200, description = "The counts.", body = wire::operator::CountsResponse), ReadErrors),
 )]
-async fn count(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let count: CountRequest = query::parse(&uri)?;
-    let counts = app.operator(view::namespace(count.namespace), "").counts(count.topic.as_deref()).await?;
+pub(super) async fn count(call: Call<'_>) -> Result<Response, ApiError> {
+    let count: CountRequest = query::parse(&call.uri)?;
+    let counts =
+        call.app.operator(view::namespace(count.namespace), "").counts(count.topic.as_deref()).await?;
     body::json(&view::counts(counts))
 }
 
-async fn sweep_of(app: &App, request: Request) -> Result<(Operator, SweepRequest), ApiError> {
-    let (parts, content) = request.into_parts();
-    let (sweep, _permit): (SweepRequest, _) =
-        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
-    let operator = app.operator(view::namespace(sweep.namespace), actor(&parts.headers)?);
+async fn sweep_of(call: &mut Call<'_>) -> Result<(Operator, SweepRequest), ApiError> {
+    let (sweep, _permit): (SweepRequest, _) = call.read_json().await?;
+    let operator = call.app.operator(view::namespace(sweep.namespace), actor(&call.headers)?);
     Ok((operator.because(because(sweep.because.as_deref())?), sweep))
 }
 

@@ -1,8 +1,5 @@
 //! Pausing and resuming topics.
 
-use axum::extract::{Request, State};
-use axum::http::Uri;
-use axum::response::Response;
 use oncebox::Operator;
 use oncebox::message::Namespace;
 use oncebox::operator::{Pause, PausedTopic};
@@ -10,19 +7,14 @@ use oncebox_wire::operator::{
     ListPausedRequest, ListPausedResponse, PauseName, PauseRequest, PauseResponse, PausedTopicDetails,
     QueueName,
 };
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::api_error::ApiError;
-use super::app::App;
+use super::call::Call;
 use super::openapi::{BodyErrors, ReadErrors};
+use super::response::Response;
 use super::{body, operator, query};
 
 const TAG: &str = "operator";
-
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(pause)).routes(routes!(resume))
-}
 
 /// Lists paused topics.
 #[utoipa::path(
@@ -33,9 +25,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     params(ListPausedRequest),
     responses((status = 200, description = "The paused topics.", body = ListPausedResponse), ReadErrors),
 )]
-async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let ListPausedRequest { namespace } = query::parse(&uri)?;
-    let paused = app.operator(queue(namespace), "").paused().await?;
+pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
+    let ListPausedRequest { namespace } = query::parse(&call.uri)?;
+    let paused = call.app.operator(queue(namespace), "").paused().await?;
     body::json(&ListPausedResponse { topics: paused.iter().map(details).collect() })
 }
 
@@ -52,8 +44,8 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
     request_body = PauseRequest,
     responses((status = 200, description = "What is paused now.", body = PauseResponse), BodyErrors),
 )]
-async fn pause(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (operator, topic, pause) = read(&app, request).await?;
+pub(super) async fn pause(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (operator, topic, pause) = read(&mut call).await?;
     let paused = operator.pause(&topic, pause).await?;
     body::json(&PauseResponse { paused: Some(details(&paused)) })
 }
@@ -67,17 +59,15 @@ async fn pause(State(app): State<App>, request: Request) -> Result<Response, Api
     request_body = PauseRequest,
     responses((status = 200, description = "What is still paused.", body = PauseResponse), BodyErrors),
 )]
-async fn resume(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (operator, topic, pause) = read(&app, request).await?;
+pub(super) async fn resume(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (operator, topic, pause) = read(&mut call).await?;
     let paused = operator.resume(&topic, pause).await?;
     body::json(&PauseResponse { paused: paused.as_ref().map(details) })
 }
 
-async fn read(app: &App, request: Request) -> Result<(Operator, String, Pause), ApiError> {
-    let (parts, content) = request.into_parts();
-    let (request, _permit): (PauseRequest, _) =
-        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
-    let operator = app.operator(queue(request.namespace), operator::actor(&parts.headers)?);
+async fn read(call: &mut Call<'_>) -> Result<(Operator, String, Pause), ApiError> {
+    let (request, _permit): (PauseRequest, _) = call.read_json().await?;
+    let operator = call.app.operator(queue(request.namespace), operator::actor(&call.headers)?);
     let operator = operator.because(operator::because(request.because.as_deref())?);
     let pause = match request.pause.unwrap_or(PauseName::Both) {
         PauseName::Sending => Pause::Sending,

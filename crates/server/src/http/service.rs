@@ -1,107 +1,106 @@
-//! The HTTP service: checks, timeout, error format and headers that apply to every request and response.
+//! The HTTP service of a listener: checks, dispatch, timeout, metrics, error format and headers of every request and
+//! response.
 
-use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::Request;
-use axum::http::header::{ACCEPT, ALLOW, CONNECTION, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue};
-use axum::response::Response;
+use hyper::HeaderMap;
+use hyper::Request;
+use hyper::header::{ACCEPT, CONNECTION, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::http::request::Parts;
 use oncebox_wire::ErrorCode;
 use tokio::time::Instant;
-use tower_service::Service;
 
 use super::api_error::{ApiError, ErrorFormat};
 use super::app::App;
+use super::call::Call;
 use super::corr_id::{CORR_ID, CorrId};
-use super::fast_path::{FastPath, FastRoute};
-use super::head;
-use super::mailbox::HungUp;
-use super::unparsed;
-use crate::net::{self, Caller, Timeouts};
+use super::docs_page::Documents;
+use super::response::{self, Response};
+use super::routes::{self, Listener, ROUTES, Route};
+use super::{document, head, unparsed};
+use crate::config_handle::ActiveConfig;
+use crate::net::{self, Caller, RequestBody, Timeouts};
+use crate::server_metrics::RouteMetrics;
 
 /// Maximum time to answer a request, in addition to `http.wait_max`.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The routes of a listener, with everything that applies to all of them.
-#[derive(Clone)]
+/// Serves the requests of a listener.
 pub(crate) struct HttpService {
     app: App,
-    /// The fast path, for listeners that serve messages.
-    fast_path: Option<FastPath>,
-    router: Router,
+    listener: Listener,
+    documents: Documents,
+    /// By operation. Routes that are not fast are used rarely, and have no metrics until then.
+    metrics: Vec<OnceLock<RouteMetrics>>,
 }
 
 impl HttpService {
-    /// The service of a listener with all routes.
-    pub(super) fn new(app: App, router: Router) -> Self {
-        Self { fast_path: Some(FastPath::new(app.clone())), app, router }
+    pub(super) fn new(app: App, listener: Listener) -> Self {
+        let metrics = |route: &Route| {
+            if route.is_fast { OnceLock::from(RouteMetrics::new(route.path)) } else { OnceLock::new() }
+        };
+        let metrics = ROUTES.iter().map(metrics).collect();
+        Self { app, listener, documents: Documents::new(document::of(listener)), metrics }
     }
 
-    /// The service of a listener with the routes of the router only.
-    pub(super) fn limited(app: App, router: Router) -> Self {
-        Self { fast_path: None, app, router }
-    }
-
-    async fn route_with_timeout(&self, request: Request, corr_id: &CorrId, caller: &Caller) -> Response {
-        let deadline = Instant::now() + self.app.active().config.http.wait_max + RESPONSE_TIMEOUT;
-        match caller.timeout.run_until(deadline, self.route(request, corr_id, caller)).await {
-            Some(response) => response,
-            None => axum::response::IntoResponse::into_response(ApiError::new(
-                ErrorCode::Unavailable,
-                "the store did not answer in time: the outcome of the request is unknown, retry it later",
-            )),
-        }
-    }
-
-    /// Dispatches a request to its route.
-    async fn route(&self, mut request: Request, corr_id: &CorrId, caller: &Caller) -> Response {
-        if let Some(fast_path) = &self.fast_path
-            && let Some(route) = FastRoute::find(&request)
-        {
-            return fast_path.serve(route, request, corr_id, &caller.hung_up).await;
-        }
-        request.extensions_mut().insert(corr_id.clone());
-        request.extensions_mut().insert(HungUp(caller.hung_up.clone()));
-        match self.router.clone().call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
+    /// Checks a request, dispatches it to its route and records the result.
+    async fn dispatch(
+        &self,
+        (parts, body): (Parts, RequestBody),
+        active: &ActiveConfig,
+        corr_id: &CorrId,
+        caller: &Caller,
+    ) -> Result<Response, ApiError> {
+        let Parts { method, uri, headers, .. } = parts;
+        head::check(caller.transport, &uri, &headers)?;
+        let route = self.listener.route(&method, uri.path())?;
+        let began = Instant::now();
+        let deadline = began + active.config.http.wait_max + RESPONSE_TIMEOUT;
+        let (app, documents, gone) = (&self.app, &self.documents, &caller.gone);
+        let call = Call { app, active, documents, corr_id, gone, headers, uri, body };
+        let answered = caller.timeout.run_until(deadline, routes::run(route.operation, call)).await;
+        let result = answered.unwrap_or_else(|| {
+            let text =
+                "the store did not answer in time: the outcome of the request is unknown, retry it later";
+            Err(ApiError::new(ErrorCode::Unavailable, text))
+        });
+        let status = result.as_ref().map_or_else(ApiError::status, Response::status);
+        let metrics = self.metrics[route.operation as usize].get_or_init(|| RouteMetrics::new(route.path));
+        metrics.record(route.method_label(&method), status.as_u16(), began.elapsed());
+        result
     }
 }
 
 impl net::Service for HttpService {
+    type Body = response::Body;
+
     fn timeouts(&self) -> Timeouts {
         let http = &self.app.active().config.http;
         Timeouts { idle: http.idle_timeout, head: http.header_timeout, write: http.write_timeout }
     }
 
-    async fn respond(&self, request: Request, caller: &Caller) -> Response {
-        let format = error_format(request.headers());
-        let (corr_id, checked) = match CorrId::of(&self.app, request.headers()) {
-            Ok(corr_id) => (corr_id, head::check(caller.transport, &request)),
+    async fn respond(&self, request: Request<RequestBody>, caller: &Caller) -> Response {
+        let active = self.app.active();
+        let (parts, body) = request.into_parts();
+        let format = error_format(&parts.headers);
+        let (corr_id, result) = match CorrId::of(&self.app, &parts.headers) {
+            Ok(corr_id) => {
+                let result = self.dispatch((parts, body), &active, &corr_id, caller).await;
+                (corr_id, result)
+            }
             Err(error) => (CorrId::new(&self.app), Err(error)),
         };
-        let mut response = match checked {
-            Ok(()) => self.route_with_timeout(request, &corr_id, caller).await,
-            Err(error) => axum::response::IntoResponse::into_response(error),
-        };
-        if let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() {
+        let mut response = result.unwrap_or_else(|error| {
             self.app.record_error(&error);
             tracing::debug!(corr_id = corr_id.as_str(), code = %error.code, "request rejected");
-            let allow = response.headers_mut().remove(ALLOW);
-            response = error.render(corr_id.as_str(), format);
-            // The router has determined the allowed methods.
-            if let Some(allow) = allow {
-                response.headers_mut().insert(ALLOW, allow);
-            }
-        }
+            error.render(corr_id.as_str(), format)
+        });
         response.headers_mut().insert(CORR_ID, corr_id.into_header());
         // Keeps browsers from guessing another content type.
         response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         // With amnesia: received data stays in the buffer of a connection until that is closed.
-        if self.app.stopping.is_cancelled() || self.app.active().config.amnesia {
+        if self.app.stopping.is_cancelled() || active.config.amnesia {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response

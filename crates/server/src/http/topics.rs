@@ -1,28 +1,21 @@
 //! Topics and their message counts, for operators.
 
-use axum::extract::State;
-use axum::http::Uri;
-use axum::response::Response;
 use oncebox::{
     message::Topic,
     operator::{PageSize, PausedTopic, TopicCounts, TopicQuery, TopicRange},
 };
 use oncebox_wire as wire;
 use oncebox_wire::operator::{ListTopicsRequest, ListTopicsResponse};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::api_error::ApiError;
 use super::app::App;
+use super::call::Call;
 use super::openapi::ReadErrors;
+use super::response::Response;
 use super::{body, pauses, query, view};
 
 /// Default page size.
 const PAGE_DEFAULT: u32 = 100;
-
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list))
-}
 
 /// Lists topics with unfinished messages and their counts, by name, one page at a time.
 #[utoipa::path(
@@ -33,9 +26,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     params(ListTopicsRequest),
     responses((status = 200, description = "A page of topics.", body = ListTopicsResponse), ReadErrors),
 )]
-async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
-    let ListTopicsRequest { namespace, topic, limit, after } = query::parse(&uri)?;
-    let reader = app.operator(view::namespace(namespace), "");
+pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
+    let ListTopicsRequest { namespace, topic, limit, after } = query::parse(&call.uri)?;
+    let reader = call.app.operator(view::namespace(namespace), "");
     let paused = reader.paused().await?;
     let (size, max) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());
     let size = PageSize::new(size).map_err(|_| ApiError::schema(format!("limit must be from 1 to {max}")))?;
@@ -44,13 +37,13 @@ async fn list(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
         after.map_err(|_| ApiError::schema("after is not valid: use the `next` of the previous page"))?;
     if let Some(topic) = topic {
         let found = reader.topic(&topic).await?;
-        let topics = found.iter().map(|counts| describe(&app, counts, &paused)).collect();
+        let topics = found.iter().map(|counts| describe(call.app, counts, &paused)).collect();
         return body::json(&ListTopicsResponse { topics, next: None });
     }
     let range = after.map_or(TopicRange::All, TopicRange::From);
     let query = TopicQuery { range, limit: size, ..TopicQuery::first(view::namespace(namespace)) };
     let page = reader.topics(&query).await?;
-    let topics = page.topics.iter().map(|counts| describe(&app, counts, &paused)).collect();
+    let topics = page.topics.iter().map(|counts| describe(call.app, counts, &paused)).collect();
     body::json(&ListTopicsResponse { topics, next: page.next.map(|next| next.to_string()) })
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use axum::http::StatusCode;
+use hyper::StatusCode;
 use oncebox_wire::{ErrorCode, header};
 
 use super::api_error::{ApiError, ErrorFormat};

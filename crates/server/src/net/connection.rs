@@ -36,7 +36,6 @@ impl Drop for OpenConnection {
 }
 
 /// The connections of one kind of listener.
-#[derive(Clone)]
 pub(crate) struct Connections<S> {
     service: Arc<S>,
     limit: Arc<ConnectionLimit>,
@@ -45,6 +44,18 @@ pub(crate) struct Connections<S> {
     /// Cancelled when the server is about to stop.
     stopping: CancellationToken,
     tasks: TaskTracker,
+}
+
+impl<S> Clone for Connections<S> {
+    fn clone(&self) -> Self {
+        Self {
+            service: self.service.clone(),
+            limit: self.limit.clone(),
+            gauge: self.gauge.clone(),
+            stopping: self.stopping.clone(),
+            tasks: self.tasks.clone(),
+        }
+    }
 }
 
 impl<S: Service> Connections<S> {
@@ -119,7 +130,7 @@ impl<S: Service> Connection<S> {
         let Self { service, stopping, gauge, activity, slot: _slot } = self;
         let _open = OpenConnection::new(gauge);
         let caller =
-            Caller { transport, timeout: ReusableTimeout::default(), hung_up: activity.hung_up().clone() };
+            Caller { transport, timeout: ReusableTimeout::default(), gone: activity.hung_up().clone() };
         let respond = |request| service.respond(request, &caller);
         match drive(stream, &activity, &stopping, respond, |head| service.reject_head(head)).await {
             Ended::Client | Ended::Stopped => {}

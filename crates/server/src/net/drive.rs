@@ -5,17 +5,17 @@
 mod tests;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::response::Response;
 use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 
@@ -42,17 +42,21 @@ pub(super) enum Ended {
 
 /// Serves the requests of a connection until it ends. `reject` turns the response that the HTTP layer writes to a
 /// malformed head into one of ours.
-pub(super) async fn drive<A: Future<Output = Response>>(
+pub(super) async fn drive<A, B>(
     stream: Box<dyn Stream>,
     activity: &Arc<Activity>,
     stopping: &CancellationToken,
-    respond: impl Fn(axum::extract::Request) -> A,
+    respond: impl Fn(Request<RequestBody>) -> A,
     reject: impl Fn(&[u8]) -> Option<Vec<u8>> + Unpin,
-) -> Ended {
+) -> Ended
+where
+    A: Future<Output = Response<B>>,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin + 'static,
+{
     let requests = RequestCounter::default();
-    let service = service_fn(|request: hyper::Request<Incoming>| {
+    let service = service_fn(|request: Request<Incoming>| {
         let begun = (activity.begin(), requests.begin());
-        let response = respond(request.map(|body| request_body(body, activity)));
+        let response = respond(request.map(|body| RequestBody::new(body, activity)));
         async move { Ok::<_, Infallible>(response.await.map(|body| ResponseBody { body, _request: begun })) }
     });
     let mut http = http1::Builder::new();
@@ -111,22 +115,24 @@ async fn close_requested(activity: &Activity, stopping: &CancellationToken) -> O
     (!head_begun).then_some(Ended::Stopped)
 }
 
-/// Wraps a request body so that its end is reported; most requests have no body.
-fn request_body(body: Incoming, activity: &Arc<Activity>) -> Body {
-    if body.is_end_stream() {
-        return Body::empty();
-    }
-    Body::new(RequestBody { body, guard: Some(activity.begin_body()) })
-}
-
-struct RequestBody {
+/// The body of a request, which reports its end.
+pub(crate) struct RequestBody {
     body: Incoming,
+    /// Until the end of the body.
     guard: Option<BodyGuard>,
 }
 
-impl HttpBody for RequestBody {
+impl RequestBody {
+    /// Most requests have no body.
+    fn new(body: Incoming, activity: &Arc<Activity>) -> Self {
+        let guard = (!body.is_end_stream()).then(|| activity.begin_body());
+        Self { body, guard }
+    }
+}
+
+impl Body for RequestBody {
     type Data = Bytes;
-    type Error = axum::BoxError;
+    type Error = Box<dyn Error + Send + Sync>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -159,14 +165,14 @@ impl HttpBody for RequestBody {
 }
 
 /// The body of a response; dropping it ends the request.
-struct ResponseBody {
-    body: Body,
+struct ResponseBody<B> {
+    body: B,
     _request: (RequestGuard, InProgress),
 }
 
-impl HttpBody for ResponseBody {
+impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

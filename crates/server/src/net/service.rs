@@ -1,20 +1,31 @@
 //! What a listener serves: the interface between connections and the API.
 
-use axum::extract::Request;
-use axum::response::Response;
+use std::error::Error;
+
+use bytes::Bytes;
+use hyper::body::Body;
+use hyper::{Request, Response};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Timeouts;
+use super::drive::RequestBody;
 use super::lazy_timer::ReusableTimeout;
 use super::listener::Transport;
 
 /// Serves the requests of connections.
 pub(crate) trait Service: Send + Sync + 'static {
+    /// The body of a response.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
+
     /// The timeouts of a new connection.
     fn timeouts(&self) -> Timeouts;
 
     /// Answers a request; always returns a response.
-    fn respond(&self, request: Request, caller: &Caller) -> impl Future<Output = Response> + Send;
+    fn respond(
+        &self,
+        request: Request<RequestBody>,
+        caller: &Caller,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
 
     /// Returns the replacement for a response that the HTTP parser wrote to a malformed head; `None` if the bytes are
     /// no such response.
@@ -27,5 +38,5 @@ pub(crate) struct Caller {
     pub(crate) timeout: ReusableTimeout,
     /// Cancelled once the client has closed its sending side: it may be gone, so the server does not wait on its
     /// behalf.
-    pub(crate) hung_up: CancellationToken,
+    pub(crate) gone: CancellationToken,
 }

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::Response;
 use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
 use oncebox_wire as wire;
 use oncebox_wire::mailbox::MessageEnvelope;
 use oncebox_wire::{Base64, ErrorCode, header};
@@ -15,6 +13,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::super::api_error::ApiError;
 use super::super::percent;
+use super::super::response::{self, Response};
 
 /// Names of message fields as headers.
 pub(super) const HEADER_NAMES: [(&str, &str); 8] = [
@@ -95,9 +94,8 @@ pub(super) fn response(envelope: MessageEnvelope) -> Result<Response, ApiError> 
         let separator = if attrs.is_empty() { "" } else { "&" };
         let _ = write!(attrs, "{separator}{}={}", encode(name), encode(value));
     }
-    let mut response = Response::new(Body::from(envelope.payload_b64.0));
+    let mut response = response::whole(envelope.payload_b64.0, "application/octet-stream");
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     for (name, value) in [
         (header::MSG_ID, envelope.msg_id),
         (header::TOPIC, encode(&envelope.topic)),

@@ -3,24 +3,23 @@
 use std::num::NonZeroU128;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::{Request, State};
-use axum::http::header::ACCEPT;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use hyper::header::{ACCEPT, HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use oncebox::ErrorKind;
 use oncebox::mailbox::{self, Envelope, Receive, Settle, SettleOutcome};
 use oncebox_core::Uid;
 use oncebox_wire as wire;
 use oncebox_wire::mailbox::{RecvRequest, RecvResponse, WorkResponse};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::super::api_error::ApiError;
 use super::super::app::App;
+use super::super::call::Call;
 use super::super::openapi::{BodyErrors, Integrity};
+use super::super::response::{self, Response};
 use super::super::{body, json};
-use super::{HungUp, TAG, binary, convert, settle, write_json};
+use super::{TAG, binary, convert, settle, write_json};
+use crate::config_handle::ActiveConfig;
 
 /// Waits are split into slices of this length, so that a stopping server does not wait for its receivers.
 pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
@@ -42,29 +41,15 @@ pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
         BodyErrors,
     ),
 )]
-pub(super) async fn recv(
-    State(app): State<App>,
-    Extension(HungUp(hung_up)): Extension<HungUp>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    handle_recv(&app, &hung_up, request).await
-}
-
-pub(in crate::http) async fn handle_recv(
-    app: &App,
-    hung_up: &CancellationToken,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let (mut recv, _permit): (RecvRequest, _) =
-        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
-    let as_bytes = wants_bytes(&parts.headers);
+pub(in crate::http) async fn recv(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (mut recv, _permit): (RecvRequest, _) = call.read_json().await?;
+    let as_bytes = wants_bytes(&call.headers);
     if as_bytes && recv.max_messages.replace(1).is_some_and(|messages| messages != 1) {
         return Err(ApiError::schema(
             "with `accept: application/octet-stream`, a single message is delivered: omit max_messages",
         ));
     }
-    let (_, received) = settle_and_receive(app, hung_up, Vec::new(), &recv).await?;
+    let (_, received) = settle_and_receive(&call, Vec::new(), &recv).await?;
     if received.envelopes.is_empty() && !received.damaged.is_empty() {
         return Err(convert::damaged(&received.damaged));
     }
@@ -72,8 +57,7 @@ pub(in crate::http) async fn handle_recv(
         let paused = received.paused;
         return match received.into_iter().next() {
             Some(envelope) => binary::response(convert::envelope(envelope)),
-            None if paused => Ok((StatusCode::NO_CONTENT, [(wire::header::PAUSED, "true")]).into_response()),
-            None => Ok(StatusCode::NO_CONTENT.into_response()),
+            None => Ok(no_message(paused)),
         };
     }
     body::serialized_json(write_json::received(&received))
@@ -87,43 +71,40 @@ pub(in crate::http) async fn handle_recv(
     request_body = wire::mailbox::WorkRequest,
     responses((status = 200, description = "One outcome per delivery, and the messages that were ready.", body = WorkResponse), BodyErrors),
 )]
-pub(super) async fn work(
-    State(app): State<App>,
-    Extension(HungUp(hung_up)): Extension<HungUp>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    handle_work(&app, &hung_up, request).await
-}
-
-pub(in crate::http) async fn handle_work(
-    app: &App,
-    hung_up: &CancellationToken,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let (bytes, _permit) =
-        app.body_budget.read_unparsed(&parts.headers, content, app.active().batch_body_limit()).await?;
+pub(in crate::http) async fn work(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (bytes, _permit) = call.read_batch().await?;
+    let Call { app, active, .. } = call;
     let (plan, recv) = match serde_json::from_slice::<wire::mailbox::WorkRequest>(&bytes) {
-        Ok(work) => (settle::Plan::new(app, work.settle.into_iter().map(Ok))?, work.recv),
-        Err(_) => parse_one_by_one(app, &bytes)?,
+        Ok(work) => (settle::Plan::new(active, work.settle.into_iter().map(Ok))?, work.recv),
+        Err(_) => parse_one_by_one(active, &bytes)?,
     };
     drop(bytes);
-    let (outcomes, received) = settle_and_receive(app, hung_up, plan.settles, &recv).await?;
+    let (outcomes, received) = settle_and_receive(&call, plan.settles, &recv).await?;
     let results = settle::results(app, plan.items, outcomes);
     body::serialized_json(write_json::worked(&results, &received))
 }
 
 /// Parses a request that is invalid as a whole: if only single deliveries are invalid, the others are processed.
-fn parse_one_by_one(app: &App, bytes: &[u8]) -> Result<(settle::Plan, RecvRequest), ApiError> {
+fn parse_one_by_one(active: &ActiveConfig, bytes: &[u8]) -> Result<(settle::Plan, RecvRequest), ApiError> {
     const RECV: &str = "recv";
     let fields = json::Fields::parse(bytes, &[settle::LIST, RECV])?;
     let recv = fields.get(RECV).ok_or_else(|| ApiError::schema("recv is missing"))?;
     let recv = json::part(RECV, recv)?;
     let plan = match fields.get(settle::LIST) {
-        Some(list) => settle::Plan::parse_one_by_one(app, list)?,
-        None => settle::Plan::new(app, std::iter::empty())?,
+        Some(list) => settle::Plan::parse_one_by_one(active, list)?,
+        None => settle::Plan::new(active, std::iter::empty())?,
     };
     Ok((plan, recv))
+}
+
+/// The response to a receiver of a single message that gets none.
+fn no_message(paused: bool) -> Response {
+    let mut response = response::empty(StatusCode::NO_CONTENT);
+    if paused {
+        let name = HeaderName::from_static(wire::header::PAUSED);
+        response.headers_mut().insert(name, HeaderValue::from_static("true"));
+    }
+    response
 }
 
 fn wants_bytes(headers: &HeaderMap) -> bool {
@@ -131,18 +112,29 @@ fn wants_bytes(headers: &HeaderMap) -> bool {
     accept.split(',').any(|kind| kind.trim().eq_ignore_ascii_case("application/octet-stream"))
 }
 
+impl ActiveConfig {
+    /// Validates the wait time of a request.
+    pub(super) fn wait(&self, wait_ms: Option<u64>) -> Result<Duration, ApiError> {
+        let (wait, max) = (Duration::from_millis(wait_ms.unwrap_or(0)), self.config.http.wait_max);
+        if wait > max {
+            return Err(ApiError::schema(format!("wait_ms must be at most {}", max.as_millis())));
+        }
+        Ok(wait)
+    }
+}
+
 /// Converts a request for the library, without the wait time.
-pub(super) fn receive_options(app: &App, recv: &RecvRequest) -> Result<Receive, ApiError> {
+pub(super) fn receive_options(active: &ActiveConfig, recv: &RecvRequest) -> Result<Receive, ApiError> {
     let mut receive = Receive::new(recv.topic.as_str());
     if let Some(millis) = recv.visibility_ms {
-        receive = receive.visibility(convert::visibility(millis, app.active().mailbox.settings())?);
+        receive = receive.visibility(convert::visibility(millis, active.mailbox.settings())?);
     }
     if let Some(messages) = recv.max_messages {
         receive = receive.messages(messages);
     }
     if let Some(bytes) = recv.max_bytes {
         // The response is built in memory.
-        receive = receive.bytes(bytes.min(app.active().config.http.batch_bytes_max as u64));
+        receive = receive.bytes(bytes.min(active.config.http.batch_bytes_max as u64));
     }
     if let Some(worker) = &recv.worker {
         receive = receive.worker(worker);
@@ -159,14 +151,14 @@ pub(super) fn receive_options(app: &App, recv: &RecvRequest) -> Result<Receive, 
 /// Settles deliveries, then receives what is ready, or waits for it. The wait is split into slices, and ends when the
 /// client closes its sending side: it may be gone, and messages delivered to it would be hidden from others.
 async fn settle_and_receive(
-    app: &App,
-    hung_up: &CancellationToken,
+    call: &Call<'_>,
     settles: Vec<Settle>,
     recv: &RecvRequest,
 ) -> Result<(Vec<SettleOutcome>, mailbox::Received), ApiError> {
-    let until = Instant::now() + app.wait(recv.wait_ms)?;
-    let options = receive_options(app, recv)?;
-    let mailbox = &app.active().mailbox;
+    let Call { app, active, .. } = call;
+    let until = Instant::now() + active.wait(recv.wait_ms)?;
+    let options = receive_options(active, recv)?;
+    let mailbox = &active.mailbox;
     let began = Instant::now();
     let (outcomes, mut received) = if settles.is_empty() {
         (Vec::new(), mailbox.receive(options.clone()).await.map_err(convert::api_error)?)
@@ -180,7 +172,7 @@ async fn settle_and_receive(
             break;
         }
         let next = mailbox.receive(options.clone().wait(WAIT_SLICE.min(until - now)));
-        let Some(next) = hung_up.run_until_cancelled(next).await else { break };
+        let Some(next) = call.gone.run_until_cancelled(next).await else { break };
         received = match next {
             // The settle outcomes must be returned: the next request reports that too many messages are in flight.
             Err(error) if !outcomes.is_empty() && error.kind() == ErrorKind::Saturated => break,

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::extract::{Request, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
+use hyper::HeaderMap;
 use oncebox::mailbox::OutgoingMessage;
 use oncebox_wire as wire;
 use oncebox_wire::mailbox::{SendBatchResponse, SendBatchResult};
@@ -15,9 +12,10 @@ use tokio::time::Instant;
 use super::super::api_error::ApiError;
 use super::super::app::App;
 use super::super::body::{self, BodyKind};
-use super::super::corr_id::CorrId;
+use super::super::call::Call;
 use super::super::json;
 use super::super::openapi::{BodyErrors, Duplicate, Integrity};
+use super::super::response::Response;
 use super::{TAG, binary, convert, write_json};
 use crate::server_metrics::TopicMetrics;
 
@@ -34,35 +32,18 @@ use crate::server_metrics::TopicMetrics;
     request_body(content((wire::mailbox::SendRequest = "application/json"))),
     responses((status = 200, description = "The message is accepted, now or before.", body = wire::mailbox::SendResponse), Duplicate, Integrity, BodyErrors),
 )]
-pub(super) async fn send(
-    State(app): State<App>,
-    Extension(corr_id): Extension<CorrId>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    handle_send(&app, &corr_id, request).await
-}
-
-pub(in crate::http) async fn handle_send(
-    app: &App,
-    corr_id: &CorrId,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let conflict_409 = wants_conflict_409(&parts.headers)?;
-    let kind = match body::kind(&parts.headers) {
-        Ok(kind) => kind,
-        Err(error) => return Err(body::discard(&parts.headers, content, error).await),
-    };
-    let active = app.active();
-    let (bytes, _permit) = app.body_budget.read(&parts.headers, content, active.single_body_limit()).await?;
+pub(in crate::http) async fn send(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let Call { app, active, .. } = call;
+    let conflict_409 = wants_conflict_409(&call.headers)?;
+    let (kind, bytes, _permit) = call.read_any().await?;
     let (mut message, names): (wire::mailbox::SendRequest, &[_]) = match kind {
         BodyKind::Json => (json::parse(&bytes)?, &[]),
-        BodyKind::Bytes => (binary::message(&parts.headers, &bytes)?, &binary::HEADER_NAMES),
+        BodyKind::Bytes => (binary::message(&call.headers, &bytes)?, &binary::HEADER_NAMES),
     };
     // While the bytes are alive, the connection cannot reuse its buffer.
     drop(bytes);
     let topic = Arc::<str>::from(std::mem::take(&mut message.topic));
-    let message = convert::outgoing_message(message, topic.clone(), &corr_id.trace());
+    let message = convert::outgoing_message(message, topic.clone(), &call.corr_id.trace());
     let message = message.map_err(|error| error.with_field_names(names))?;
     reject_while_stopping(app)?;
     let began = Instant::now();
@@ -91,29 +72,15 @@ pub(in crate::http) async fn handle_send(
     request_body = wire::mailbox::SendBatchRequest,
     responses((status = 200, description = "One outcome per message, in order.", body = SendBatchResponse), BodyErrors),
 )]
-pub(super) async fn send_batch(
-    State(app): State<App>,
-    Extension(corr_id): Extension<CorrId>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    handle_send_batch(&app, &corr_id, request).await
-}
-
-pub(in crate::http) async fn handle_send_batch(
-    app: &App,
-    corr_id: &CorrId,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let active = app.active();
-    let (bytes, _permit) =
-        app.body_budget.read_unparsed(&parts.headers, content, active.batch_body_limit()).await?;
+pub(in crate::http) async fn send_batch(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let Call { app, active, .. } = call;
+    let (bytes, _permit) = call.read_batch().await?;
     let messages = messages(&bytes, active.config.http.batch_items_max)?;
     drop(bytes);
     reject_while_stopping(app)?;
     // An invalid message must not affect the others.
     let mut outgoing: Vec<OutgoingMessage> = Vec::with_capacity(messages.len());
-    let trace = corr_id.trace();
+    let trace = call.corr_id.trace();
     // Messages of a batch usually have the same topic.
     let mut topic: Arc<str> = Arc::default();
     let checked = messages.into_iter().map(|message| {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
-use axum::response::Response;
 use oncebox::mailbox::{DeliveryRef, Settle, SettleOutcome};
 use oncebox_wire as wire;
 use oncebox_wire::ErrorCode;
@@ -15,10 +13,13 @@ use tokio::time::Instant;
 
 use super::super::api_error::ApiError;
 use super::super::app::App;
+use super::super::call::Call;
 use super::super::openapi::{BodyErrors, NotHeld};
+use super::super::response::Response;
 use super::super::segment;
 use super::super::{body, json};
 use super::{TAG, convert};
+use crate::config_handle::ActiveConfig;
 use crate::server_metrics::SettledLabel;
 
 /// The request field with the deliveries.
@@ -36,16 +37,10 @@ const RECEIPT_DIGITS: usize = 80;
     params(("delivery" = String, Path, description = "The receipt of the delivery, or the message id if the message was delivered only once.", pattern = "^([0-9A-Fa-f]{80}|[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25})$")),
     responses((status = 200, description = "The delivery is acknowledged; repeating the request has the same result.", body = SettleResponse), NotHeld, BodyErrors),
 )]
-pub(super) async fn ack(
-    State(app): State<App>,
-    Path(delivery): Path<String>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let delivery = delivery_ref(&delivery)?;
-    let AckRequest {} =
-        app.body_budget.read_optional_json(&parts.headers, content, app.active().single_body_limit()).await?;
-    settle_one(&app, Settle::ack(delivery), SettleOp::Ack).await
+pub(in crate::http) async fn ack(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let delivery = delivery_ref(&call.parameter())?;
+    let AckRequest {} = call.read_optional_json().await?;
+    settle_one(&call, Settle::ack(delivery), SettleOp::Ack).await
 }
 
 /// Rejects a delivery: the message is redelivered after a backoff, or becomes a dead letter after its last attempt.
@@ -59,16 +54,10 @@ pub(super) async fn ack(
     request_body(content = Option<wire::schema::NackSchema>),
     responses((status = 200, description = "The delivery is rejected.", body = SettleResponse), NotHeld, BodyErrors),
 )]
-pub(super) async fn nack(
-    State(app): State<App>,
-    Path(delivery): Path<String>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let delivery = delivery_ref(&delivery)?;
-    let nack: NackRequest =
-        app.body_budget.read_optional_json(&parts.headers, content, app.active().single_body_limit()).await?;
-    settle_one(&app, settle_nack(delivery, &nack)?, SettleOp::Nack).await
+pub(in crate::http) async fn nack(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let delivery = delivery_ref(&call.parameter())?;
+    let nack: NackRequest = call.read_optional_json().await?;
+    settle_one(&call, settle_nack(delivery, &nack)?, SettleOp::Nack).await
 }
 
 /// Extends the visibility timeout of a delivery.
@@ -80,17 +69,11 @@ pub(super) async fn nack(
     request_body = ExtendRequest,
     responses((status = 200, description = "The delivery is extended until `visible_until`.", body = SettleResponse), NotHeld, BodyErrors),
 )]
-pub(super) async fn extend(
-    State(app): State<App>,
-    Path(delivery): Path<String>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let delivery = delivery_ref(&delivery)?;
-    let (extend, _permit): (ExtendRequest, _) =
-        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
-    let visibility = convert::visibility(extend.visibility_ms, app.active().mailbox.settings())?;
-    settle_one(&app, Settle::extend(delivery, visibility), SettleOp::Extend).await
+pub(in crate::http) async fn extend(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let delivery = delivery_ref(&call.parameter())?;
+    let (extend, _permit): (ExtendRequest, _) = call.read_json().await?;
+    let visibility = convert::visibility(extend.visibility_ms, call.active.mailbox.settings())?;
+    settle_one(&call, Settle::extend(delivery, visibility), SettleOp::Extend).await
 }
 
 /// Settles many deliveries, in order, each with its own outcome.
@@ -101,22 +84,21 @@ pub(super) async fn extend(
     request_body = wire::mailbox::SettleBatchRequest,
     responses((status = 200, description = "One outcome per delivery, in order.", body = SettleBatchResponse), BodyErrors),
 )]
-pub(in crate::http) async fn settle(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let (bytes, _permit) =
-        app.body_budget.read_unparsed(&parts.headers, content, app.active().batch_body_limit()).await?;
+pub(in crate::http) async fn settle(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (bytes, _permit) = call.read_batch().await?;
+    let Call { app, active, .. } = call;
     let plan = match serde_json::from_slice::<wire::mailbox::SettleBatchRequest>(&bytes) {
-        Ok(batch) => Plan::new(&app, batch.settle.into_iter().map(Ok))?,
+        Ok(batch) => Plan::new(active, batch.settle.into_iter().map(Ok))?,
         Err(_) => {
             let list = json::Fields::parse(&bytes, &[LIST])?.get(LIST);
-            Plan::parse_one_by_one(&app, list.ok_or_else(|| ApiError::schema("settle is missing"))?)?
+            Plan::parse_one_by_one(active, list.ok_or_else(|| ApiError::schema("settle is missing"))?)?
         }
     };
     drop(bytes);
     let began = Instant::now();
-    let outcomes = app.active().mailbox.settle_all(plan.settles).await.map_err(convert::api_error)?;
+    let outcomes = active.mailbox.settle_all(plan.settles).await.map_err(convert::api_error)?;
     app.metrics.ack.record(began.elapsed());
-    body::json(&SettleBatchResponse { results: results(&app, plan.items, outcomes) })
+    body::json(&SettleBatchResponse { results: results(app, plan.items, outcomes) })
 }
 
 /// Validated deliveries, and the errors of invalid ones.
@@ -129,17 +111,17 @@ pub(super) struct Plan {
 impl Plan {
     /// Validates items that are parsed, or have an error.
     pub(super) fn new(
-        app: &App,
+        active: &ActiveConfig,
         items: impl ExactSizeIterator<Item = Result<SettleItem, ApiError>>,
     ) -> Result<Self, ApiError> {
-        let max = app.active().config.http.batch_items_max;
+        let max = active.config.http.batch_items_max;
         if items.len() > max {
             return Err(ApiError::schema(format!("the batch has more than {max} deliveries: split it")));
         }
         let mut settles = Vec::with_capacity(items.len());
         let items = items.map(|item| {
             let item = item?;
-            settles.push(settle_of(app, &item)?);
+            settles.push(settle_of(active, &item)?);
             Ok(item.op)
         });
         let items = items.collect();
@@ -147,8 +129,8 @@ impl Plan {
     }
 
     /// Parses the items of a list one by one, so that an invalid item does not affect the others.
-    pub(super) fn parse_one_by_one(app: &App, list: &RawValue) -> Result<Self, ApiError> {
-        Self::new(app, json::list(LIST, list)?.into_iter().map(json::item))
+    pub(super) fn parse_one_by_one(active: &ActiveConfig, list: &RawValue) -> Result<Self, ApiError> {
+        Self::new(active, json::list(LIST, list)?.into_iter().map(json::item))
     }
 }
 
@@ -171,7 +153,7 @@ pub(super) fn results(
     results.collect()
 }
 
-fn settle_of(app: &App, item: &SettleItem) -> Result<Settle, ApiError> {
+fn settle_of(active: &ActiveConfig, item: &SettleItem) -> Result<Settle, ApiError> {
     let delivery = delivery_ref(&item.delivery)?;
     if item.op != SettleOp::Nack {
         let nack_fields =
@@ -182,7 +164,7 @@ fn settle_of(app: &App, item: &SettleItem) -> Result<Settle, ApiError> {
     }
     match (item.op, item.visibility_ms) {
         (SettleOp::Extend, Some(millis)) => {
-            let visibility = convert::visibility(millis, app.active().mailbox.settings())?;
+            let visibility = convert::visibility(millis, active.mailbox.settings())?;
             Ok(Settle::extend(delivery, visibility))
         }
         (SettleOp::Extend, None) => Err(ApiError::schema("`extend` requires visibility_ms")),
@@ -230,9 +212,10 @@ fn lease_lost() -> ApiError {
     )
 }
 
-async fn settle_one(app: &App, settle: Settle, op: SettleOp) -> Result<Response, ApiError> {
+async fn settle_one(call: &Call<'_>, settle: Settle, op: SettleOp) -> Result<Response, ApiError> {
+    let Call { app, active, .. } = call;
     let began = Instant::now();
-    let outcome = app.active().mailbox.settle_all(vec![settle]).await.map_err(convert::api_error)?.pop();
+    let outcome = active.mailbox.settle_all(vec![settle]).await.map_err(convert::api_error)?.pop();
     app.metrics.ack.record(began.elapsed());
     body::json(&response(app, outcome.unwrap_or(SettleOutcome::LeaseLost), op)?)
 }

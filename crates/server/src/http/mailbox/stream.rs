@@ -3,12 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::HeaderValue;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
@@ -19,9 +13,11 @@ use tokio::time::Instant;
 
 use super::super::api_error::ApiError;
 use super::super::app::App;
+use super::super::call::Call;
 use super::super::openapi::BodyErrors;
+use super::super::response::{self, Response};
 use super::receive::WAIT_SLICE;
-use super::{HungUp, TAG, convert, receive, write_json};
+use super::{TAG, convert, receive, write_json};
 
 /// Maximum number of chunks that wait to be written, so that few messages are delivered ahead of a slow reader.
 const CHUNKS_MAX: usize = 1;
@@ -37,34 +33,34 @@ const CHUNKS_MAX: usize = 1;
     request_body = oncebox_wire::schema::RecvStreamRequest,
     responses((status = 200, description = "Envelopes, one per line. A damaged message is a line with `code`: `E_INTEGRITY`, its `msg_id` and `corr_id`.", body = String, content_type = "application/x-ndjson"), BodyErrors),
 )]
-pub(super) async fn recv_stream(
-    State(app): State<App>,
-    Extension(HungUp(hung_up)): Extension<HungUp>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (parts, content) = request.into_parts();
-    let (recv, _permit): (RecvRequest, _) =
-        app.body_budget.read_json(&parts.headers, content, app.active().single_body_limit()).await?;
+pub(in crate::http) async fn recv_stream(mut call: Call<'_>) -> Result<Response, ApiError> {
+    let (recv, _permit): (RecvRequest, _) = call.read_json().await?;
+    let Call { app, active, .. } = call;
     if recv.request_id.is_some() {
         return Err(ApiError::schema("a stream cannot be repeated: omit request_id"));
     }
-    let wait = app.wait(recv.wait_ms)?;
-    let options = receive::receive_options(&app, &recv)?;
+    let wait = active.wait(recv.wait_ms)?;
+    let options = receive::receive_options(active, &recv)?;
     // Errors of the request must be reported before the stream begins.
-    let first = app.active().mailbox.receive(options.clone()).await.map_err(convert::api_error)?;
+    let first = active.mailbox.receive(options.clone()).await.map_err(convert::api_error)?;
     let (sender, channel) = Channel::<Bytes, io::Error>::new(CHUNKS_MAX);
-    let left = hung_up.child_token();
+    let left = call.gone.child_token();
     let guard = left.clone().drop_guard();
-    tokio::spawn(left.run_until_cancelled_owned(deliver(app, recv.topic, options, wait, first, sender)));
+    tokio::spawn(left.run_until_cancelled_owned(deliver(
+        app.clone(),
+        recv.topic,
+        options,
+        wait,
+        first,
+        sender,
+    )));
     // The body is dropped when the receiver disconnects, and a receiver that closes its sending side may have
     // disconnected: then no more messages are received.
     let body = channel.map_frame(move |frame| {
         let _ = &guard;
         frame
     });
-    let mut response = Response::new(Body::new(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-    Ok(response)
+    Ok(response::stream(body.boxed_unsync(), "application/x-ndjson"))
 }
 
 /// Delivers messages until none arrived for `wait`.

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
-use axum::extract::Request;
-use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::super::activity::{Activity, CloseReason, Timeouts, WRITE_PROGRESS_BYTES};
-use super::{Ended, drive};
+use super::{Ended, RequestBody, drive};
 
 const TIMEOUTS: Timeouts =
     Timeouts { idle: Duration::from_secs(60), head: Duration::from_secs(5), write: Duration::from_secs(10) };
@@ -31,18 +31,18 @@ struct Client {
 
 /// `/slow` responds after ten minutes, `/large` with a large body, `/echo` with the request body, `/wait` when the
 /// client closes its sending side, any other path with `ok` at once.
-async fn respond(request: Request, hung_up: &CancellationToken) -> Response {
+async fn respond(request: Request<RequestBody>, hung_up: &CancellationToken) -> Response<Full<Bytes>> {
     match request.uri().path() {
         "/slow" => sleep(SLOW).await,
-        "/large" => return Response::new(Body::from(vec![b'x'; LARGE])),
+        "/large" => return Response::new(vec![b'x'; LARGE].into()),
         "/echo" => {
-            let body = to_bytes(request.into_body(), usize::MAX).await;
-            return Response::new(body.map_or_else(|_| Body::from("broken"), Body::from));
+            let body = request.into_body().collect().await;
+            return Response::new(body.map_or_else(|_| "broken".into(), |body| body.to_bytes().into()));
         }
         "/wait" => hung_up.cancelled().await,
         _ => {}
     }
-    Response::new(Body::from("ok"))
+    Response::new("ok".into())
 }
 
 impl Client {
