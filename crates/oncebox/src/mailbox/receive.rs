@@ -10,6 +10,7 @@ use oncebox_core::{
     Scope, Settled, Settlement, Span, Topic, Topics, WorkerName,
 };
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::{Envelope, Mailbox, MsgId, log};
 
@@ -28,7 +29,8 @@ pub struct Receive {
     visibility: Option<Duration>,
     messages: Option<u32>,
     bytes: Option<u64>,
-    pub(super) wait: Duration,
+    wait: Duration,
+    cancellation: Option<CancellationToken>,
     request: Option<NonZeroU128>,
     worker: Option<Arc<str>>,
 }
@@ -42,6 +44,7 @@ impl Receive {
             messages: None,
             bytes: None,
             wait: Duration::ZERO,
+            cancellation: None,
             request: None,
             worker: None,
         }
@@ -70,6 +73,13 @@ impl Receive {
     /// is returned before or after the wait, not during it.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Ends the wait when this token is cancelled. Nothing is received from then on, so no message is lost to a receiver
+    /// that is gone until its visibility timeout ends.
+    pub fn cancelled_by(mut self, cancellation: CancellationToken) -> Self {
+        self.cancellation = Some(cancellation);
         self
     }
 
@@ -130,18 +140,18 @@ impl Mailbox {
     /// visibility timeout ends. Fails with [`ErrorKind::Saturated`] if too many messages are in flight over all topics.
     pub async fn receive(&self, request: Receive) -> Result<Received, Error> {
         let claim = self.claim(&request)?;
-        Ok(self.settle_and_receive(&[], &claim, request.wait).await?.1)
+        Ok(self.settle_and_receive(&[], &claim, &Wait::of(&request)).await?.1)
     }
 
     pub(super) async fn settle_and_receive(
         &self,
         settlements: &[Settlement],
         claim: &Claim,
-        wait: Duration,
+        wait: &Wait,
     ) -> Result<(Vec<Settled>, Received), Error> {
         let (settled, mut received) = self.settle_and_claim(settlements, claim).await?;
-        if received.is_empty() && (!wait.is_zero() || settlements.is_empty()) {
-            received = match self.wait_for_message(claim, wait.min(DURATION_MAX)).await {
+        if received.is_empty() && (!wait.time.is_zero() || settlements.is_empty()) {
+            received = match self.wait_for_message(claim, wait).await {
                 // The outcomes of the settlements must be returned: the next request fails with `Saturated` instead.
                 Err(error) if !settlements.is_empty() && error.kind() == ErrorKind::Saturated => {
                     Received::default()
@@ -161,14 +171,13 @@ impl Mailbox {
     }
 
     /// Waits for a message, unless messages are ready but too many are in flight.
-    async fn wait_for_message(&self, claim: &Claim, wait: Duration) -> Result<Received, Error> {
-        let until = Instant::now() + wait;
+    async fn wait_for_message(&self, claim: &Claim, wait: &Wait) -> Result<Received, Error> {
         self.check_in_flight().await?;
         let mut received = Received::default();
-        while received.is_empty() && Instant::now() < until {
-            received = self.listen(claim, until).await?;
+        while received.is_empty() && !wait.is_over() {
+            received = self.listen(claim, wait).await?;
         }
-        if received.is_empty() && !wait.is_zero() {
+        if received.is_empty() && !wait.time.is_zero() && !wait.is_cancelled() {
             self.check_in_flight().await?;
         }
         Ok(received)
@@ -177,10 +186,10 @@ impl Mailbox {
     /// Acquires the listener lock of the topic, waits for a wake-up, and claims what is ready. A receiver releases the
     /// lock after a wake-up before it claims, and the next holder claims before it listens, so messages that arrive in
     /// between are not missed.
-    async fn listen(&self, claim: &Claim, until: Instant) -> Result<Received, Error> {
+    async fn listen(&self, claim: &Claim, wait: &Wait) -> Result<Received, Error> {
         let topic = claim.topics.named().and_then(<[_]>::first);
         let lock = topic.map(|topic| self.waiters.of(topic)).unwrap_or_default();
-        let Ok(listening) = timeout_at(until, lock.lock()).await else { return Ok(Received::default()) };
+        let Some(listening) = wait.run(lock.lock()).await else { return Ok(Received::default()) };
         let interest = Interest { namespace: Namespace::Mailbox, topics: claim.topics.clone() };
         let mut wakeups = self.shared.store.wakeups(interest);
         loop {
@@ -188,8 +197,12 @@ impl Mailbox {
             if !received.is_empty() {
                 return Ok(received);
             }
-            let woken = timeout_at(until.min(Instant::now() + POLL_INTERVAL), wakeups.wait()).await.is_ok();
-            if woken || Instant::now() >= until {
+            let poll_at = Instant::now() + POLL_INTERVAL;
+            let woken = wait.run(timeout_at(poll_at, wakeups.wait())).await;
+            if wait.is_cancelled() {
+                return Ok(Received::default());
+            }
+            if !matches!(woken, Some(Err(_))) || Instant::now() >= wait.until {
                 break;
             }
         }
@@ -247,6 +260,37 @@ impl Mailbox {
             return Err(Error::saturated(IN_FLIGHT_RETRY, bound));
         }
         Ok(())
+    }
+}
+
+/// How long a receiver waits for its first message.
+pub(super) struct Wait {
+    time: Duration,
+    until: Instant,
+    cancellation: Option<CancellationToken>,
+}
+
+impl Wait {
+    pub(super) fn of(request: &Receive) -> Self {
+        let time = request.wait.min(DURATION_MAX);
+        Self { time, until: Instant::now() + time, cancellation: request.cancellation.clone() }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancellation.as_ref().is_some_and(CancellationToken::is_cancelled)
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until || self.is_cancelled()
+    }
+
+    /// Returns the output of the future, or `None` if the wait is over first.
+    async fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let output = timeout_at(self.until, future);
+        match &self.cancellation {
+            Some(cancellation) => cancellation.run_until_cancelled(output).await?.ok(),
+            None => output.await.ok(),
+        }
     }
 }
 

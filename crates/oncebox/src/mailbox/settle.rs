@@ -12,6 +12,7 @@ use oncebox_core::{
 use tracing::debug;
 
 use super::delivery_ref::DeliveryRef;
+use super::receive::Wait;
 use super::{Mailbox, Receive, Received, log};
 use crate::lease_token::LeaseToken;
 
@@ -122,7 +123,7 @@ impl Mailbox {
         let steps = self.steps(settles).await?;
         let extended = self.apply_extensions(&steps).await?;
         let (settled, received) =
-            match self.settle_and_receive(&settlements(&steps), &claim, request.wait).await {
+            match self.settle_and_receive(&settlements(&steps), &claim, &Wait::of(&request)).await {
                 // The outcomes of the extensions must be returned: the next request fails with `Saturated` instead.
                 Err(error) if !extended.is_empty() && error.kind() == ErrorKind::Saturated => {
                     (Vec::new(), Received::default())

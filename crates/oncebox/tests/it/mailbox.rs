@@ -18,6 +18,8 @@ use oncebox::{
     operator::SweepFilter,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use super::fixture::{Fixture, on_every_store};
 
 fn mailbox(fixture: &Fixture) -> Mailbox {
@@ -403,6 +405,32 @@ fn every_waiting_receiver_gets_a_message() {
         }
         received.sort();
         assert_eq!(received, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    });
+}
+
+/// A receiver that is gone gets no message that is sent after it left.
+#[test]
+fn a_cancelled_receiver_stops_waiting_and_receives_nothing() {
+    on_every_store(async |fixture| {
+        let mailbox = mailbox(&fixture);
+        let gone = CancellationToken::new();
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let (mailbox, gone) = (mailbox.clone(), gone.clone());
+                let request = Receive::new("t").wait(Duration::from_secs(3_600)).cancelled_by(gone);
+                tokio::spawn(async move { mailbox.receive(request).await.unwrap() })
+            })
+            .collect();
+        // Let all receivers start to wait.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        gone.cancel();
+        let id = send(&mailbox, "k").await;
+        for receiver in waiting {
+            assert!(receiver.await.unwrap().is_empty());
+        }
+        assert_eq!(mailbox.receive(Receive::new("t")).await.unwrap().envelopes[0].msg_id, id);
     });
 }
 

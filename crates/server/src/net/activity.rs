@@ -57,8 +57,8 @@ impl CloseReason {
 pub(super) struct Activity {
     timeouts: Timeouts,
     state: Mutex<State>,
-    /// Cancelled once the client has closed its sending side.
-    hung_up: CancellationToken,
+    /// Cancelled once the client has closed its sending side, and when the server stops.
+    gone: CancellationToken,
     /// Cancelled to close the connection as soon as it has no request.
     close_requested: CancellationToken,
 }
@@ -83,10 +83,12 @@ struct State {
     reader: Option<Waker>,
     /// Woken at the end of the stream, because the rest of the body will not arrive.
     body: Option<Waker>,
+    /// Whether the client has closed its sending side.
+    eof: bool,
 }
 
 impl Activity {
-    pub(super) fn new(timeouts: Timeouts) -> Arc<Self> {
+    pub(super) fn new(timeouts: Timeouts, stopping: &CancellationToken) -> Arc<Self> {
         let state = State {
             requests: 0,
             bodies: 0,
@@ -97,9 +99,10 @@ impl Activity {
             stalled: None,
             reader: None,
             body: None,
+            eof: false,
         };
-        let (hung_up, close_requested) = (CancellationToken::new(), CancellationToken::new());
-        Arc::new(Self { timeouts, state: Mutex::new(state), hung_up, close_requested })
+        let (gone, close_requested) = (stopping.child_token(), CancellationToken::new());
+        Arc::new(Self { timeouts, state: Mutex::new(state), gone, close_requested })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,10 +110,10 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancelled once the client has closed its sending side. The client may still read, or be gone: the two cannot be
-    /// distinguished.
-    pub(super) fn hung_up(&self) -> &CancellationToken {
-        &self.hung_up
+    /// Cancelled once the client has closed its sending side, and when the server stops. A client that has closed its
+    /// sending side may still read, or be gone: the two cannot be distinguished.
+    pub(super) fn gone(&self) -> &CancellationToken {
+        &self.gone
     }
 
     pub(super) fn close_requested(&self) -> &CancellationToken {
@@ -169,7 +172,8 @@ impl Activity {
     /// its sending side would get no response. If not, the waker is woken once the response is written.
     pub(super) fn received_eof(&self, waker: &Waker) -> bool {
         let mut state = self.state();
-        self.hung_up.cancel();
+        state.eof = true;
+        self.gone.cancel();
         if let Some(body) = state.body.take() {
             body.wake();
         }
@@ -245,11 +249,10 @@ impl BodyGuard {
     /// Whether the rest of the body will not arrive. If it still may, the waker is woken when that changes.
     pub(super) fn aborted(&self, waker: &Waker) -> bool {
         let mut state = self.0.state();
-        let aborted = self.0.hung_up.is_cancelled();
-        if !aborted {
+        if !state.eof {
             state.body = Some(waker.clone());
         }
-        aborted
+        state.eof
     }
 }
 

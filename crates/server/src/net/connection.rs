@@ -95,7 +95,7 @@ impl<S: Service> Connections<S> {
     }
 
     async fn admit(&self, stream: Box<dyn Stream>, transport: Transport) {
-        let activity = Activity::new(self.service.timeouts());
+        let activity = Activity::new(self.service.timeouts(), &self.stopping);
         let slot = self.limit.admit(&activity).await;
         let connection = Connection {
             service: self.service.clone(),
@@ -129,8 +129,7 @@ impl<S: Service> Connection<S> {
     async fn serve(self, stream: Box<dyn Stream>, transport: Transport) {
         let Self { service, stopping, gauge, activity, slot: _slot } = self;
         let _open = OpenConnection::new(gauge);
-        let caller =
-            Caller { transport, timeout: ReusableTimeout::default(), gone: activity.hung_up().clone() };
+        let caller = Caller { transport, timeout: ReusableTimeout::default(), gone: activity.gone().clone() };
         let respond = |request| service.respond(request, &caller);
         match drive(stream, &activity, &stopping, respond, |head| service.reject_head(head)).await {
             Ended::Client | Ended::Stopped => {}

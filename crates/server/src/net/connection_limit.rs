@@ -154,6 +154,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::time::{Instant, advance, timeout};
+    use tokio_util::sync::CancellationToken;
 
     use super::super::activity::{Activity, Timeouts};
     use super::{ConnectionLimit, ConnectionSlot};
@@ -161,7 +162,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn activity() -> Arc<Activity> {
-        Activity::new(Timeouts { idle: MINUTE, head: MINUTE, write: MINUTE })
+        Activity::new(Timeouts { idle: MINUTE, head: MINUTE, write: MINUTE }, &CancellationToken::new())
     }
 
     /// Ends when it is selected for closing, as a connection does.

@@ -36,7 +36,7 @@ pub(crate) trait Service: Send + Sync + 'static {
 pub(crate) struct Caller {
     pub(crate) transport: Transport,
     pub(crate) timeout: ReusableTimeout,
-    /// Cancelled once the client has closed its sending side: it may be gone, so the server does not wait on its
-    /// behalf.
+    /// Cancelled when the server no longer waits on behalf of the client: the client has closed its sending side and may
+    /// be gone, or the server stops.
     pub(crate) gone: CancellationToken,
 }

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use oncebox::mailbox::Envelope;
 use oncebox_wire as wire;
-use oncebox_wire::mailbox::MessageEnvelope;
 use oncebox_wire::{Base64, ErrorCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -88,27 +88,27 @@ fn attributes(headers: &HeaderMap) -> Result<BTreeMap<String, String>, ApiError>
 }
 
 /// Responds with the payload as the body and the other fields as headers.
-pub(super) fn response(envelope: MessageEnvelope) -> Result<Response, ApiError> {
+pub(super) fn response(envelope: Envelope) -> Result<Response, ApiError> {
     let mut attrs = String::new();
-    for (name, value) in &envelope.attrs {
+    for (name, value) in envelope.attributes.iter() {
         let separator = if attrs.is_empty() { "" } else { "&" };
         let _ = write!(attrs, "{separator}{}={}", encode(name), encode(value));
     }
-    let mut response = response::whole(envelope.payload_b64.0, "application/octet-stream");
+    let mut response = response::whole(envelope.payload, "application/octet-stream");
     let headers = response.headers_mut();
     for (name, value) in [
-        (header::MSG_ID, envelope.msg_id),
+        (header::MSG_ID, envelope.msg_id.to_string()),
         (header::TOPIC, encode(&envelope.topic)),
-        (header::TS, envelope.ts),
+        (header::TS, envelope.ts.to_string()),
         (header::IDEM_KEY, encode(&envelope.idem_key)),
-        (header::PAYLOAD_HASH, envelope.payload_hash),
+        (header::PAYLOAD_HASH, envelope.payload_hash.to_string()),
         (header::ATTRS, attrs),
         (header::SHARD, envelope.shard.to_string()),
         (header::ATTEMPT, envelope.attempt.to_string()),
-        (header::HASH_CHAIN, envelope.hash_chain),
+        (header::HASH_CHAIN, envelope.hash_chain.to_string()),
         (header::MSG_CORR_ID, envelope.corr_id),
-        (header::RECEIPT, envelope.receipt),
-        (header::VISIBLE_UNTIL, envelope.visible_until),
+        (header::RECEIPT, envelope.receipt.to_string()),
+        (header::VISIBLE_UNTIL, envelope.visible_until.to_string()),
     ] {
         let value = HeaderValue::try_from(value).map_err(|_| {
             ApiError::new(

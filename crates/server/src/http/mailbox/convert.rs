@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox::Error;
-use oncebox::mailbox::{Damaged, Envelope, MailboxSettings, OutgoingMessage, SendOutcome, SendReceipt};
+use oncebox::mailbox::{Damaged, MailboxSettings, OutgoingMessage, SendOutcome, SendReceipt};
 use oncebox_core::{Trace, Uid};
 use oncebox_wire as wire;
-use oncebox_wire::{Base64, ErrorCode};
+use oncebox_wire::ErrorCode;
 
 use super::super::api_error::ApiError;
 
@@ -151,25 +151,5 @@ pub(super) fn damaged_to_wire(damaged: &Damaged) -> wire::mailbox::DamagedMessag
         code: ErrorCode::Integrity,
         msg_id: damaged.msg_id.to_string(),
         corr_id: damaged.corr_id.clone(),
-    }
-}
-
-pub(super) fn envelope(envelope: Envelope) -> wire::mailbox::MessageEnvelope {
-    let attrs = envelope.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    wire::mailbox::MessageEnvelope {
-        msg_id: envelope.msg_id.to_string(),
-        topic: envelope.topic,
-        ts: envelope.ts.to_string(),
-        idem_key: envelope.idem_key,
-        payload_b64: Base64(envelope.payload),
-        payload_hash: envelope.payload_hash.to_string(),
-        attrs,
-        corr_id: envelope.corr_id,
-        shard: envelope.shard,
-        attempt: envelope.attempt,
-        hash_chain: envelope.hash_chain.to_string(),
-        sig: None,
-        receipt: envelope.receipt.to_string(),
-        visible_until: envelope.visible_until.to_string(),
     }
 }

@@ -21,9 +21,6 @@ use super::super::{body, json};
 use super::{TAG, binary, convert, settle, write_json};
 use crate::config_handle::ActiveConfig;
 
-/// Waits are split into slices of this length, so that a stopping server does not wait for its receivers.
-pub(super) const WAIT_SLICE: Duration = Duration::from_secs(1);
-
 /// Receives messages.
 ///
 /// Received messages are hidden from other receivers until they are acknowledged or their visibility timeout ends.
@@ -56,7 +53,7 @@ pub(in crate::http) async fn recv(mut call: Call<'_>) -> Result<Response, ApiErr
     if as_bytes {
         let paused = received.paused;
         return match received.into_iter().next() {
-            Some(envelope) => binary::response(convert::envelope(envelope)),
+            Some(envelope) => binary::response(envelope),
             None => Ok(no_message(paused)),
         };
     }
@@ -148,7 +145,7 @@ pub(super) fn receive_options(active: &ActiveConfig, recv: &RecvRequest) -> Resu
     Ok(receive)
 }
 
-/// Settles deliveries, then receives what is ready, or waits for it. The wait is split into slices, and ends when the
+/// Settles deliveries, then receives what is ready, or waits for it. The wait ends when the server stops and when the
 /// client closes its sending side: it may be gone, and messages delivered to it would be hidden from others.
 async fn settle_and_receive(
     call: &Call<'_>,
@@ -166,16 +163,11 @@ async fn settle_and_receive(
         mailbox.work(settles, options.clone()).await.map_err(convert::api_error)?
     };
     app.metrics.dequeue.record(began.elapsed());
-    while received.is_empty() && !app.stopping.is_cancelled() {
-        let now = Instant::now();
-        if now >= until {
-            break;
-        }
-        let next = mailbox.receive(options.clone().wait(WAIT_SLICE.min(until - now)));
-        let Some(next) = call.gone.run_until_cancelled(next).await else { break };
-        received = match next {
+    let left = until.saturating_duration_since(Instant::now());
+    if received.is_empty() && !left.is_zero() && !call.gone.is_cancelled() {
+        received = match mailbox.receive(options.wait(left).cancelled_by(call.gone.clone())).await {
             // The settle outcomes must be returned: the next request reports that too many messages are in flight.
-            Err(error) if !outcomes.is_empty() && error.kind() == ErrorKind::Saturated => break,
+            Err(error) if !outcomes.is_empty() && error.kind() == ErrorKind::Saturated => received,
             result => result.map_err(convert::api_error)?,
         };
     }

@@ -10,17 +10,20 @@ use oncebox::ErrorKind;
 use oncebox::mailbox::{Receive, Received};
 use oncebox_wire::mailbox::RecvRequest;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::super::api_error::ApiError;
 use super::super::app::App;
 use super::super::call::Call;
 use super::super::openapi::BodyErrors;
 use super::super::response::{self, Response};
-use super::receive::WAIT_SLICE;
 use super::{TAG, convert, receive, write_json};
 
 /// Maximum number of chunks that wait to be written, so that few messages are delivered ahead of a slow reader.
 const CHUNKS_MAX: usize = 1;
+
+/// Pause while too many messages are in flight.
+const SATURATED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Receives messages as a stream, one JSON object per line.
 ///
@@ -44,16 +47,10 @@ pub(in crate::http) async fn recv_stream(mut call: Call<'_>) -> Result<Response,
     // Errors of the request must be reported before the stream begins.
     let first = active.mailbox.receive(options.clone()).await.map_err(convert::api_error)?;
     let (sender, channel) = Channel::<Bytes, io::Error>::new(CHUNKS_MAX);
-    let left = call.gone.child_token();
-    let guard = left.clone().drop_guard();
-    tokio::spawn(left.run_until_cancelled_owned(deliver(
-        app.clone(),
-        recv.topic,
-        options,
-        wait,
-        first,
-        sender,
-    )));
+    let gone = call.gone.child_token();
+    let guard = gone.clone().drop_guard();
+    let options = options.cancelled_by(gone.clone());
+    tokio::spawn(deliver(app.clone(), recv.topic, options, wait, first, gone, sender));
     // The body is dropped when the receiver disconnects, and a receiver that closes its sending side may have
     // disconnected: then no more messages are received.
     let body = channel.map_frame(move |frame| {
@@ -70,6 +67,7 @@ async fn deliver(
     options: Receive,
     wait: Duration,
     first: Received,
+    gone: CancellationToken,
     mut sender: Sender<Bytes, io::Error>,
 ) {
     let mut received = first;
@@ -83,16 +81,17 @@ async fn deliver(
             }
             until = Instant::now() + wait;
         }
-        if app.stopping.is_cancelled() {
+        if gone.is_cancelled() {
             return;
         }
         let left = until.saturating_duration_since(Instant::now());
-        received = match app.active().mailbox.receive(options.clone().wait(left.min(WAIT_SLICE))).await {
-            Ok(received) if received.is_empty() && left.is_zero() => return,
+        received = match app.active().mailbox.receive(options.clone().wait(left)).await {
+            Ok(received) if received.is_empty() && Instant::now() >= until => return,
             Ok(received) => received,
             // Messages can be delivered again once others are acknowledged.
             Err(error) if error.kind() == ErrorKind::Saturated && !left.is_zero() => {
-                tokio::time::sleep(left.min(WAIT_SLICE)).await;
+                let pause_end = until.min(Instant::now() + SATURATED_PAUSE);
+                gone.run_until_cancelled(tokio::time::sleep_until(pause_end)).await;
                 Received::default()
             }
             Err(error) => {

@@ -31,7 +31,7 @@ struct Client {
 
 /// `/slow` responds after ten minutes, `/large` with a large body, `/echo` with the request body, `/wait` when the
 /// client closes its sending side, any other path with `ok` at once.
-async fn respond(request: Request<RequestBody>, hung_up: &CancellationToken) -> Response<Full<Bytes>> {
+async fn respond(request: Request<RequestBody>, gone: &CancellationToken) -> Response<Full<Bytes>> {
     match request.uri().path() {
         "/slow" => sleep(SLOW).await,
         "/large" => return Response::new(vec![b'x'; LARGE].into()),
@@ -39,7 +39,7 @@ async fn respond(request: Request<RequestBody>, hung_up: &CancellationToken) -> 
             let body = request.into_body().collect().await;
             return Response::new(body.map_or_else(|_| "broken".into(), |body| body.to_bytes().into()));
         }
-        "/wait" => hung_up.cancelled().await,
+        "/wait" => gone.cancelled().await,
         _ => {}
     }
     Response::new("ok".into())
@@ -48,12 +48,13 @@ async fn respond(request: Request<RequestBody>, hung_up: &CancellationToken) -> 
 impl Client {
     fn connect() -> Self {
         let (stream, server_side) = duplex(1024);
-        let activity = Activity::new(TIMEOUTS);
-        let (close_requested, stopping) = (activity.close_requested().clone(), CancellationToken::new());
+        let stopping = CancellationToken::new();
+        let activity = Activity::new(TIMEOUTS, &stopping);
+        let close_requested = activity.close_requested().clone();
         let stop = stopping.clone();
         let connection = tokio::spawn(async move {
-            let hung_up = activity.hung_up().clone();
-            let respond = |request| respond(request, &hung_up);
+            let gone = activity.gone().clone();
+            let respond = |request| respond(request, &gone);
             let ended = drive(Box::new(server_side), &activity, &stop, respond, |_| None).await;
             (ended, Instant::now())
         });
