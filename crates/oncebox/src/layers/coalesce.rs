@@ -1,13 +1,13 @@
 //! Coalescing: concurrent calls of one process become one call to the underlying store.
 //!
-//! This layer is for stores where every call costs a round trip and a commit, however few items it has. A call that
-//! arrives while a slot is free and no other call is expected runs at once, on its caller's task, as if the layer were
-//! not there. While all slots are in use, calls queue up; when a call ends, the queued ones are sent together as one
-//! *batch*. A batch waits for no number of calls and for no fixed time, only for a larger batch to end, and for callers
-//! whose calls were answered a moment ago to send their next one. Every caller waits until its own batch is answered,
-//! and gets its own outcomes.
+//! This layer is for stores where every call costs a round trip and a commit, however few items it has. A call that is
+//! alone runs at once, on its caller's task, as if the layer were not there. Calls that arrive meanwhile go to the
+//! *dispatcher* of their operation, a task that sends the calls that wait together, as one *batch*, while a slot is
+//! free. A direct call has a slot too. A batch waits for no number of calls and for no fixed time, only for a larger
+//! batch to end, and for callers whose calls were answered a moment ago to send their next one. Every caller waits
+//! until its own batch is answered, and gets its own outcomes.
 //!
-//! `accept`, `observe`, `begin`, `work` and `extend` have a queue each; all other operations pass straight through.
+//! `accept`, `observe`, `begin`, `work` and `extend` have a dispatcher each; all other operations pass straight through.
 //!
 //! # Guarantees
 //! - A batch consists of whole calls and is one call to the store: if the store's calls are atomic, each caller's call
@@ -23,17 +23,19 @@
 //!   have happened ([`ErrorKind::Invalid`], [`ErrorKind::Unsupported`]) the batch is split in half and retried, until
 //!   the invalid call fails alone.
 //! - A call that is blocked by a lock of another transaction ([`Error::is_blocked`]) leaves its batch, and then delays
-//!   only calls for the same keys. At most [`BLOCKED_CALLS_MAX`] calls are kept waiting this way, and two of them run
-//!   at a time; further calls fail with the same error.
+//!   only calls for the same keys. It ends with its caller. At most [`BLOCKED_CALLS_MAX`] calls are kept waiting this
+//!   way, and two of them run at a time; further calls fail with the same error.
 //! - A caller may drop its future at any time. If its call is still queued, it does not happen; if it is in a batch,
 //!   the batch continues.
 //!
 //! # Why batches are tasks
 //! If a batch ran on the task of one of its callers, it would end with that caller, leaving the outcome unknown for all
 //! the others; even if another caller could take it over, it would make no progress while its caller is not polled. So
-//! a batch is a task of the runtime, which continues with the next batch while there is one. A call that runs alone
-//! needs no task: if its caller is gone, no one else waits for it.
+//! the dispatcher and each batch are tasks of the runtime, those of the first caller that had to wait. If that runtime
+//! shuts down, the calls in flight fail, and those that wait continue on the runtimes of their callers. A call that
+//! runs alone needs no task: if its caller is gone, no one else waits for it.
 
+mod batch;
 mod batcher;
 mod blocked;
 mod op;
@@ -125,14 +127,14 @@ impl Coalesced {
     /// waits for it.
     pub fn with(fail_fast: Arc<dyn Store>, blocking: Arc<dyn Store>, options: CoalesceOptions) -> Self {
         let blocked = BlockedCalls::new(blocking.clone());
-        let pacing = Arc::new(Pacing::default());
+        let pacing = Arc::new(Pacing::new());
         Self {
             observe: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
             accept: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
             begin: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
             work: Batcher::new(fail_fast.clone(), blocked.clone(), pacing, options),
             // Heartbeats wait only for other heartbeats, so they have a pacing of their own.
-            extend: Batcher::new(fail_fast, blocked, Arc::default(), options),
+            extend: Batcher::new(fail_fast, blocked, Arc::new(Pacing::new()), options),
             inner: blocking,
         }
     }

@@ -1,43 +1,71 @@
-//! The batcher of one operation: a call runs directly if a slot is free, and in a batch otherwise.
+//! The batcher of one operation, as its callers see it: a call runs directly while no other call is queued or in
+//! flight, and goes to the dispatcher otherwise.
+//!
+//! | who is there | what a new call does |
+//! |---|---|
+//! | nobody | runs directly, in its caller's future |
+//! | a direct call | starts the dispatcher and is queued |
+//! | the dispatcher, with or without a direct call | is queued |
+//!
+//! However they end, a direct call is marked as ended when its future is dropped, and the dispatcher's end of the
+//! channel is closed. Nothing else has to be put in order.
 
-mod runner;
+mod dispatcher;
 
 use std::hash::RandomState;
-use std::pin::Pin;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 
-use oncebox_core::{Error, Store};
-use tokio::runtime::Handle;
+use oncebox_core::{Error, ErrorKind, Store};
+use tokio::sync::mpsc::error::SendError;
+use tokio::sync::{Notify, Semaphore, TryAcquireError, mpsc, oneshot};
 
 use super::CoalesceOptions;
+use super::batch::interrupted;
 use super::blocked::BlockedCalls;
 use super::op::{BatchOp, CallSize, ConflictKey};
 use super::pacing::Pacing;
-use super::queue::{Admission, Id, Queue};
-use runner::{BatchRunner, Collecting};
+use super::queue::QueuedCall;
+use dispatcher::Dispatcher;
 
 pub(super) struct Batcher<O: BatchOp> {
-    pub(super) inner: Arc<dyn Store>,
+    store: Arc<dyn Store>,
     blocked: Arc<BlockedCalls>,
-    pub(super) pacing: Arc<Pacing>,
+    pacing: Arc<Pacing>,
+    batches_max: usize,
     hasher: RandomState,
-    queue: Mutex<Queue<O::Owned, O::Output>>,
+    /// One permit for each further call that may wait. Closed with the store.
+    waiting: Arc<Semaphore>,
+    /// Wakes the dispatcher: a direct call ended or is blocked, a waiting caller is gone, or the store was closed.
+    changed: Notify,
+    entry: Mutex<Entry<O>>,
+}
+
+/// Who makes the calls. Calls are admitted one after another, so that they keep their order.
+struct Entry<O: BatchOp> {
+    /// The last direct call; it may have ended.
+    direct: Option<Arc<DirectCall>>,
+    dispatcher: Option<mpsc::UnboundedSender<QueuedCall<O>>>,
 }
 
 impl<O: BatchOp> Batcher<O> {
     pub(super) fn new(
-        inner: Arc<dyn Store>,
+        store: Arc<dyn Store>,
         blocked: Arc<BlockedCalls>,
         pacing: Arc<Pacing>,
         options: CoalesceOptions,
     ) -> Arc<Self> {
+        let waiting = options.waiting_calls_max.min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            inner,
+            store,
             blocked,
             pacing,
+            batches_max: options.batches_max.get(),
             hasher: RandomState::new(),
-            queue: Mutex::new(Queue::new(options)),
+            waiting: Arc::new(Semaphore::new(waiting)),
+            changed: Notify::new(),
+            entry: Mutex::new(Entry { direct: None, dispatcher: None }),
         })
     }
 
@@ -45,170 +73,159 @@ impl<O: BatchOp> Batcher<O> {
     pub(super) async fn call<'a>(self: &'a Arc<Self>, items: O::Borrowed<'a>) -> Result<O::Output, Error> {
         let size = O::size(items);
         if size.items == 0 {
-            return O::execute(&*self.inner, items).await;
+            return O::execute(&*self.store, items).await;
         }
         let mut keys = O::conflict_keys(items, &self.hasher);
         keys.sort_unstable();
         keys.dedup();
         self.pacing.call_arrived();
-        let admission = self.lock().admit(&keys)?;
-        match admission {
-            Admission::Slot(id) => match Handle::try_current() {
-                Ok(runtime) if !self.pacing.can_start(size.items) => {
-                    let collecting = self.collect_from(id, O::owned(items), size, keys);
-                    runtime.spawn(BatchRunner::collecting(collecting).run());
-                    PendingCall { batcher: self, id }.await
-                }
-                _ => {
-                    let slot = DirectCall { batcher: self, keys, slot_released: false };
-                    self.call_directly(slot, items, size).await
-                }
-            },
-            Admission::Closed => O::execute(&*self.inner, items).await,
-            Admission::Queue => {
-                let call = O::owned(items);
-                let id = self.lock().enqueue(call, size, keys)?;
-                PendingCall { batcher: self, id }.await
-            }
+        match self.enter_directly(size, keys) {
+            Ok(direct) => self.call_directly(direct, items, size).await,
+            Err(keys) => self.call_in_batch(items, size, &keys).await,
         }
     }
 
-    /// Queues a call that has a slot, and leaves the slot to the batch that will contain the call. Until that batch
-    /// starts, other calls queue up too.
-    fn collect_from(
-        self: &Arc<Self>,
-        id: Id,
-        call: O::Owned,
+    /// Lets a call run directly if no other call is queued or in flight, and none is expected. Otherwise returns its
+    /// keys.
+    fn enter_directly(
+        &self,
         size: CallSize,
         keys: Vec<ConflictKey>,
-    ) -> Collecting<O> {
-        self.lock().enqueue_admitted(id, call, size, keys);
-        Collecting::already_begun(self)
+    ) -> Result<DirectSlot<'_>, Vec<ConflictKey>> {
+        let mut entry = self.lock();
+        let dispatched = entry.dispatcher.as_ref().is_some_and(|dispatcher| !dispatcher.is_closed());
+        let is_alone = !dispatched && entry.direct.as_ref().is_none_or(|direct| direct.has_ended());
+        if !is_alone || !self.pacing.can_start(size.items) {
+            return Err(keys);
+        }
+        let (is_blocked, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let call = Arc::new(DirectCall { keys, is_blocked, has_ended });
+        entry.direct = Some(call.clone());
+        Ok(DirectSlot { call, changed: &self.changed })
     }
 
     async fn call_directly<'a>(
         &'a self,
-        mut slot: DirectCall<'_, O>,
+        direct: DirectSlot<'_>,
         items: O::Borrowed<'a>,
         size: CallSize,
     ) -> Result<O::Output, Error> {
         let in_flight = self.pacing.start_batch(size.items);
-        let mut result = O::execute(&*self.inner, items).await;
+        let mut result = O::execute(&*self.store, items).await;
         drop(in_flight);
         if result.as_ref().is_err_and(Error::is_blocked) {
-            slot.release_slot();
-            result = self.call_blocked(items).await;
+            direct.block();
+            result = self.blocked.run::<O>(items).await;
         }
         self.pacing.calls_answered(1);
         result
     }
 
+    async fn call_in_batch<'a>(
+        self: &'a Arc<Self>,
+        items: O::Borrowed<'a>,
+        size: CallSize,
+        keys: &[ConflictKey],
+    ) -> Result<O::Output, Error> {
+        loop {
+            let permit = match self.waiting.clone().try_acquire_owned() {
+                Ok(permit) => permit,
+                Err(TryAcquireError::NoPermits) => return Err(saturated()),
+                // The store reports that it is closed.
+                Err(TryAcquireError::Closed) => return O::execute(&*self.store, items).await,
+            };
+            let (answer, answered) = oneshot::channel();
+            self.send(QueuedCall { items: O::owned(items), size, keys: keys.to_vec(), answer, permit })?;
+            let gone = CallerGone { changed: &self.changed };
+            let result = answered.await;
+            // The caller is still there.
+            mem::forget(gone);
+            // Without an answer, the dispatcher ended with its runtime before the call was in flight.
+            if let Ok(result) = result {
+                return result;
+            }
+        }
+    }
+
+    /// Passes a call to the dispatcher, which is started if there is none.
+    fn send(self: &Arc<Self>, mut call: QueuedCall<O>) -> Result<(), Error> {
+        let mut entry = self.lock();
+        if let Some(dispatcher) = &entry.dispatcher {
+            match dispatcher.send(call) {
+                Ok(()) => return Ok(()),
+                Err(SendError(returned)) => call = returned,
+            }
+        }
+        let (sender, calls) = mpsc::unbounded_channel();
+        tokio::spawn(Dispatcher::new(self.clone(), entry.direct.clone(), calls).run());
+        sender.send(call).map_err(|_| interrupted())?;
+        entry.dispatcher = Some(sender);
+        Ok(())
+    }
+
     /// Fails all waiting calls. Later calls pass straight to the store, which reports that it is closed.
     pub(super) fn close(&self) {
-        let wakers = self.lock().close();
-        wake(wakers);
+        self.waiting.close();
+        self.changed.notify_one();
     }
 
-    /// Makes a call that is blocked by a lock of another transaction.
-    pub(super) async fn call_blocked<'a>(&'a self, items: O::Borrowed<'a>) -> Result<O::Output, Error> {
-        self.blocked.run::<O>(items).await
-    }
-
-    /// Completes a call that left its batch.
-    pub(super) fn complete(self: &Arc<Self>, id: Id, result: Result<O::Output, Error>) {
-        let mut queue = self.lock();
-        let waker = queue.complete(id, result);
-        self.unlock_and_dispatch(queue);
-        wake(waker.into_iter().collect());
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Queue<O::Owned, O::Output>> {
-        // No code under this lock panics halfway, so a poisoned queue is consistent.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Releases the lock and starts the batches that can start now.
-    pub(super) fn unlock_and_dispatch(self: &Arc<Self>, queue: MutexGuard<'_, Queue<O::Owned, O::Output>>) {
-        let can_form = queue.can_form_batch();
-        drop(queue);
-        if can_form {
-            self.dispatch();
-        }
-    }
-
-    /// Starts as many batches as can be formed.
-    fn dispatch(self: &Arc<Self>) {
-        let Ok(runtime) = Handle::try_current() else {
-            // A future is dropped outside of its runtime. The next waiting call that is polled dispatches instead.
-            let wakers = self.lock().take_wakers();
-            return wake(wakers);
-        };
-        loop {
-            // Spawned without the lock: a runtime that shuts down drops the task at once, and its drop takes the lock.
-            let batch = self.lock().form_batch();
-            let Some(batch) = batch else { return };
-            runtime.spawn(BatchRunner::new(self.clone(), batch).run());
-        }
+    fn lock(&self) -> MutexGuard<'_, Entry<O>> {
+        // No code under this lock panics halfway, so poisoned data is consistent.
+        self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) fn wake(wakers: Vec<Waker>) {
-    wakers.into_iter().for_each(Waker::wake);
-}
-
-/// The slot and the conflict keys of a call that runs outside of a batch. Dropping it releases them, however the call
-/// ended.
-struct DirectCall<'a, O: BatchOp> {
-    batcher: &'a Arc<Batcher<O>>,
+/// A call that runs in its caller's future, as the dispatcher sees it.
+struct DirectCall {
     keys: Vec<ConflictKey>,
-    /// Another call may have the slot by now; the keys are still held.
-    slot_released: bool,
+    /// It waits for a lock of another transaction, and uses no slot.
+    is_blocked: AtomicBool,
+    has_ended: AtomicBool,
 }
 
-impl<O: BatchOp> DirectCall<'_, O> {
-    /// Releases the slot of a blocked call: calls for other keys need not wait for its lock.
-    fn release_slot(&mut self) {
-        self.slot_released = true;
-        let mut queue = self.batcher.lock();
-        queue.end_batch();
-        self.batcher.unlock_and_dispatch(queue);
+impl DirectCall {
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn uses_slot(&self) -> bool {
+        !self.has_ended() && !self.is_blocked.load(Ordering::Relaxed)
     }
 }
 
-impl<O: BatchOp> Drop for DirectCall<'_, O> {
+/// Marks a direct call as ended when it is dropped.
+struct DirectSlot<'a> {
+    call: Arc<DirectCall>,
+    changed: &'a Notify,
+}
+
+impl DirectSlot<'_> {
+    fn block(&self) {
+        self.call.is_blocked.store(true, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+}
+
+impl Drop for DirectSlot<'_> {
     fn drop(&mut self) {
-        let mut queue = self.batcher.lock();
-        queue.release(&self.keys);
-        if !self.slot_released {
-            queue.end_batch();
-        }
-        self.batcher.unlock_and_dispatch(queue);
+        self.call.has_ended.store(true, Ordering::Release);
+        self.changed.notify_one();
     }
 }
 
-/// Waits for the result of a queued call.
-struct PendingCall<'a, O: BatchOp> {
-    batcher: &'a Arc<Batcher<O>>,
-    id: Id,
+/// Wakes the dispatcher when the caller of a waiting call is dropped.
+struct CallerGone<'a> {
+    changed: &'a Notify,
 }
 
-impl<O: BatchOp> Future for PendingCall<'_, O> {
-    type Output = Result<O::Output, Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut queue = self.batcher.lock();
-        if let Some(result) = queue.poll_result(self.id, context.waker()) {
-            return Poll::Ready(result);
-        }
-        self.batcher.unlock_and_dispatch(queue);
-        Poll::Pending
-    }
-}
-
-impl<O: BatchOp> Drop for PendingCall<'_, O> {
+impl Drop for CallerGone<'_> {
     fn drop(&mut self) {
-        let mut queue = self.batcher.lock();
-        queue.cancel(self.id);
-        self.batcher.unlock_and_dispatch(queue);
+        self.changed.notify_one();
     }
+}
+
+fn saturated() -> Error {
+    let text =
+        "too many calls are waiting for the store; nothing was accepted, slow down and retry the call later";
+    Error::new(ErrorKind::Saturated, text)
 }

@@ -2,16 +2,19 @@
 
 use std::num::NonZeroUsize;
 use std::task::Poll;
+use std::time::Duration;
 
 use oncebox::layers::coalesce::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CoalesceOptions};
 use oncebox_core::{Claim, ErrorKind, NewMessage, Payload, RequestId, Store, Uid};
 
+use tokio::time::sleep;
+
 use super::harness::{Call, Harness, idle, numbers, poll, started};
 use super::items::{claim, key, message, settlement};
 
-/// A call that finds a free slot needs no task, no copy and no runtime.
+/// A call that is alone needs no task, no copy and no runtime.
 #[test]
-fn a_call_that_finds_a_free_slot_runs_on_its_callers_task() {
+fn a_call_that_is_alone_runs_on_its_callers_task() {
     let harness = Harness::new();
     let (store, messages) = (harness.store.clone(), vec![message(1), message(2)]);
     let address = messages.as_ptr().addr();
@@ -71,6 +74,7 @@ async fn two_batches_of_an_operation_are_in_flight_by_default() {
         let harness = Harness::with(options);
         for item in 1..=5 {
             tokio::spawn(harness.accept_later([item]));
+            idle().await;
         }
         assert_eq!(harness.inner.calls().await.len(), batches);
         harness.free([0]).await;
@@ -86,6 +90,9 @@ async fn batches_follow_each_other_and_all_slots_are_reused() {
     for round in 0..5 {
         for item in 0..10 {
             tokio::spawn(harness.accept_later([round * 10 + item]));
+            if item < 2 {
+                idle().await;
+            }
         }
         let start = 3 * usize::try_from(round).unwrap();
         assert_eq!(harness.inner.calls().await.len(), start + 2);
@@ -93,13 +100,15 @@ async fn batches_follow_each_other_and_all_slots_are_reused() {
     }
 }
 
-/// The sizes of the batches of the waiting calls, if both slots become free one after the other.
+/// The sizes of the batches of the waiting calls, if both slots become free one after the other. Time is paused, so a
+/// smaller batch waits for a larger one without delay.
 async fn sizes(harness: &Harness, first: usize) -> Vec<usize> {
     harness.free([first, first + 1]).await;
+    sleep(Duration::from_millis(6)).await;
     harness.later_calls().await.iter().map(Vec::len).collect()
 }
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn the_number_of_items_in_a_batch_is_limited() {
     let most = BATCH_ITEMS_MAX as u64;
     let harness = Harness::busy().await;
@@ -111,7 +120,7 @@ async fn the_number_of_items_in_a_batch_is_limited() {
     assert_eq!(sizes(&harness, 0).await, [BATCH_ITEMS_MAX + 1, 2]);
 }
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn the_payload_size_of_a_batch_is_limited() {
     let of = |item, bytes: u64| {
         let payload = Payload::new(vec![0; usize::try_from(bytes).unwrap()]).unwrap();
@@ -128,12 +137,16 @@ async fn the_payload_size_of_a_batch_is_limited() {
     assert_eq!(sizes(&harness, 0).await, [3, 2]);
 }
 
-#[tokio::test(crate = "crate::timed")]
+#[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn the_number_of_messages_claimed_by_a_batch_is_limited() {
     let harness = Harness::new();
-    let in_flight = [harness.work(vec![settlement(1)], vec![]), harness.work(vec![settlement(2)], vec![])];
+    for item in [1, 2] {
+        tokio::spawn(harness.work_later(vec![settlement(item)], vec![]));
+    }
+    harness.inner.call(1).await;
     let _waiting = [6_000, 4_000, 1].map(|messages| harness.work(vec![], vec![claim(7, messages)]));
-    drop(in_flight);
+    harness.free([0, 1]).await;
+    sleep(Duration::from_millis(6)).await;
     let sizes: Vec<_> = harness.inner.calls().await.iter().map(Vec::len).collect();
     assert_eq!(sizes, [1, 1, 2, 1]);
 }

@@ -101,6 +101,7 @@ async fn a_batch_without_callers_that_panics_wakes_waiting_calls() {
 async fn a_direct_call_ends_with_its_caller_and_queued_calls_start() {
     let harness = Harness::new();
     let [alone, other] = [harness.accept([1]), harness.accept([2])];
+    idle().await;
     let [same_key, another] = [harness.accept([1]), harness.accept([3])];
     drop(alone);
     assert_eq!(harness.inner.cancelled(), 1);
@@ -155,72 +156,100 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// A future that is dropped outside of a runtime cannot start a batch; waiting callers start it when they are polled.
+/// A direct call may be dropped outside of a runtime.
 #[test]
 fn a_slot_freed_outside_of_a_runtime_is_used() {
     let runtime = runtime();
     let harness = Harness::new();
-    let alone = [harness.accept([1]), harness.accept([2])];
-    let waiting = runtime.spawn(harness.accept_later([3]));
-    runtime.block_on(idle());
+    let alone = harness.accept([1]);
+    let _in_batch = runtime.spawn(harness.accept_later([2]));
+    let waiting = runtime.spawn(harness.accept_later([1]));
+    runtime.block_on(harness.inner.call(1));
     drop(alone);
     runtime.block_on(async {
-        // A new call does not overtake the waiting one.
-        let late = harness.accept([4]);
-        assert_eq!(harness.inner.call(2).await, [3, 4]);
+        assert_eq!(harness.inner.call(2).await, [1]);
         harness.free([2]).await;
-        assert_eq!(numbers(&waiting.await.unwrap().unwrap()), [3]);
-        assert_eq!(numbers(&late.await.unwrap()), [4]);
-        // Without a new call, the waiting caller is woken.
-        let alone = [harness.accept([1]), harness.accept([2])];
-        let waiting = tokio::spawn(harness.accept_later([3]));
+        assert_eq!(numbers(&waiting.await.unwrap().unwrap()), [1]);
+        // The dispatcher waits for nothing else, and is woken from another thread.
+        let waiting = [tokio::spawn(harness.accept_later([2])), tokio::spawn(harness.accept_later([3]))];
+        assert_eq!(harness.inner.call(3).await, [3]);
+        let gone = harness.accept([3, 4]);
+        let behind = tokio::spawn(harness.accept_later([4]));
         idle().await;
-        std::thread::spawn(move || drop(alone)).join().unwrap();
-        assert_eq!(harness.inner.call(5).await, [3]);
-        harness.free([5]).await;
-        assert_eq!(numbers(&waiting.await.unwrap().unwrap()), [3]);
+        std::thread::spawn(move || drop(gone)).join().unwrap();
+        harness.free([1]).await;
+        assert_eq!(harness.inner.call(4).await, [2, 4]);
+        harness.inner.answer_all();
+        for (call, item) in waiting.into_iter().chain([behind]).zip([2, 3, 4]) {
+            assert_eq!(numbers(&call.await.unwrap().unwrap()), [item]);
+        }
     });
 }
 
-/// A runtime shuts down, and with it the task of a batch whose callers run on another runtime.
+/// A runtime shuts down, and with it the dispatcher and a batch, whose callers run on another runtime. What was in
+/// flight has failed, what waited goes on there, and a direct call still holds its key and its slot.
 #[test]
 fn shutting_down_a_runtime_leaves_no_caller_of_another_runtime_waiting() {
     let (short, long) = (runtime(), runtime());
     let harness = Harness::new();
-    let alone = [harness.accept([1]), harness.accept([2])];
+    let direct = harness.accept([1]);
+    let first = short.spawn(harness.accept_later([2]));
+    short.block_on(harness.inner.call(1));
     let in_batch = long.spawn(harness.accept_later([3]));
     long.block_on(idle());
+    harness.inner.answer(1);
     short.block_on(async {
-        drop(alone);
+        assert_eq!(numbers(&first.await.unwrap().unwrap()), [2]);
         assert_eq!(harness.inner.call(2).await, [3]);
     });
-    let behind = long.spawn(harness.accept_later([3]));
+    let behind = [3, 1, 4].map(|item| long.spawn(harness.accept_later([item])));
     long.block_on(idle());
     drop(short);
     long.block_on(async {
         assert_eq!(in_batch.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(harness.inner.call(3).await, [3]);
+        assert_eq!(harness.inner.call(3).await, [3, 4]);
         harness.free([3]).await;
-        assert_eq!(numbers(&behind.await.unwrap().unwrap()), [3]);
+        assert_eq!(harness.inner.calls().await.len(), 4, "the direct call is still in flight");
+        harness.free([0]).await;
+        drop(direct);
+        assert_eq!(harness.inner.call(4).await, [1]);
+        harness.free([4]).await;
+        for (call, item) in behind.into_iter().zip([3, 1, 4]) {
+            assert_eq!(numbers(&call.await.unwrap().unwrap()), [item]);
+        }
     });
 }
 
-/// The task of the batch is dropped before it has started.
+/// The runtime shuts down before the dispatcher has seen the call.
 #[test]
-fn a_batch_that_never_started_fails() {
+fn a_call_that_was_not_in_flight_moves_to_the_runtime_of_its_caller() {
     let (short, long) = (runtime(), runtime());
     let harness = Harness::new();
-    let alone = [harness.accept([1]), harness.accept([2])];
-    let in_batch = long.spawn(harness.accept_later([3]));
-    long.block_on(idle());
-    {
+    let direct = harness.accept([1]);
+    let mut moved = {
         let _entered = short.enter();
-        drop(alone);
-    }
+        harness.accept([2])
+    };
     drop(short);
     long.block_on(async {
-        assert_eq!(in_batch.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
-        let _free = [harness.accept([3]), harness.accept([4])];
-        assert_eq!(harness.inner.calls().await[2..], [[3], [4]]);
+        assert!(poll(&mut moved).is_pending());
+        assert_eq!(harness.inner.call(1).await, [2]);
+        harness.free([1]).await;
+        assert_eq!(numbers(&moved.await.unwrap()), [2]);
+        harness.free([0]).await;
+        assert_eq!(numbers(&direct.await.unwrap()), [1]);
     });
+}
+
+/// The dispatcher cannot be started.
+#[test]
+fn a_call_on_a_runtime_that_is_shut_down_fails() {
+    let short = runtime();
+    let handle = short.handle().clone();
+    drop(short);
+    let harness = Harness::new();
+    let _direct = harness.accept([1]);
+    let _entered = handle.enter();
+    let Poll::Ready(Err(error)) = poll(&mut harness.accept_later([2])) else { panic!("it cannot wait") };
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
 }

@@ -117,6 +117,7 @@ async fn the_number_of_waiting_calls_is_limited() {
     assert_eq!(harness.store.accept(&[message(1)]).await.unwrap_err().kind(), ErrorKind::Saturated);
     let _extending = harness.extend([1]);
     waiting.pop();
+    idle().await;
     waiting.push(harness.accept([6]));
     assert_eq!(harness.store.accept(&[message(7)]).await.unwrap_err().kind(), ErrorKind::Saturated);
     // Calls in a batch no longer count as waiting.
