@@ -35,7 +35,7 @@ pub(super) struct Batcher<O: BatchOp> {
     pacing: Arc<Pacing>,
     batches_max: usize,
     hasher: RandomState,
-    /// One permit for each further call that may wait. Closed with the store.
+    /// One permit for each further call that may wait, which bounds the channel too. Closed with the store.
     waiting: Arc<Semaphore>,
     /// Wakes the dispatcher: a direct call ended or is blocked, a waiting caller is gone, or the store was closed.
     changed: Notify,

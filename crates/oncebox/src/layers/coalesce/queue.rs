@@ -106,3 +106,79 @@ fn conflicts<O: BatchOp>(call: &QueuedCall<O>, keys: &mut HashSet<ConflictKey>) 
     keys.extend(&call.keys);
     keys.len() < before + call.keys.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use oncebox_core::{Error, Extended, Extension};
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::{CallSize, ConflictKey, Queue, QueuedCall};
+    use crate::layers::coalesce::BATCH_ITEMS_MAX;
+    use crate::layers::coalesce::op::ItemsOp;
+
+    type Caller = oneshot::Receiver<Result<Vec<Extended>, Error>>;
+
+    /// Queues one call for each list of keys.
+    fn push<const N: usize>(
+        queue: &mut Queue<ItemsOp<Extension>>,
+        items: usize,
+        calls: [&[ConflictKey]; N],
+    ) -> [Caller; N] {
+        let waiting = Arc::new(Semaphore::new(N));
+        calls.map(|keys| {
+            let (answer, caller) = oneshot::channel();
+            let size = CallSize { items, messages: 0, bytes: 0 };
+            let permit = waiting.clone().try_acquire_owned().unwrap();
+            queue.push(QueuedCall { items: Vec::new(), size, keys: keys.to_vec(), answer, permit });
+            caller
+        })
+    }
+
+    /// The keys of the calls in the next batch.
+    fn batch(queue: &mut Queue<ItemsOp<Extension>>) -> Vec<Vec<ConflictKey>> {
+        queue.take_batch().into_iter().map(|call| call.keys).collect()
+    }
+
+    #[test]
+    fn calls_with_a_common_key_start_one_after_another() {
+        let mut queue = Queue::new();
+        let _callers = push(&mut queue, 1, [&[1], &[1, 2], &[2, 3], &[4]]);
+        assert_eq!(queue.ready_items(), 2);
+        assert_eq!(batch(&mut queue), [[1], [4]]);
+        assert_eq!(queue.ready_items(), 0);
+        queue.release(&[4]);
+        assert!(batch(&mut queue).is_empty(), "no call overtakes the one that waits for key 1");
+        queue.release(&[1]);
+        assert_eq!(batch(&mut queue), [[1, 2]]);
+        queue.release(&[1, 2]);
+        assert_eq!(batch(&mut queue), [[2, 3]]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_does_not_fit_is_first_in_the_next_batch() {
+        let mut queue = Queue::new();
+        queue.hold(&[1]);
+        let _callers = push(&mut queue, BATCH_ITEMS_MAX / 2, [&[1], &[2], &[3], &[4], &[5]]);
+        assert_eq!(batch(&mut queue), [[2], [3]]);
+        queue.release(&[1]);
+        assert_eq!(batch(&mut queue), [[1], [4]], "the order of arrival is kept");
+        assert_eq!(batch(&mut queue), [[5]]);
+    }
+
+    #[test]
+    fn a_call_without_a_caller_does_not_happen() {
+        let mut queue = Queue::new();
+        queue.hold(&[1]);
+        let [gone, behind] = push(&mut queue, 1, [&[1, 2], &[2]]);
+        assert!(batch(&mut queue).is_empty());
+        drop(gone);
+        assert_eq!(batch(&mut queue), [[2]]);
+        drop(push(&mut queue, 1, [&[2]]));
+        queue.remove_abandoned();
+        assert!(queue.is_empty());
+        drop(behind);
+    }
+}
