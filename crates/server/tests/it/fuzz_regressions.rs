@@ -32,7 +32,12 @@ async fn a_blank_key_is_rejected_also_with_an_invalid_lease() {
 #[tokio::test]
 async fn a_405_response_lists_the_allowed_methods() {
     let server = start().await;
-    for (path, allowed) in [("/healthz", "GET,HEAD"), ("/v1/send", "POST")] {
+    for (path, allowed) in [
+        ("/healthz", "GET,HEAD"),
+        ("/v1/send", "POST"),
+        ("/v1/inbox/release", "POST,GET,HEAD"),
+        ("/v1/ack/x", "POST"),
+    ] {
         let response = call(&server, "DELETE", path, "").await;
         assert!(response.starts_with("HTTP/1.1 405 "), "{response}");
         assert!(response.contains(&format!("\r\nallow: {allowed}\r\n")), "{response}");

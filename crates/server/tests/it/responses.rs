@@ -67,3 +67,14 @@ async fn connections_stay_open_unless_amnesia_is_on() {
         assert_eq!(count, if closes.is_some() { 1 } else { 2 }, "{responses}");
     }
 }
+
+#[tokio::test]
+async fn head_is_get_without_the_body() {
+    let server = start().await;
+    let response = send_raw(&server, &get("/healthz", "")).await;
+    let head = send_raw(&server, &get("/healthz", "").replacen("GET", "HEAD", 1)).await;
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+    for name in ["content-length", "content-type"] {
+        assert_eq!(header(&head, name), header(&response, name), "{head}");
+    }
+}

@@ -86,7 +86,7 @@ fn each_route_is_reached_by_its_method_and_path() {
         assert_eq!(find(Listener::Admin, &route.method, &path), on_admin, "{}", name(route));
         assert_eq!(find(Listener::Public, &Method::PUT, &path), Err(ErrorCode::Method), "{}", name(route));
         for other in
-            [path.clone() + "/", path.clone() + "/x", "/x".to_owned() + &path, path.replacen('/', "//", 1)]
+            [path.clone() + "/", path.clone() + "/x/y", "/x".to_owned() + &path, path.replacen('/', "//", 1)]
         {
             assert_eq!(find(Listener::Public, &route.method, &other), Err(ErrorCode::NotFound), "{other}");
         }
