@@ -76,8 +76,8 @@ impl Receive {
         self
     }
 
-    /// Ends the wait when this token is cancelled. Nothing is received from then on, so no message is lost to a receiver
-    /// that is gone until its visibility timeout ends.
+    /// Ends the wait when this token is cancelled. The wait claims nothing from then on, so that messages are not hidden
+    /// by a receiver that is gone. What is ready when the call begins is received in any case.
     pub fn cancelled_by(mut self, cancellation: CancellationToken) -> Self {
         self.cancellation = Some(cancellation);
         self
