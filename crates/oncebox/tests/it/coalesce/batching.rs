@@ -242,6 +242,8 @@ async fn assert_conflict<T: Send + 'static>(make: impl Fn(&Harness, u64) -> Call
     }
     assert_eq!(harness.later_calls().await.len(), 0);
     harness.inner.answer_all();
+    // Each of the two batches waits for callers that do not come.
+    idle().await;
     assert_eq!(harness.later_calls().await, batches);
 }
 

@@ -202,19 +202,19 @@ fn shutting_down_a_runtime_leaves_no_caller_of_another_runtime_waiting() {
         assert_eq!(numbers(&first.await.unwrap().unwrap()), [2]);
         assert_eq!(harness.inner.call(2).await, [3]);
     });
-    let behind = [3, 1, 4].map(|item| long.spawn(harness.accept_later([item])));
+    let behind = [3, 1].map(|item| long.spawn(harness.accept_later([item])));
     long.block_on(idle());
     drop(short);
     long.block_on(async {
         assert_eq!(in_batch.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(harness.inner.call(3).await, [3, 4]);
+        assert_eq!(harness.inner.call(3).await, [3]);
         harness.free([3]).await;
         assert_eq!(harness.inner.calls().await.len(), 4, "the direct call is still in flight");
         harness.free([0]).await;
         drop(direct);
         assert_eq!(harness.inner.call(4).await, [1]);
         harness.free([4]).await;
-        for (call, item) in behind.into_iter().zip([3, 1, 4]) {
+        for (call, item) in behind.into_iter().zip([3, 1]) {
             assert_eq!(numbers(&call.await.unwrap().unwrap()), [item]);
         }
     });
