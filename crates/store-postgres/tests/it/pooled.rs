@@ -23,7 +23,10 @@ pub(crate) async fn fresh() -> (PgPool, PostgresOptions) {
     let address = Address::parse(&url, PostgresOptions::default()).expect("a valid URL");
     let pool = address.connect().await.expect("the pooler answers");
     let mut options = address.options().clone();
-    options.schema = crate::fresh(&pool).await.schema;
+    // Directly on the server: what is tested behind the pooler are the calls of the case.
+    let direct = crate::pool().await;
+    options.schema = crate::fresh(&direct).await.schema;
+    direct.close().await;
     (pool, options)
 }
 
