@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) poll_allocator: bool,
     /// The syncer waits for as many calls in the current group as [`CommitDelay`] says.
     pub(crate) is_gathering: bool,
+    /// The syncer sleeps until it is notified.
+    is_sleeping: bool,
     pub(crate) lifecycle: Lifecycle,
 }
 
@@ -90,6 +92,7 @@ impl Shared {
             space: Space::new(journal.space(), journal.bytes(), disk_error),
             poll_allocator: false,
             is_gathering: false,
+            is_sleeping: false,
             lifecycle: Lifecycle::Open,
         };
         Self { name, state: Mutex::new(state), work: Condvar::new(), progress: Mutex::default() }
@@ -103,9 +106,11 @@ impl Shared {
         })
     }
 
-    /// Wakes the syncer if it sleeps, unless it waits for more calls than there are.
-    pub(crate) fn wake_syncer(&self, state: &State) {
-        if !state.is_gathering || !state.wants_more_calls() {
+    /// Wakes the syncer if it sleeps, unless it waits for more calls than there are. Notifying costs a system call even
+    /// if no thread waits: without the check, a server with 64 connections accepts 6 % fewer messages.
+    pub(crate) fn wake_syncer(&self, state: &mut State) {
+        if state.is_sleeping && !(state.is_gathering && state.wants_more_calls()) {
+            state.is_sleeping = false;
             self.work.notify_all();
         }
     }
@@ -117,8 +122,13 @@ impl Shared {
         limit: Duration,
         sleeps: impl Fn(&State) -> bool,
     ) -> MutexGuard<'a, State> {
-        let waited = self.work.wait_timeout_while(state, limit, |state| sleeps(state));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        let waited = self.work.wait_timeout_while(state, limit, |state| {
+            state.is_sleeping = sleeps(state);
+            state.is_sleeping
+        });
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.is_sleeping = false;
+        state
     }
 
     /// Starts to close the store unless it is being closed already: no further call runs. Returns the group that
