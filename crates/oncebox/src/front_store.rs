@@ -93,12 +93,6 @@ impl FrontStore {
         Ok(Worked { settled, deliveries: deliveries.collect() })
     }
 
-    /// Whether it is known at once what a claim leaves out.
-    fn is_decided(&self, claim: &Claim) -> bool {
-        self.pauses.are_known(claim.namespace)
-            && (claim.topics.named().is_some() || self.pauses.none_is_paused(claim.namespace))
-    }
-
     /// The next topics with ready messages that are not paused, as many as one claim can name.
     async fn ready_topics_in_turn(
         &self,
@@ -169,7 +163,7 @@ impl Store for FrontStore {
 
     /// Claims that returned nothing are no use of the store, because they changed nothing.
     async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
-        if settlements.is_empty() || claims.iter().all(|claim| self.is_decided(claim)) {
+        if settlements.is_empty() || claims.iter().all(|claim| self.pauses.decide_at_once(claim)) {
             return self.claim_unpaused(settlements, claims).await;
         }
         // Settlements wait for nothing that only claims need. If the claims fail, the caller repeats the call, and the

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Bound, Clock, Direction, Error, ErrorKind, Namespace, NewMessage, PageSize, RecordKind,
+    Accepted, Bound, Claim, Clock, Direction, Error, ErrorKind, Namespace, NewMessage, PageSize, RecordKind,
     RecordOp, RecordOutcome, Store, StoreExt, Wakeups, WhenFull,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
@@ -109,6 +109,12 @@ impl Pauses {
     /// Whether the paused topics of a namespace are known, so that [`Self::current`] returns them at once.
     pub(crate) fn are_known(&self, namespace: Namespace) -> bool {
         self.of(namespace).is_none_or(|pauses| pauses.younger_than(KNOWN_AGE).is_some())
+    }
+
+    /// Whether it is known at once what a claim leaves out: it names its topics, or none is paused.
+    pub(crate) fn decide_at_once(&self, claim: &Claim) -> bool {
+        self.are_known(claim.namespace)
+            && (claim.topics.named().is_some() || self.none_is_paused(claim.namespace))
     }
 
     /// Whether no topic of a namespace was paused when this was read last.

@@ -6,6 +6,7 @@
 mod handlers;
 mod leases;
 mod messages;
+mod pauses;
 mod workers;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use crate::event::{Event, EventKind, SimContent, WorkerSetup, WorkerTotals};
+use pauses::TopicPause;
 
 /// A broken guarantee.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +101,8 @@ struct Auditor {
     /// From uid and delivery to fence.
     deliveries: BTreeMap<(String, u32), u64>,
     workers: BTreeMap<u64, Worker>,
+    /// By topic.
+    pauses: BTreeMap<String, TopicPause>,
     tally: SimTally,
 }
 
@@ -194,8 +198,12 @@ impl Auditor {
             EventKind::LateBegins => self.late = true,
             EventKind::LateEnds => self.late = false,
             EventKind::Answered { key, outcome, uid } => return self.answered(key, outcome, uid),
-            EventKind::Stored { key, uid, outcome, content } => {
+            EventKind::Stored { key, uid, outcome, called_at, content } => {
+                self.check_accepting(key, content, *called_at)?;
                 return self.stored(key, uid, outcome, content);
+            }
+            EventKind::TopicPaused { topic, sending, receiving } => {
+                self.topic_paused(topic, *sending, *receiving);
             }
             EventKind::FinalState { .. } => return self.final_state(&event.kind),
             EventKind::Granted { .. } => return self.granted(&event.kind),

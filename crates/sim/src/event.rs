@@ -131,8 +131,19 @@ pub enum EventKind {
         uid: String,
         /// `new`, `duplicate` or `replaced`.
         outcome: &'static str,
+        /// When the sender's node made the call.
+        called_at: u64,
         /// What was sent.
         content: SimContent,
+    },
+    /// The store changed what is paused in a topic.
+    TopicPaused {
+        /// The topic.
+        topic: String,
+        /// Whether new messages are rejected from now on.
+        sending: bool,
+        /// Whether messages are kept back from now on.
+        receiving: bool,
     },
     /// A worker starts.
     Started {
@@ -155,6 +166,8 @@ pub enum EventKind {
         attempts: u32,
         /// End of the lease, in store time.
         until: u64,
+        /// When the worker's node made the call.
+        called_at: u64,
         /// The delivered content.
         content: SimContent,
     },

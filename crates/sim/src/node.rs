@@ -23,7 +23,6 @@ pub(crate) struct Node {
     world: Arc<World>,
     oncebox: Oncebox,
     random: RandomStream,
-    /// The workers of node 0 also claim topics without a handler.
     number: u64,
 }
 
@@ -169,7 +168,7 @@ impl Node {
 
     /// Node 0 claims every topic, also those without a handler; that excludes limits per topic.
     fn claims_all(&self) -> bool {
-        self.number == 0
+        self.number == 0 && !self.world.pauses_topics
     }
 
     fn setup(&mut self) -> WorkerSetup {

@@ -118,7 +118,10 @@ impl Sender {
     }
 
     fn message(&mut self, key: &str) -> Message {
-        let topic = if self.random.percent(3) { ORPHAN } else { self.random.pick(&TOPICS) };
+        let topic = match self.random.percent(3) {
+            true if !self.world.pauses_topics => ORPHAN,
+            _ => self.random.pick(&TOPICS),
+        };
         let payload = self.random.between(1, 1_000_000).to_string();
         let garbage = topic == "number" && self.random.percent(15);
         let payload = if garbage { format!("{GARBAGE} {payload}") } else { payload };

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use crate::audit::{self, SimTally};
 use crate::event::{Event, EventKind};
 use crate::node::Node;
+use crate::operator::{self, PausingOperator};
 use crate::random::RandomStream;
 use crate::sender::{SOURCE, Sender};
 use crate::store::{Network, state_text};
@@ -44,6 +45,8 @@ impl SimRun {
                 EventKind::Stopping { .. } => "stop",
                 EventKind::Paused { .. } => "pause",
                 EventKind::Drained { .. } => "drain",
+                EventKind::TopicPaused { sending: true, .. } => "topic paused for sending",
+                EventKind::TopicPaused { receiving: true, .. } => "topic paused for receiving",
                 _ => continue,
             };
             *faults.entry(kind).or_default() += 1;
@@ -74,11 +77,18 @@ async fn simulate(seed: u64) -> Vec<Event> {
         }
         nodes.spawn(Node::new(world.clone(), oncebox, number).run());
     }
+    let operator = world.pauses_topics.then(|| {
+        let oncebox = open(&world, &network, &mut random, operator::NODE, attempts_max);
+        tokio::spawn(PausingOperator::new(world.clone(), &oncebox).run())
+    });
     inject_faults(&world, &network, &mut random).await;
     network.faults.stop();
     world.journal.record(EventKind::FaultsEnded);
     world.enter(Phase::Recovery);
     senders.join_all().await;
+    if let Some(operator) = operator {
+        operator.await.expect("the operator resumes all topics");
+    }
     // Let all delayed calls finish.
     sleep(LATE_MAX).await;
     wait_until_idle(&network).await;

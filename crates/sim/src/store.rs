@@ -153,8 +153,9 @@ impl Store for NodeStore {
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+        let called_at = self.journal.clock.elapsed_ms();
         let (store, messages) = (self.store.clone(), messages.to_vec());
-        self.call("accept", None, async move { store.accept(&messages).await }).await
+        self.call("accept", None, async move { store.accept(&messages, called_at).await }).await
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
@@ -168,7 +169,8 @@ impl Store for NodeStore {
         let worker = owner.map(number);
         let called_at = self.journal.clock.elapsed_ms();
         let (store, settled, claimed) = (self.store.clone(), settlements.to_vec(), claims.to_vec());
-        let answer = self.call("work", worker, async move { store.work(&settled, &claimed).await }).await?;
+        let answer =
+            self.call("work", worker, async move { store.work(&settled, &claimed, called_at).await }).await?;
         let delivered = answer.deliveries.iter().flatten().map(|delivery| delivery.lease.fence.get());
         let outcomes = answer.settled.iter().map(recorder::outcome);
         self.journal.record(EventKind::AnswerReceived {
@@ -240,7 +242,7 @@ impl Store for NodeStore {
 
     async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
         let (store, ops) = (self.store.clone(), ops.to_vec());
-        self.call("records", None, async move { store.inner.records(&ops).await }).await
+        self.call("records", None, async move { store.records(&ops).await }).await
     }
 
     async fn usage(&self) -> Result<Usage, Error> {

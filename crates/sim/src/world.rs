@@ -10,12 +10,18 @@ use crate::journal::Journal;
 use crate::random::RandomStream;
 use crate::time::StoreClock;
 
+/// Topics are paused in the runs whose seeds are multiples of this.
+const PAUSING_EVERY: u64 = 8;
+
 /// State shared by all parts of a simulation.
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) journal: Journal,
     /// Most handlers succeed quickly.
     pub(crate) fast_handlers: bool,
+    /// An operator pauses topics, and all workers name the topics that they claim. Claims of all topics are left out:
+    /// they list the ready topics first, so the audit would not know when a worker decided what a call settles.
+    pub(crate) pauses_topics: bool,
     phase: Mutex<Phase>,
     /// Wakes the tasks that wait for the next phase, in the order they started to wait.
     changed: Notify,
@@ -37,6 +43,7 @@ impl World {
             seed,
             journal: Journal::new(Arc::new(StoreClock::new())),
             fast_handlers: random.percent(40),
+            pauses_topics: seed.is_multiple_of(PAUSING_EVERY),
             phase: Mutex::new(Phase::Faults),
             changed: Notify::new(),
             workers: AtomicU64::new(0),

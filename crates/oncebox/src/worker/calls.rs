@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use oncebox_core::{Claim, Error, ErrorKind, Extended, Extension, Namespace, Settlement, Store, Worked};
+use oncebox_core::{
+    Claim, Delivery, Error, ErrorKind, Extended, Extension, Namespace, Settled, Settlement, Store, Worked,
+};
 use tokio::time::Instant;
 
 use super::attempt::DeliveryKey;
@@ -13,7 +15,7 @@ use crate::pauses::Pauses;
 
 /// A call in flight, and what it was made for.
 pub(super) struct Call<T, R> {
-    response: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
+    response: Pin<Box<dyn Future<Output = T> + Send>>,
     pub(super) request: R,
     /// Leases are measured from here: the store cannot have granted them before.
     pub(super) sent_at: Instant,
@@ -29,6 +31,12 @@ pub(super) struct WorkRequest {
     pub(super) claimed_at: Option<Instant>,
 }
 
+/// The response to a `work` call. If settlements and claims were sent apart, claims may fail alone.
+pub(super) struct WorkResponse {
+    pub(super) settled: Result<Vec<Settled>, Error>,
+    pub(super) deliveries: Result<Vec<Vec<Delivery>>, Error>,
+}
+
 /// Claims whose response was lost.
 pub(super) struct Unanswered {
     pub(super) claims: Vec<Claim>,
@@ -37,20 +45,48 @@ pub(super) struct Unanswered {
     pub(super) since: Instant,
 }
 
-pub(super) type WorkCall = Call<Worked, WorkRequest>;
-pub(super) type ExtendCall = Call<Vec<Extended>, Vec<DeliveryKey>>;
-pub(super) type PausesCall = Call<(), ()>;
+pub(super) type WorkCall = Call<WorkResponse, WorkRequest>;
+pub(super) type ExtendCall = Call<Result<Vec<Extended>, Error>, Vec<DeliveryKey>>;
+pub(super) type PausesCall = Call<Result<(), Error>, ()>;
 
 impl WorkCall {
-    pub(super) fn work(
+    /// Settles and claims in one call of the store.
+    pub(super) fn together(
         store: Arc<dyn Store>,
         settlements: Vec<Settlement>,
         request: WorkRequest,
         limit: Duration,
     ) -> Self {
         let claims = request.claims.clone();
-        let call = async move { store.work(&settlements, &claims).await };
-        Self { response: Box::pin(with_timeout(limit, call)), request, sent_at: Instant::now() }
+        let call = async move {
+            match with_timeout(limit, store.work(&settlements, &claims)).await {
+                Ok(Worked { settled, deliveries }) => {
+                    WorkResponse { settled: Ok(settled), deliveries: Ok(deliveries) }
+                }
+                Err(error) => WorkResponse { settled: Err(error.clone()), deliveries: Err(error) },
+            }
+        };
+        Self { response: Box::pin(call), request, sent_at: Instant::now() }
+    }
+
+    /// Settles, then claims, so that a failure of the claims leaves the outcomes of the settlements known.
+    pub(super) fn apart(
+        store: Arc<dyn Store>,
+        settlements: Vec<Settlement>,
+        request: WorkRequest,
+        limit: Duration,
+    ) -> Self {
+        let claims = request.claims.clone();
+        let call = async move {
+            let began = Instant::now();
+            let settled = match with_timeout(limit, store.work(&settlements, &[])).await {
+                Ok(Worked { settled, .. }) => settled,
+                Err(error) => return WorkResponse { settled: Err(error.clone()), deliveries: Err(error) },
+            };
+            let claimed = with_timeout(limit.saturating_sub(began.elapsed()), store.work(&[], &claims)).await;
+            WorkResponse { settled: Ok(settled), deliveries: claimed.map(|worked| worked.deliveries) }
+        };
+        Self { response: Box::pin(call), request, sent_at: Instant::now() }
     }
 }
 
@@ -81,7 +117,7 @@ async fn with_timeout<T>(limit: Duration, call: impl Future<Output = Result<T, E
 }
 
 /// Waits for the call in flight to complete, and takes it; waits for ever if there is none.
-pub(super) async fn completed<T, R>(slot: &mut Option<Call<T, R>>) -> (Result<T, Error>, R, Instant) {
+pub(super) async fn completed<T, R>(slot: &mut Option<Call<T, R>>) -> (T, R, Instant) {
     let response = std::future::poll_fn(|task| match slot {
         Some(call) => call.response.as_mut().poll(task),
         None => Poll::Pending,

@@ -11,7 +11,8 @@ const INBOX_ATTEMPTS: u32 = 10;
 impl Auditor {
     /// The store granted a lease, or returned it again.
     pub(super) fn granted(&mut self, kind: &EventKind) -> CheckResult {
-        let EventKind::Granted { worker, fence, uid, delivery, attempts, until, content } = kind else {
+        let EventKind::Granted { worker, fence, uid, delivery, attempts, until, called_at, content } = kind
+        else {
             return Ok(());
         };
         let key = self.uids.get(uid).cloned().ok_or_else(|| format!("{uid} was granted but never stored"))?;
@@ -26,6 +27,7 @@ impl Auditor {
             }
             return Ok(());
         }
+        self.check_delivering(&key, content, *called_at)?;
         self.lapse_latest(&key)?;
         self.check_partition_order(&key, content)?;
         let Some(message) = self.messages.get_mut(&key) else { return Ok(()) };

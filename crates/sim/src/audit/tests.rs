@@ -21,12 +21,12 @@ fn started(worker: u64) -> EventKind {
 }
 
 fn stored(key: &str, outcome: &'static str, content: SimContent) -> EventKind {
-    EventKind::Stored { key: key.to_owned(), uid: format!("u{key}"), outcome, content }
+    EventKind::Stored { key: key.to_owned(), uid: format!("u{key}"), outcome, called_at: 0, content }
 }
 
 fn granted(worker: u64, fence: u64, key: &str, (delivery, attempts): (u32, u32), until: u64) -> EventKind {
     let (uid, content) = (format!("u{key}"), content("plain", "1"));
-    EventKind::Granted { worker, fence, uid, delivery, attempts, until, content }
+    EventKind::Granted { worker, fence, uid, delivery, attempts, until, called_at: 0, content }
 }
 
 fn answer(worker: u64, called_at: u64, delivered: &[u64], settled: &[(u64, &'static str)]) -> EventKind {
@@ -257,6 +257,7 @@ fn second(content: &SimContent) -> Vec<Step> {
                 delivery: 1,
                 attempts: 0,
                 until,
+                called_at: 0,
                 content: content.clone(),
             },
         ),
@@ -356,6 +357,46 @@ fn a_pausing_or_stopping_worker_starts_no_handler() {
     let resumed = [(13, EventKind::Paused { worker: 1 }), (900, EventKind::Resumed { worker: 1 })];
     let kept = [vec![(13, heartbeat(1, 13, &[1], &[]))], resumed.to_vec()].concat();
     assert_contains(&after(good()[..6].to_vec(), &kept), "worker 1 kept a while it was paused");
+}
+
+fn topic_paused(sending: bool, receiving: bool) -> EventKind {
+    EventKind::TopicPaused { topic: "plain".to_owned(), sending, receiving }
+}
+
+/// The steps of a message that is accepted and granted by calls made at this time.
+fn called_at(at: u64) -> Vec<Step> {
+    let mut steps =
+        vec![(at, stored("b", "new", content("plain", "1"))), (at, granted(1, 2, "b", (1, 0), at))];
+    for (_, kind) in &mut steps {
+        if let EventKind::Stored { called_at, .. } | EventKind::Granted { called_at, .. } = kind {
+            *called_at = at;
+        }
+    }
+    steps
+}
+
+#[test]
+fn a_pause_applies_to_every_call_a_second_later() {
+    let paused = |kinds: &[(u64, EventKind)], at: u64| {
+        after(good()[..2].to_vec(), &[kinds.to_vec(), called_at(at)].concat())
+    };
+    let (missing, second_later) = ("its final state is missing", 1_020);
+    let (accepted, delivered) =
+        ("b was accepted although sending to plain", "b was granted although receiving from plain");
+    for (kind, violation) in [
+        (topic_paused(true, false), accepted),
+        (topic_paused(false, true), delivered),
+        (topic_paused(true, true), accepted),
+    ] {
+        assert_contains(&paused(&[(20, kind.clone())], second_later), violation);
+        assert_contains(&paused(&[(20, kind.clone())], second_later - 1), missing);
+        assert_contains(
+            &paused(&[(20, kind.clone()), (30, topic_paused(false, false))], second_later),
+            missing,
+        );
+        // The pause of one part goes on while the other part changes.
+        assert_contains(&paused(&[(20, kind), (500, topic_paused(true, true))], second_later), violation);
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Records what the store does at the time it does it, whether or not the answer reaches the caller.
 
 use oncebox_core::{
-    Accepted, Claim, DeadReason, Delivery, Error, Extended, Extension, MessageState, NewMessage, Settled,
-    Settlement, Store, Verdict, Worked,
+    Accepted, Claim, DeadReason, Delivery, Error, Extended, Extension, MessageState, NewMessage, RecordOp,
+    RecordOutcome, RecordValue, Settled, Settlement, Store, Verdict, Worked,
 };
 use oncebox_store_memory::MemoryStore;
 
@@ -17,7 +17,11 @@ pub(super) struct RecordingStore {
 }
 
 impl RecordingStore {
-    pub(super) async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
+    pub(super) async fn accept(
+        &self,
+        messages: &[NewMessage],
+        called_at: u64,
+    ) -> Result<Vec<Accepted>, Error> {
         let accepted = self.inner.accept(messages).await?;
         for (message, accepted) in messages.iter().zip(&accepted) {
             let (outcome, summary) = match accepted {
@@ -30,25 +34,31 @@ impl RecordingStore {
                 key: message.key.id.as_str().to_owned(),
                 uid: summary.uid.to_string(),
                 outcome,
+                called_at,
                 content: content(&message.content),
             });
         }
         Ok(accepted)
     }
 
-    pub(super) async fn work(&self, settlements: &[Settlement], claims: &[Claim]) -> Result<Worked, Error> {
+    pub(super) async fn work(
+        &self,
+        settlements: &[Settlement],
+        claims: &[Claim],
+        called_at: u64,
+    ) -> Result<Worked, Error> {
         let worked = self.inner.work(settlements, claims).await?;
         for (settlement, settled) in settlements.iter().zip(&worked.settled) {
             let (fence, verdict) = (settlement.fence.get(), verdict(&settlement.verdict));
             self.journal.record(EventKind::Settled { fence, verdict, outcome: outcome(settled) });
         }
         for delivery in worked.deliveries.iter().flatten() {
-            self.granted(delivery);
+            self.granted(delivery, called_at);
         }
         Ok(worked)
     }
 
-    fn granted(&self, delivery: &Delivery) {
+    fn granted(&self, delivery: &Delivery, called_at: u64) {
         self.journal.record(EventKind::Granted {
             worker: number(delivery.lease.owner),
             fence: delivery.lease.fence.get(),
@@ -56,8 +66,24 @@ impl RecordingStore {
             delivery: delivery.deliveries,
             attempts: delivery.attempts,
             until: since_start(delivery.lease.until),
+            called_at,
             content: content(&delivery.content),
         });
+    }
+
+    /// The only records of a simulation are pauses.
+    pub(super) async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        let outcomes = self.inner.records(ops).await?;
+        for (op, outcome) in ops.iter().zip(&outcomes) {
+            let (id, paused) = match (op, outcome) {
+                (RecordOp::Put { id, value, .. }, RecordOutcome::Written(_)) => (id, paused_parts(value)),
+                (RecordOp::Delete { id, .. }, RecordOutcome::Deleted(true)) => (id, (false, false)),
+                _ => continue,
+            };
+            let (topic, (sending, receiving)) = (id.as_str().to_owned(), paused);
+            self.journal.record(EventKind::TopicPaused { topic, sending, receiving });
+        }
+        Ok(outcomes)
     }
 
     pub(super) async fn extend(&self, extensions: &[Extension]) -> Result<Vec<Extended>, Error> {
@@ -71,6 +97,13 @@ impl RecordingStore {
         }
         Ok(extended)
     }
+}
+
+/// Whether a pause stops sending, and whether it stops receiving.
+fn paused_parts(value: &RecordValue) -> (bool, bool) {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let is = |pause: &str| text.contains(&format!("\"pause\":\"{pause}\""));
+    (is("sending") || is("both"), is("receiving") || is("both"))
 }
 
 fn content(content: &oncebox_core::Content) -> SimContent {

@@ -15,7 +15,7 @@ const TAIL: usize = 60;
 /// Number of seeds between two progress messages.
 const PROGRESS: u64 = 1_000;
 /// The fault kinds that must occur in a test run with the default seeds.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 15] = [
     "clock jump",
     "crash",
     "drain",
@@ -28,6 +28,8 @@ const KINDS: [&str; 13] = [
     "slow answer",
     "slow request",
     "stop",
+    "topic paused for receiving",
+    "topic paused for sending",
     "unreachable",
 ];
 

@@ -283,6 +283,8 @@ macro_rules! conformance {
                 a_record_expires_at_its_instant
                 a_full_kind_refuses_new_records
                 a_full_log_drops_what_was_written_first
+                a_kind_refuses_more_bytes_than_it_may_keep
+                a_log_drops_its_oldest_records_for_the_bytes_of_a_new_one
                 the_operations_of_a_call_take_effect_in_order
             [repeats]
                 a_repeated_settlement_has_the_same_outcome

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use oncebox_core::limits::{RECORD_OPS_MAX, RECORD_VALUE_BYTES_MAX};
+use oncebox_core::limits::{RECORD_KIND_BYTES_MAX, RECORD_OPS_MAX, RECORD_VALUE_BYTES_MAX};
 use oncebox_core::{
     Bound, Budget, Direction, ErrorKind, PageSize, Record, RecordId, RecordKind, RecordOp, RecordOutcome,
-    RecordValue, RecordVersion, StoreExt, Timestamp, WhenFull, WriteCondition,
+    RecordValue, RecordVersion, StoreExt, Timestamp, WhenFull, WriteCondition, record_bytes,
 };
 
 use crate::fixture::{Fixture, TestResult};
@@ -14,6 +14,8 @@ use crate::kit::{Checked, TICK, race, seconds, span};
 const STATE: RecordKind = RecordKind::new("test_state", 3, WhenFull::Refuse);
 const OTHER: RecordKind = RecordKind::new("test_other", 3, WhenFull::Refuse);
 const LOG: RecordKind = RecordKind::new("test_log", 3, WhenFull::DropOldest);
+const LARGE_STATE: RecordKind = RecordKind::new("test_large_state", 1_000, WhenFull::Refuse);
+const LARGE_LOG: RecordKind = RecordKind::new("test_large_log", 1_000, WhenFull::DropOldest);
 
 fn id(text: &str) -> RecordId {
     RecordId::new(text).expect("a short id")
@@ -239,6 +241,53 @@ pub async fn a_full_log_drops_what_was_written_first(fixture: Fixture) -> TestRe
         ));
     }
     assert_eq!(fixture.record_ids(LOG, Direction::OldestFirst, None, 10).await?, ["b", "c", "d"]);
+    Ok(())
+}
+
+/// Writes records of the largest size until one more does not fit. Returns how many there are, and the bytes that they
+/// use.
+async fn fill_with_large_records(fixture: &Fixture, kind: RecordKind) -> Checked<(u64, u64)> {
+    let bytes = record_bytes(&id("000"), &RecordValue::new(vec![0; RECORD_VALUE_BYTES_MAX])?);
+    let records = RECORD_KIND_BYTES_MAX / bytes;
+    let ops: Vec<_> = (0..records).map(|number| put_large(kind, number)).collect();
+    for ops in ops.chunks(50) {
+        let outcomes = fixture.store.records(ops).await?;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, RecordOutcome::Written(_))), "{outcomes:?}");
+    }
+    Ok((records, records * bytes))
+}
+
+fn put_large(kind: RecordKind, number: u64) -> RecordOp {
+    let value = RecordValue::new(vec![0; RECORD_VALUE_BYTES_MAX]).expect("the largest value");
+    let condition = WriteCondition::Always;
+    RecordOp::Put { kind, id: id(&format!("{number:03}")), value, condition, keep: None }
+}
+
+/// A kind whose records have as many bytes as it may keep refuses another one and names the bound. Replacing a record
+/// needs no more space than it frees; a smaller value leaves space for another record.
+/// Holds: RULE-32.
+pub async fn a_kind_refuses_more_bytes_than_it_may_keep(fixture: Fixture) -> TestResult {
+    let (records, used) = fill_with_large_records(&fixture, LARGE_STATE).await?;
+    let full = RecordOutcome::Full(Bound::new(Bound::RECORD_BYTES, used, RECORD_KIND_BYTES_MAX));
+    assert_eq!(fixture.record(put_large(LARGE_STATE, records)).await?, full);
+    let replaced = fixture.record(put_large(LARGE_STATE, 7)).await?;
+    assert_eq!(replaced, written(records + 1));
+    assert_eq!(fixture.record(put_large(LARGE_STATE, records)).await?, full, "replacing freed nothing");
+    assert_eq!(fixture.record(put_large(OTHER, 0)).await?, written(1), "another kind has its own space");
+    fixture.record(put(LARGE_STATE, "007", WriteCondition::Always)).await?;
+    assert_eq!(fixture.record(put_large(LARGE_STATE, records)).await?, written(records + 3));
+    Ok(())
+}
+
+/// A log drops as many of its oldest records as a new one needs bytes.
+/// Holds: RULE-32.
+pub async fn a_log_drops_its_oldest_records_for_the_bytes_of_a_new_one(fixture: Fixture) -> TestResult {
+    let (records, _) = fill_with_large_records(&fixture, LARGE_LOG).await?;
+    assert_eq!(fixture.record_ids(LARGE_LOG, Direction::OldestFirst, None, 2).await?, ["000", "001"]);
+    assert_eq!(fixture.record(put_large(LARGE_LOG, records)).await?, written(records + 1));
+    assert_eq!(fixture.record_ids(LARGE_LOG, Direction::OldestFirst, None, 2).await?, ["001", "002"]);
+    let newest = fixture.record_ids(LARGE_LOG, Direction::NewestFirst, None, 1).await?;
+    assert_eq!(newest, [format!("{records:03}")]);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Settles deliveries, and records what became of them.
 
 use oncebox_core::limits::CALL_ITEMS_MAX;
-use oncebox_core::{Error, Settled, Verdict, Worked};
+use oncebox_core::{Error, Settled, Verdict};
 use tokio::task::{self, JoinError};
 use tokio::time::Instant;
 use tracing::warn;
@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Engine;
 use crate::telemetry;
 use crate::worker::attempt::{self, DeliveryKey, Ended};
-use crate::worker::calls::{Unanswered, WorkCall, WorkRequest};
+use crate::worker::calls::{Unanswered, WorkCall, WorkRequest, WorkResponse};
 use crate::worker::failure::Failure;
 use crate::worker::in_flight::Phase;
 use crate::worker::verdict;
@@ -47,34 +47,46 @@ impl Engine {
         }
         let request = WorkRequest { settled, claims, groups, claimed_at };
         let limit = self.options.call_timeout.min(self.mode.call_limit());
-        self.work = Some(WorkCall::work(self.shared.store.clone(), settlements, request, limit));
+        let pauses = &self.shared.pauses;
+        let call = match request.claims.iter().all(|claim| pauses.decide_at_once(claim)) {
+            true => WorkCall::together,
+            // The claims would have to wait for something that may fail.
+            false => WorkCall::apart,
+        };
+        self.work = Some(call(self.shared.store.clone(), settlements, request, limit));
     }
 
     pub(super) fn worked(
         &mut self,
-        response: Result<Worked, Error>,
+        response: WorkResponse,
         request: WorkRequest,
         sent_at: Instant,
     ) -> Result<(), Error> {
-        match response {
-            Ok(worked) => {
+        // What has failed has an unknown outcome. It is repeated, with the same result if it took effect.
+        match response.settled {
+            Ok(settled) => {
+                for (key, settled) in request.settled.iter().zip(settled) {
+                    self.settled(key, settled);
+                }
+            }
+            Err(_) => {
+                for key in request.settled.iter().rev() {
+                    self.in_flight.unsent.push_front(*key);
+                }
+            }
+        }
+        match response.deliveries {
+            Ok(deliveries) => {
                 self.monitor.succeeded("work");
                 if !request.claims.is_empty() {
                     // The paused topics were known, even if another caller has read them.
                     self.monitor.succeeded("records");
                 }
                 self.failures = 0;
-                for (key, settled) in request.settled.iter().zip(worked.settled) {
-                    self.settled(key, settled);
-                }
-                self.claimed(&request, worked.deliveries, sent_at);
+                self.claimed(&request, deliveries, sent_at);
                 Ok(())
             }
             Err(error) => {
-                // The outcome is unknown. The same call is repeated, which returns the same result if it took effect.
-                for key in request.settled.into_iter().rev() {
-                    self.in_flight.unsent.push_front(key);
-                }
                 if !request.claims.is_empty() {
                     let since = request.claimed_at.unwrap_or(sent_at);
                     self.unanswered =

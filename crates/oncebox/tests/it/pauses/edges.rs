@@ -10,8 +10,8 @@ use oncebox::commands::{
 use oncebox::mailbox::{MailboxSettings, OutgoingMessage, Receive};
 use oncebox::operator::Pause;
 use oncebox::worker::Unhandled;
-use oncebox::{ErrorKind, Failure, Message, MessageState, Oncebox, Worker};
-use oncebox_core::Namespace;
+use oncebox::{Context, ErrorKind, Failure, Message, MessageState, Oncebox, Worker};
+use oncebox_core::{Batch, Claim, Namespace, Owner, Span};
 use oncebox_testkit::faulty::{InjectedFault, Operation};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -260,6 +260,38 @@ async fn slow_reading_of_pauses_stops_no_worker() {
     }
     let worker = Worker::new(&fixture.oncebox).concurrency(1).on("t", async || {});
     assert_eq!(worker.run_until_idle().await.unwrap().handled, 20);
+}
+
+/// What was settled counts, even if the claims that were to follow fail and the message is claimed elsewhere meanwhile.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_settlement_counts_although_the_claims_after_it_fail() {
+    let fixture = Paused::new();
+    for id in ["short", "long"] {
+        fixture.enqueue("t", id).await;
+    }
+    let handler = async |context: Context| {
+        sleep(Duration::from_secs(if context.id() == "short" { 5 } else { 6 })).await;
+        if context.id() == "short" { Ok(()) } else { Err(Failure::retry_after(Duration::ZERO, "again")) }
+    };
+    let worker = Worker::new(&fixture.oncebox).concurrency(2).lease(Duration::from_secs(60)).on("t", handler);
+    let worker = worker.start().unwrap();
+    until("both handlers run", async || fixture.show("long").await.deliveries == 1).await;
+    // The first settlement takes so long that the second one and the copy of the pauses, already old, wait for its end.
+    sleep(Duration::from_secs(4)).await;
+    fixture.faults.next_of(Operation::Work, InjectedFault::Delay(Duration::from_secs(3)));
+    fixture.faults.next_of(Operation::Records, InjectedFault::Delay(Duration::from_secs(2)));
+    for _ in 0..10 {
+        fixture.faults.next_of(Operation::Records, InjectedFault::FailBefore);
+    }
+    until("the second message waits for its retry", async || fixture.show("long").await.lease().is_none())
+        .await;
+    let (other, lease) = (Owner::new(9).unwrap(), Span::lease(Duration::from_secs(60)).unwrap());
+    let claim = Claim::new(Namespace::Inbox, other, lease, Batch::new(10).unwrap());
+    let claimed = fixture.store.work(&[], &[claim]).await.unwrap();
+    assert_eq!(claimed.deliveries[0].len(), 1);
+    sleep(Duration::from_secs(5)).await;
+    let stopped = worker.stop().await.unwrap();
+    assert_eq!((stopped.handled, stopped.retrying, stopped.lost), (1, 1, 0));
 }
 
 /// While the paused topics cannot be read, a worker settles what it has and can be stopped.
