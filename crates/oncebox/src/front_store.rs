@@ -57,10 +57,15 @@ impl FrontStore {
     /// none if it has no request id, so that this is nothing.
     async fn without_paused(&self, claim: &Claim) -> Result<Option<Claim>, Error> {
         let paused = self.pauses.current(claim.namespace).await?;
-        let topics = match claim.topics.named() {
+        let topics: Vec<_> = match claim.topics.named() {
             _ if paused.all_delivered() => return Ok(Some(claim.clone())),
             Some(named) => named.iter().filter(|topic| paused.delivers(topic)).cloned().collect(),
-            None => self.ready_topics_in_turn(claim.namespace, &paused).await?,
+            None => {
+                let ready = self.ready_topics_in_turn(claim.namespace, &paused).await?;
+                // Listing them may have taken longer than a pause may take to apply.
+                let paused = self.pauses.current(claim.namespace).await?;
+                ready.into_iter().filter(|topic| paused.delivers(topic)).collect()
+            }
         };
         let Ok(topics) = Topics::only(topics) else {
             let nothing_new = Claim { in_flight_max: Some(0), ..claim.clone() };

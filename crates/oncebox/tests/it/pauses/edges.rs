@@ -262,6 +262,26 @@ async fn slow_reading_of_pauses_stops_no_worker() {
     assert_eq!(worker.run_until_idle().await.unwrap().handled, 20);
 }
 
+/// A claim of all topics lists the ready ones first. It leaves out what was paused while it waited for the list.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_pause_applies_to_a_claim_that_waits_for_a_list_of_topics() {
+    let fixture = Paused::new();
+    fixture.enqueue("t", "1").await;
+    let here = fixture.oncebox.operator("ann");
+    here.pause("another", Pause::Receiving).await.unwrap();
+    fixture.faults.next_of(Operation::ReadyTopics, InjectedFault::Delay(Duration::from_secs(5)));
+    let queue = fixture.oncebox.queue();
+    let elsewhere = Oncebox::builder().on(fixture.store.clone()).unwrap();
+    let (claimed, paused) = tokio::join!(queue.claim(queue.new_owner(), Duration::from_secs(30), 1), async {
+        sleep(Duration::from_secs(3)).await;
+        elsewhere.operator("bob").pause("t", Pause::Receiving).await
+    });
+    paused.unwrap();
+    assert!(claimed.unwrap().is_empty(), "topic t had been paused for two seconds");
+    here.resume("t", Pause::Receiving).await.unwrap();
+    assert_eq!(queue.claim(queue.new_owner(), Duration::from_secs(30), 1).await.unwrap().len(), 1);
+}
+
 /// What was settled counts, even if the claims that were to follow fail and the message is claimed elsewhere meanwhile.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_settlement_counts_although_the_claims_after_it_fail() {
