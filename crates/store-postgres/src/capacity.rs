@@ -8,10 +8,11 @@ use oncebox_core::{Bound, Error, NewMessage, Usage};
 use oncebox_system::uptime;
 use sqlx::PgConnection;
 
+use crate::codes::namespace;
 use crate::db_error;
 use crate::hints::Demand;
-use crate::lanes;
 use crate::rows::Cells;
+use crate::sql::Sql;
 use crate::store::PostgresStore;
 use oncebox_store_rows::{LaneKey, lane_key};
 
@@ -51,11 +52,11 @@ impl PostgresStore {
         }
         if !undecided.is_empty() {
             let counted = || undecided.iter().map(|(lane, demand)| (lane, demand.max));
-            let mut counts = lanes::count_unfinished(&self.sql, connection, counted()).await?;
+            let mut counts = count_unfinished(&self.sql, connection, counted()).await?;
             if counts.iter().zip(&undecided).any(|(count, (_, demand))| count + demand.items > demand.max) {
                 // Expired messages do not count towards the limit.
                 self.catch_up(connection).await?;
-                counts = lanes::count_unfinished(&self.sql, connection, counted()).await?;
+                counts = count_unfinished(&self.sql, connection, counted()).await?;
             }
             for ((lane, _), count) in undecided.into_iter().zip(counts) {
                 self.hints.depths.set(lane.clone(), count, now);
@@ -115,4 +116,24 @@ impl PostgresStore {
         usage.reorder_depths = self.restart.depths();
         Ok(usage)
     }
+}
+
+/// Counts the unfinished messages of lanes, each up to its limit.
+pub(crate) async fn count_unfinished<'a>(
+    sql: &Sql,
+    connection: &mut PgConnection,
+    lanes: impl Iterator<Item = (&'a LaneKey, u64)>,
+) -> Result<Vec<u64>, Error> {
+    let (mut namespaces, mut topics, mut shards, mut limits) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for ((lane_namespace, topic, shard), limit) in lanes {
+        namespaces.push(namespace(*lane_namespace));
+        topics.push(topic.as_str());
+        shards.push(i32::from(shard.0));
+        limits.push(i64::try_from(limit).unwrap_or(i64::MAX));
+    }
+    let rows = sql.lane_counts.query().bind(&namespaces).bind(&topics).bind(&shards).bind(&limits);
+    let rows = rows.fetch_all(&mut *connection).await.map_err(db_error::into_error)?;
+    let count = |row| Ok(u64::try_from(Cells::new(row).next::<i64>()?).unwrap_or_default());
+    rows.iter().map(count).collect()
 }

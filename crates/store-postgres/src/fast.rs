@@ -8,6 +8,5 @@ mod reorder;
 mod replay;
 mod run_work;
 mod search;
-mod settle;
 mod work;
 mod work_statement;

@@ -31,6 +31,11 @@ pub(crate) use position::{NumberRange, ScanFrom, ScanPosition, ScanStart};
 /// A lane: a shard of a topic, served in order.
 pub(crate) type Lane = (Topic, i32);
 
+/// Lanes as statement parameters: their topics and their shards.
+pub(crate) fn columns(lanes: &[Lane]) -> (Vec<&str>, Vec<i32>) {
+    lanes.iter().map(|(topic, shard)| (topic.as_str(), *shard)).unzip()
+}
+
 /// The cache of a process.
 #[derive(Default)]
 pub(crate) struct Hints {

@@ -12,7 +12,6 @@ mod db_error;
 mod dead_letters;
 mod fast;
 mod hints;
-mod lanes;
 mod maintenance;
 mod options;
 mod pooler;

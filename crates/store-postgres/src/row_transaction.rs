@@ -14,9 +14,9 @@ use sqlx::postgres::{PgRow, PgTransactionManager};
 use sqlx_core::transaction::TransactionManager;
 use uuid::Uuid;
 
+use crate::capacity::count_unfinished;
 use crate::codes::{from_bigint, key_hash, timestamp};
 use crate::db_error::step_failure;
-use crate::lanes;
 use crate::rows::{Cells, LeaseArrays, LeaseRow, Message, MessageArrays, Row, lease_row, push_message};
 use crate::sql::Sql;
 use crate::store::PostgresStore;
@@ -105,7 +105,7 @@ impl Rows for TableRows<'_> {
 
     async fn count_unfinished(&mut self, lanes: &[(LaneKey, u64)]) -> Result<Vec<u64>, StepFailure> {
         let limits = lanes.iter().map(|(lane, count_max)| (lane, *count_max));
-        Ok(lanes::count_unfinished(self.sql, self.connection, limits).await?)
+        Ok(count_unfinished(self.sql, self.connection, limits).await?)
     }
 
     async fn store(&mut self, changes: Changes<'_>) -> Result<(), StepFailure> {

@@ -1,14 +1,18 @@
-//! Settles and claims: the whole call, on one connection.
+//! Settles and claims: the whole call, on one connection. Acknowledgements go with the statement that claims, all other
+//! settlements take the slow path.
 
 use std::collections::HashSet;
 
-use oncebox_core::{Claim, Delivery, Error, Settlement, Worked};
+use oncebox_core::machine::Machine;
+use oncebox_core::{Claim, Delivery, Error, Settled, Settlement, Worked};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::pending::PendingSettlements;
-use super::work_statement::Requests;
+use super::work_statement::{LaneSelection, Requests, Timers};
 use crate::codes::namespace;
 use crate::db_error;
+use crate::hints::Effects;
 use crate::rows::Cells;
 use crate::store::PostgresStore;
 
@@ -103,6 +107,58 @@ impl PostgresStore {
         let counted: i64 = cells.next()?;
         let left = max.saturating_sub(u64::try_from(counted).unwrap_or_default());
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
+    /// Acknowledges what was not acknowledged together with a claim.
+    pub(super) async fn ack(
+        &self,
+        connection: &mut PgConnection,
+        pending: &mut PendingSettlements<'_>,
+    ) -> Result<(), Error> {
+        if pending.uids.is_empty() {
+            return Ok(());
+        }
+        let none = Requests::default();
+        let result = self.run_work(connection, pending, &none, LaneSelection::NONE, Timers::Ignore).await?;
+        self.settle_rest(connection, pending, &result.acked).await
+    }
+
+    /// Records what was acknowledged, and settles the rest on the slow path.
+    pub(super) async fn settle_rest(
+        &self,
+        connection: &mut PgConnection,
+        pending: &mut PendingSettlements<'_>,
+        acked: &HashSet<Uuid>,
+    ) -> Result<(), Error> {
+        let rest = pending.record_acks(acked);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let undecided: Vec<_> = rest.iter().map(|index| pending.settlements[*index].clone()).collect();
+        let mut effects = Effects::default();
+        let settled = self.settle(connection, &undecided, &mut effects).await;
+        self.hints.apply(effects);
+        for (index, outcome) in rest.into_iter().zip(settled?) {
+            pending.outcomes[index] = Some(outcome);
+        }
+        Ok(())
+    }
+
+    /// Settles on the slow path, in order.
+    pub(crate) async fn settle(
+        &self,
+        connection: &mut PgConnection,
+        settlements: &[Settlement],
+        effects: &mut Effects,
+    ) -> Result<Vec<Settled>, Error> {
+        self.decide_each(
+            connection,
+            settlements,
+            |targets, settlement| targets.add_uid(settlement.uid),
+            Machine::settle,
+            effects,
+        )
+        .await
     }
 }
 
