@@ -1,12 +1,16 @@
 //! `cargo xtask guards`: removes the guards one at a time, and expects a test to fail without each.
 //!
-//! Works on a copy below `target/`. In the workspace itself, only the report is changed.
+//! Works on copies below `target/`, as many at the same time as there are cores. In the workspace itself, only the report
+//! is changed.
 
 mod suite;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use toml::Table;
 
@@ -16,7 +20,10 @@ use suite::{Ran, Suite};
 
 const LIST: &str = "xtask/guards.toml";
 const REPORT: &str = "docs/internals/guards.md";
-const COPY: &str = "target/guards/workspace";
+/// Each copy has its build directory beside it.
+const COPIES: &str = "target/guards";
+/// Maximum number of copies.
+const COPIES_MAX: usize = 4;
 
 struct Guard {
     name: String,
@@ -58,33 +65,45 @@ impl Selection {
     }
 }
 
-/// Removes the selected guards, one at a time, and writes the tests that fail to the report, after each of them: a run
-/// of all guards takes hours.
+/// Removes the selected guards, one at a time in each of several copies, and writes the tests that fail to the report,
+/// after each of them: a run of all guards takes hours.
 pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<String> {
     let guards = read(&workspace.read(LIST)?)?;
-    let mut report = match selection {
+    let report = match selection {
         Selection::All => Report::default(),
         Selection::Part(_) | Selection::Missing => Report::parse(&workspace.read(REPORT)?),
     };
     let selected: Vec<&Guard> = guards.iter().filter(|guard| selection.contains(guard, &report)).collect();
-    let copy = copy(workspace)?;
-    check_with_guards(&copy, &selected)?;
-    let mut problems = Vec::new();
-    for guard in &selected {
-        let problem = match without(&copy, guard)? {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let copies = (0..cores.min(COPIES_MAX).min(selected.len()))
+        .map(|number| copy(workspace, number))
+        .collect::<Result<Vec<_>>>()?;
+    let mut suites: Vec<(&Suite, &str)> = Vec::new();
+    for Guard { name, suite, .. } in &selected {
+        if !suites.iter().any(|(known, _)| known == &suite) {
+            suites.push((suite, name));
+        }
+    }
+    let limit_factor = copies.len() as u64;
+    for_each(&copies, &suites, |copy, (suite, name)| check_with_guards(copy, suite, name, limit_factor))?;
+    let (report, problems) = (Mutex::new(report), Mutex::new(Vec::new()));
+    for_each(&copies, &selected, |copy, guard| {
+        let problem = match without(copy, guard, limit_factor)? {
             Ran::Failed(tests) => {
                 let tests = guard.suite.summary(&tests);
                 println!("{}: {tests}", guard.name);
+                let mut report = lock(&report);
                 report.rows.insert(guard.name.clone(), guard.row(&tests));
-                workspace.write(REPORT, &report.print(&guards))?;
-                continue;
+                return workspace.write(REPORT, &report.print(&guards));
             }
             Ran::Passed(_) => "no test fails without this guard: write one".to_owned(),
             Ran::NotCompiled(error) => format!("its `to` does not compile: correct {LIST}\n{error}"),
         };
         println!("{}: {problem}", guard.name);
-        problems.push(format!("{}: {problem}", guard.name));
-    }
+        lock(&problems).push(format!("{}: {problem}", guard.name));
+        Ok(())
+    })?;
+    let problems = lock(&problems);
     if !problems.is_empty() {
         return Err(Failure::new(problems.join("\n")));
     }
@@ -92,36 +111,56 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<String
     Ok(format!("guards: {removed} of {all} removed one at a time, tests failed without each; see {REPORT}"))
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does the work for each item, in order, with as many at the same time as there are copies. Stops at the first failure.
+fn for_each<T: Sync>(
+    copies: &[Workspace],
+    items: &[T],
+    work: impl Fn(&Workspace, &T) -> Result<()> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work_in = |copy: &Workspace| -> Result<()> {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(failure) = work(copy, item) {
+                next.store(items.len(), Ordering::Relaxed);
+                return Err(failure);
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = copies.iter().map(|copy| scope.spawn(|| work_in(copy))).collect();
+        let results = threads.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        results.collect()
+    })
+}
+
 /// Runs the tests of a guard in the copy, without the guard.
-fn without(copy: &Workspace, guard: &Guard) -> Result<Ran> {
+fn without(copy: &Workspace, guard: &Guard, limit_factor: u64) -> Result<Ran> {
     let original = copy.read(&guard.path)?;
     copy.write(&guard.path, &remove_guard(guard, &original)?)?;
-    let ran = guard.suite.run(copy);
+    let ran = guard.suite.run(copy, limit_factor);
     copy.write(&guard.path, &original)?;
     ran
 }
 
-/// Checks that all tests pass with every guard in place, and that no suite is empty.
-fn check_with_guards(copy: &Workspace, guards: &[&Guard]) -> Result<()> {
-    let mut checked: Vec<&Suite> = Vec::new();
-    for Guard { name, suite, .. } in guards {
-        if checked.contains(&suite) {
-            continue;
+/// Checks that all tests of a suite pass with every guard in place, and that it is not empty.
+fn check_with_guards(copy: &Workspace, suite: &Suite, name: &str, limit_factor: u64) -> Result<()> {
+    match suite.run(copy, limit_factor)? {
+        Ran::Passed(0) => Err(Failure::new(format!("{LIST}: `{name}` names a test that does not exist"))),
+        Ran::Passed(_) => Ok(()),
+        Ran::Failed(tests) => {
+            let tests = suite.summary(&tests);
+            Err(Failure::new(format!("with every guard in place: {tests}; correct that first")))
         }
-        match suite.run(copy)? {
-            Ran::Passed(0) => {
-                return Err(Failure::new(format!("{LIST}: `{name}` names a test that does not exist")));
-            }
-            Ran::Passed(_) => {}
-            Ran::Failed(tests) => {
-                let tests = suite.summary(&tests);
-                return Err(Failure::new(format!("with every guard in place: {tests}; correct that first")));
-            }
-            Ran::NotCompiled(error) => return Err(Failure::new(error)),
-        }
-        checked.push(suite);
+        Ran::NotCompiled(error) => Err(Failure::new(error)),
     }
-    Ok(())
 }
 
 /// The table of guards, by their names.
@@ -192,8 +231,8 @@ fn remove_guard(guard: &Guard, text: &str) -> Result<String> {
 }
 
 /// Copies the text files of the workspace. Does not touch unchanged files, so that incremental builds stay fast.
-fn copy(workspace: &Workspace) -> Result<Workspace> {
-    let root: PathBuf = workspace.root().join(COPY);
+fn copy(workspace: &Workspace, number: usize) -> Result<Workspace> {
+    let root: PathBuf = workspace.root().join(COPIES).join(number.to_string()).join("workspace");
     let copy = Workspace::at(root);
     for file in workspace.files()? {
         let path = copy.root().join(&file.path);

@@ -12,7 +12,7 @@ pub(super) struct Suite {
     /// The arguments of `cargo test`.
     arguments: Vec<String>,
     /// Time limit of the tests in seconds: without its guard, a test may loop forever.
-    limit: &'static str,
+    limit: u64,
 }
 
 /// How a run of a suite ended.
@@ -36,30 +36,30 @@ const PLAIN: [(&str, &str); 4] = [
 ];
 
 /// The default tests by folder, for guards that name none.
-const BY_FOLDER: [(&str, &str, &str); 4] = [
-    ("crates/core/", "--no-fail-fast --lib --tests -p oncebox-core -p oncebox-store-memory", "150"),
+const BY_FOLDER: [(&str, &str, u64); 4] = [
+    ("crates/core/", "--no-fail-fast --lib --tests -p oncebox-core -p oncebox-store-memory", 150),
     (
         "crates/store-embedded/",
         "-p oncebox-store-embedded --test it -- crash:: restarts:: faults:: reclaim::",
-        "400",
+        400,
     ),
-    ("crates/oncebox/", "-p oncebox --test it", "900"),
-    ("crates/server/", "--no-fail-fast --lib --tests -p oncebox-server", "300"),
+    ("crates/oncebox/", "-p oncebox --test it", 900),
+    ("crates/server/", "--no-fail-fast --lib --tests -p oncebox-server", 300),
 ];
 
 impl Suite {
-    fn new(arguments: &str, limit: &'static str) -> Self {
+    fn new(arguments: &str, limit: u64) -> Self {
         let words = ["--quiet"].into_iter().chain(arguments.split_whitespace());
         Self { environment: PLAIN.to_vec(), arguments: words.map(str::to_owned).collect(), limit }
     }
 
-    /// The tests of `cargo xtask loom`; shares its build directory.
+    /// The tests of `cargo xtask loom`.
     pub(super) fn loom() -> Self {
         let mut environment = loom::CALL.environment.to_vec();
-        environment.extend([("CARGO_TARGET_DIR", "../../loom"), ("RUST_BACKTRACE", "0")]);
+        environment.extend([("CARGO_TARGET_DIR", "../loom"), ("RUST_BACKTRACE", "0")]);
         // One thread, so that the last line names the test in which loom aborted the process.
         let words = loom::CALL.arguments.iter().skip(1).chain(&["--", "--test-threads", "1"]);
-        Self { environment, arguments: words.map(|word| (*word).to_owned()).collect(), limit: "120" }
+        Self { environment, arguments: words.map(|word| (*word).to_owned()).collect(), limit: 120 }
     }
 
     /// The tests that a guard names (`test`, optionally with `package`, or `suite = "loom"`), else those of its folder.
@@ -72,15 +72,16 @@ impl Suite {
         }
         if let Some(test) = named("test") {
             let package = named("package").unwrap_or_else(|| package_of(path));
-            return Ok(Self::new(&format!("--no-fail-fast --tests -p {package} -- {test}"), "600"));
+            return Ok(Self::new(&format!("--no-fail-fast --tests -p {package} -- {test}"), 600));
         }
         let found = BY_FOLDER.iter().find(|(folder, ..)| path.starts_with(folder));
-        let found = found.map(|(_, arguments, limit)| Self::new(arguments, limit));
+        let found = found.map(|(_, arguments, limit)| Self::new(arguments, *limit));
         found.ok_or_else(|| format!("a guard of `{path}` must name its `test`"))
     }
 
-    /// Compiles the tests in the copy, and runs them within the time limit.
-    pub(super) fn run(&self, copy: &Workspace) -> Result<Ran> {
+    /// Compiles the tests in the copy, and runs them within the time limit. The limit is multiplied by the factor, because
+    /// other suites run at the same time.
+    pub(super) fn run(&self, copy: &Workspace, limit_factor: u64) -> Result<Ran> {
         let arguments = |first: &[&'static str]| -> Vec<&str> {
             first.iter().copied().chain(self.arguments.iter().map(String::as_str)).collect()
         };
@@ -89,8 +90,8 @@ impl Suite {
         if !compiled.status.success() {
             return Ok(Ran::NotCompiled(String::from_utf8_lossy(&compiled.stderr).into_owned()));
         }
-        let output =
-            Call { environment: &self.environment, arguments: &testing }.limited(copy, self.limit)?;
+        let limit = (self.limit * limit_factor).to_string();
+        let output = Call { environment: &self.environment, arguments: &testing }.limited(copy, &limit)?;
         let text = String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
             return Ok(Ran::Passed(passed(&text)));
