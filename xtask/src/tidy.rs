@@ -6,6 +6,7 @@ mod deny;
 mod directions;
 mod layout;
 mod leftovers;
+mod links;
 mod logs;
 mod machine;
 mod manifest;
@@ -45,6 +46,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     findings.extend(cycles::check(&files));
     findings.extend(directions::check(&files));
     findings.extend(deny::check(workspace)?);
+    findings.extend(links::check(&files));
     findings.extend(words::check(&files)?);
     findings.extend(types::check(&files));
     findings.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));

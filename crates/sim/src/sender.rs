@@ -118,10 +118,8 @@ impl Sender {
     }
 
     fn message(&mut self, key: &str) -> Message {
-        let topic = match self.random.percent(3) {
-            true if !self.world.pauses_topics => ORPHAN,
-            _ => self.random.pick(&TOPICS),
-        };
+        let orphan = self.random.percent(3) && !self.world.pauses_topics;
+        let topic = if orphan { ORPHAN } else { self.random.pick(&TOPICS) };
         let payload = self.random.between(1, 1_000_000).to_string();
         let garbage = topic == "number" && self.random.percent(15);
         let payload = if garbage { format!("{GARBAGE} {payload}") } else { payload };

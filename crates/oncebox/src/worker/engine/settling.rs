@@ -48,11 +48,9 @@ impl Engine {
         let request = WorkRequest { settled, claims, groups, claimed_at };
         let limit = self.options.call_timeout.min(self.mode.call_limit());
         let pauses = &self.shared.pauses;
-        let call = match request.claims.iter().all(|claim| pauses.decide_at_once(claim)) {
-            true => WorkCall::together,
-            // The claims would have to wait for something that may fail.
-            false => WorkCall::apart,
-        };
+        // Apart if the claims have to wait for something that may fail.
+        let decided = request.claims.iter().all(|claim| pauses.decide_at_once(claim));
+        let call = if decided { WorkCall::together } else { WorkCall::apart };
         self.work = Some(call(self.shared.store.clone(), settlements, request, limit));
     }
 

@@ -296,7 +296,7 @@ async fn a_settlement_counts_although_the_claims_after_it_fail() {
     let worker = Worker::new(&fixture.oncebox).concurrency(2).lease(Duration::from_secs(60)).on("t", handler);
     let worker = worker.start().unwrap();
     until("both handlers run", async || fixture.show("long").await.deliveries == 1).await;
-    // The first settlement takes so long that the second one and the copy of the pauses, already old, wait for its end.
+    // The second settlement, and a copy of the pauses that is already old, arrive while the first settlement is in flight.
     sleep(Duration::from_secs(4)).await;
     fixture.faults.next_of(Operation::Work, InjectedFault::Delay(Duration::from_secs(3)));
     fixture.faults.next_of(Operation::Records, InjectedFault::Delay(Duration::from_secs(2)));
