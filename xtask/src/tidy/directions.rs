@@ -7,7 +7,7 @@ use crate::workspace::File;
 /// The folder of a crate, and the folders of the workspace that it may depend on. `store-*` means every store, `*`
 /// every crate; the first rule that covers a folder counts. No store may depend on another, but stores on a database
 /// share the engine `store-rows`.
-const RULES: [(&str, &[&str]); 18] = [
+const RULES: [(&str, &[&str]); 19] = [
     ("core", &[]),
     ("system", &["core"]),
     ("store-rows", &["core"]),
@@ -15,11 +15,12 @@ const RULES: [(&str, &[&str]); 18] = [
     ("store-*", &["core", "system"]),
     ("oncebox", &["core", "macros", "system", "store-*", "testkit"]),
     ("wire", &["core"]),
+    ("capability", &[]),
     ("testkit", &["core", "system"]),
     ("macros", &[]),
-    ("server", &["oncebox", "wire", "core", "system"]),
+    ("server", &["oncebox", "wire", "core", "system", "capability"]),
     ("client", &["wire"]),
-    ("cli", &["client", "server", "oncebox"]),
+    ("cli", &["client", "server", "oncebox", "capability"]),
     ("sim", &["oncebox", "core", "testkit", "system", "store-memory"]),
     ("bench", &["*"]),
     ("audit", &[]),
@@ -138,6 +139,7 @@ mod tests {
             ("oncebox", "dependencies", "oncebox-store-postgres"),
             ("oncebox", "dev-dependencies", "oncebox"),
             ("cli", "dependencies", "oncebox"),
+            ("server", "dependencies", "oncebox-capability"),
             ("bench", "dependencies", "oncebox-store-memory"),
             ("torture", "dependencies", "oncebox-audit"),
             ("examples", "dependencies", "oncebox"),
@@ -158,6 +160,7 @@ mod tests {
             ("store-rows", "dependencies", "oncebox-system"),
             ("client", "build-dependencies", "oncebox-core"),
             ("examples", "dependencies", "oncebox-core"),
+            ("capability", "dependencies", "oncebox-core"),
             ("xtask", "dependencies", "oncebox-core"),
             ("audit", "dependencies", "oncebox-core"),
         ] {
