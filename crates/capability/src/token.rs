@@ -49,7 +49,7 @@ impl Token {
             return Err(TokenError::NoExpiry);
         }
         let identifier = Identifier { key, nonce };
-        let mut packet = Packet::sign(root, None, identifier.to_string())?;
+        let mut packet = Packet::sign(root, None, identifier.to_string());
         let (tenants, others): (Vec<_>, Vec<_>) =
             caveats.iter().partition(|caveat| caveat.kind() == CaveatKind::Tenant);
         for caveat in tenants.into_iter().chain(others) {

@@ -1,6 +1,7 @@
 //! The texts of caveats: one for each meaning, and nothing else.
 
 use super::{Caveat, CaveatError, CaveatKind, DeliveryId};
+use crate::limits::CAVEAT_BYTES_MAX;
 use crate::operation::ApiOperation;
 
 #[track_caller]
@@ -39,6 +40,21 @@ fn every_kind_has_a_canonical_text() {
         assert_canonical(text);
     }
     assert_canonical(&format!("name = {}", "ü".repeat(64)));
+}
+
+/// The operations of operators are the longest group.
+#[test]
+fn one_caveat_has_space_for_a_group_of_operations() {
+    let all: Vec<_> = ApiOperation::ALL.iter().map(|operation| operation.as_str()).collect();
+    let others = "ack extend get_key mark_processed nack recv recv_stream release send send_batch settle try_begin work";
+    let others: Vec<_> = others.split(' ').collect();
+    let operators: Vec<_> = all.iter().copied().filter(|name| !others.contains(name)).collect();
+    assert_eq!(operators.len() + others.len(), all.len());
+    for group in [&others, &operators] {
+        let text = format!("op = {}", group.join(","));
+        assert_canonical(&text);
+        assert!(text.len() <= CAVEAT_BYTES_MAX, "{} bytes", text.len());
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn mint(keyring: &Keyring, caveats: &[&str]) -> Token {
 
 /// A token that is signed with the right key, of any texts.
 fn signed(identifier: &str, caveats: &[&str]) -> Packet {
-    let mut packet = Packet::sign(&root(1), None, identifier.to_owned()).unwrap();
+    let mut packet = Packet::sign(&root(1), None, identifier.to_owned());
     for text in caveats {
         packet.add((*text).to_owned()).unwrap();
     }

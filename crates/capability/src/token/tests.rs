@@ -59,7 +59,8 @@ fn the_text_is_unpadded_base64url_and_nothing_else() {
         assert_eq!(Token::parse(&other).unwrap_err(), TokenError::Encoding, "{other}");
     }
     assert_eq!(Token::parse("").unwrap_err(), TokenError::Format("it ends too early"));
-    let error = Token::parse(&"A".repeat(21_848)).unwrap_err().to_string();
+    // Too long a text is not even decoded.
+    let error = Token::parse(&"*".repeat(21_848)).unwrap_err().to_string();
     assert_eq!(error, "the token is 16386 bytes long, the limit is 16384: use a shorter one");
 }
 
