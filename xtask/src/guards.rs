@@ -60,7 +60,7 @@ impl Selection {
                     || guard.path.contains(part)
                     || part == "loom" && guard.suite == Suite::loom()
             }
-            Self::Missing => !report.rows.contains_key(&guard.name),
+            Self::Missing => !report.caught_by.contains_key(&guard.name),
         }
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<String
                 let tests = guard.suite.summary(&tests);
                 println!("{}: {tests}", guard.name);
                 let mut report = lock(&report);
-                report.rows.insert(guard.name.clone(), guard.row(&tests));
+                report.caught_by.insert(guard.name.clone(), tests);
                 return workspace.write(REPORT, &report.print(&guards));
             }
             Ran::Passed(_) => "no test fails without this guard: write one".to_owned(),
@@ -163,10 +163,10 @@ fn check_with_guards(copy: &Workspace, suite: &Suite, name: &str, limit_factor: 
     }
 }
 
-/// The table of guards, by their names.
+/// What fails without each guard, by its name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Report {
-    rows: BTreeMap<String, String>,
+    caught_by: BTreeMap<String, String>,
 }
 
 impl Report {
@@ -174,17 +174,19 @@ impl Report {
 
     fn parse(text: &str) -> Self {
         let (_, rows) = text.split_once(Self::HEAD).unwrap_or_default();
-        let named = |row: &str| {
-            let name = row.strip_prefix("| ")?.split(" | ").next()?;
-            Some((name.to_owned(), row.to_owned()))
+        let read = |row: &str| {
+            let mut cells = row.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
+            let (name, _, caught_by) = (cells.next()?, cells.next()?, cells.next()?);
+            Some((name.to_owned(), caught_by.to_owned()))
         };
-        Self { rows: rows.lines().filter_map(named).collect() }
+        Self { caught_by: rows.lines().filter_map(read).collect() }
     }
 
-    /// The page: the guards of the list in its order. Rows of guards that are no longer listed are left out.
+    /// The page: the guards of the list in its order, in the files where they are now. Guards that are no longer listed
+    /// are left out.
     fn print(&self, guards: &[Guard]) -> String {
-        let rows: Vec<&str> =
-            guards.iter().filter_map(|guard| self.rows.get(&guard.name)).map(String::as_str).collect();
+        let row = |guard: &Guard| self.caught_by.get(&guard.name).map(|caught_by| guard.row(caught_by));
+        let rows: Vec<String> = guards.iter().filter_map(row).collect();
         let missing = match guards.len() - rows.len() {
             0 => String::new(),
             missing => format!(
@@ -278,7 +280,7 @@ mod tests {
         let guards = ["c", "ab", "a"].map(guard);
         let mut report = Report::default();
         for (name, by) in [("a", "`x`"), ("ab", "`y`"), ("gone", "`z`")] {
-            report.rows.insert(name.to_owned(), guard(name).row(by));
+            report.caught_by.insert(name.to_owned(), by.to_owned());
         }
         let page = report.print(&guards);
         assert!(
@@ -287,16 +289,16 @@ mod tests {
             )
         );
         assert!(page.contains("1 guards of the list have not been run yet"), "{page}");
-        report.rows.remove("gone");
+        report.caught_by.remove("gone");
         assert_eq!(Report::parse(&page), report);
-        report.rows.insert("c".to_owned(), guard("c").row("`w`"));
+        report.caught_by.insert("c".to_owned(), "`w`".to_owned());
         assert!(!report.print(&guards).contains("have not been run"));
     }
 
     #[test]
     fn guards_are_selected_by_name_file_or_missing_row() {
         let report = Report::parse(
-            &Report { rows: [("a".to_owned(), guard("a").row("`x`"))].into() }.print(&[guard("a")]),
+            &Report { caught_by: [("a".to_owned(), "`x`".to_owned())].into() }.print(&[guard("a")]),
         );
         let selected =
             |selection: Selection| ["a", "fence"].map(|name| selection.contains(&guard(name), &report));

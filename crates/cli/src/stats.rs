@@ -13,7 +13,11 @@ pub(crate) async fn run(client: Client, output: Output) -> Result<(), CliError> 
 }
 
 fn report(stats: &StatsResponse, output: Output) -> Vec<String> {
-    let persistence = if stats.amnesia { "none (amnesia)" } else { "on disk" };
+    let persistence = match (stats.amnesia, stats.dlq_profile.as_str()) {
+        (true, _) => "none (amnesia)",
+        (false, "ephemeral") => "none (in memory)",
+        (false, _) => "durable",
+    };
     let mut lines = pairs(
         output,
         &[
@@ -93,6 +97,23 @@ mod tests {
     fn uptimes_have_at_most_two_units() {
         let uptimes = [59, 61, 3_700, 90_000].map(uptime);
         assert_eq!(uptimes, ["59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn the_report_says_what_survives_a_restart() {
+        for (amnesia, profile, shown) in [
+            (true, "ephemeral", "none (amnesia)"),
+            (false, "ephemeral", "none (in memory)"),
+            (false, "durable", "durable"),
+        ] {
+            let text = format!(
+                r#"{{"version":"1","uptime_seconds":5,"store":"s","profile":"p","amnesia":{amnesia},"dlq_profile":"{profile}",
+                "auth":"none","bounds":[],"namespaces":[],"unknown":[],"findings":[]}}"#
+            );
+            let output = Output::new(Some(Format::Table), Color::Never);
+            let lines = report(&serde_json::from_str(&text).unwrap(), output);
+            assert!(lines.contains(&format!("persistence   {shown}")), "{lines:#?}");
+        }
     }
 
     #[test]

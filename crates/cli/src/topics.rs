@@ -14,7 +14,7 @@ use crate::{duration, quantity, value};
 /// Maximum number of topics in one page.
 const PAGE_MAX: u32 = 1_000;
 
-/// List topics with unfinished messages.
+/// List topics with messages that are not Done.
 ///
 /// Shows the counts by state (`+` means at least), the age of the oldest message, the messages accepted and delivered
 /// in the last minute, and the workers that hold messages.
@@ -41,7 +41,7 @@ pub(crate) async fn run(arguments: &Arguments, client: Client, output: Output) -
             output::clear_screen(output)?;
         }
         if topics.is_empty() {
-            output::note("no topic has unfinished messages");
+            output::note("no topic has messages that are not Done");
         }
         output.write_list(&topics, || lines(&topics, output))?;
         match arguments.watch {

@@ -42,7 +42,7 @@ impl Bound {
     /// The problem while the bound is reached: the first half of an error message.
     pub fn problem(&self) -> &'static str {
         match self.name {
-            Self::MESSAGES => "the store has reached its limit of unfinished messages",
+            Self::MESSAGES => "the store has reached its limit of messages that are not Done",
             Self::KEYS => "the store has reached its limit of keys",
             Self::LIVE_BYTES => "the store has reached its memory limit",
             Self::LANE_MESSAGES => "the shard has reached its limit of unfinished messages",

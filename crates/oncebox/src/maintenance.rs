@@ -258,6 +258,7 @@ impl Pace {
             }
         };
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(end) => {}
             () = active => {
                 self.interval = INTERVAL;

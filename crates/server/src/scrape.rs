@@ -1,4 +1,4 @@
-//! Gauges computed at each scrape: depths, saturation, bounds, retention.
+//! Gauges computed at each scrape: depths, saturation, bounds, retention, paused topics.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use oncebox::mailbox::{Mailbox, MailboxSettings};
 use oncebox::{
     Error, ErrorKind, Oncebox,
-    operator::{Counts, TopicCounts},
+    message::Namespace,
+    operator::{Counts, Pause, PausedTopic, TopicCounts},
     store::Clock,
 };
 use oncebox_core::limits::MAILBOX_EXTEND_FACTOR;
@@ -55,6 +56,7 @@ impl Scrape<'_> {
         }
         let all = available(active.mailbox.operator("").counts(None).await)?;
         gauge!(names::DLQ_DEPTH, "topic" => "").set(all.map_or(f64::NAN, |all| to_f64(all.dead)));
+        paused_topics(self.oncebox).await?;
         Ok(self.prometheus.render())
     }
 
@@ -95,6 +97,21 @@ async fn depths(mailbox: &Mailbox, topic: &str, all: Option<&Option<TopicCounts>
     }
     let dead = all.map_or(f64::NAN, |all| to_f64(all.as_ref().map_or(0, |all| all.dead)));
     gauge!(names::DLQ_DEPTH, "topic" => topic.to_owned()).set(dead);
+    Ok(())
+}
+
+/// Sets the number of paused topics in each namespace that has topics.
+async fn paused_topics(oncebox: &Oncebox) -> Result<(), Error> {
+    for namespace in [Namespace::Mailbox, Namespace::Inbox, Namespace::Commands] {
+        let paused = available(oncebox.operator("").in_namespace(namespace).paused().await)?;
+        for pause in [Pause::Sending, Pause::Receiving, Pause::Both] {
+            let labels = [("namespace", namespace.to_string()), ("pause", pause.as_str().to_owned())];
+            let count =
+                |paused: &Vec<PausedTopic>| paused.iter().filter(|topic| topic.pause == pause).count();
+            let count = paused.as_ref().map_or(f64::NAN, |paused| to_f64(count(paused) as u64));
+            gauge!(names::PAUSED_TOPICS, &labels).set(count);
+        }
+    }
     Ok(())
 }
 

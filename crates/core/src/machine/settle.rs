@@ -1,4 +1,4 @@
-//! Settlements: the effect of a worker's verdict, which only the holder of the lease can give.
+//! Settlements: the effect of a worker's verdict, which only the holder of the lease can give (IBX-046).
 
 use super::arena::Slot;
 use super::grant::StoredGrant;

@@ -17,7 +17,7 @@ use super::{body, pauses, query, view};
 /// Default page size.
 const PAGE_DEFAULT: u32 = 100;
 
-/// Lists topics with unfinished messages and their counts, by name, one page at a time.
+/// Lists topics with messages that are not Done and their counts, by name, one page at a time.
 #[utoipa::path(
     get,
     path = "/v1/admin/topics",

@@ -59,6 +59,8 @@ oncebox::metric_names! {
     counter RULE_FAILED = "oncebox_mailbox_dlq_rule_failed_total";
     /// Always 1; the label `dlq_profile` is `durable` or `ephemeral`.
     gauge PROFILE = "oncebox_mailbox_profile_info";
+    /// Paused topics, by `namespace` and by what is paused (`pause`): `sending`, `receiving`, `both`.
+    gauge PAUSED_TOPICS = "oncebox_paused_topics";
     /// 1, or 0 while the store does not answer; metrics read from the store are `NaN` then.
     gauge STORE_UP = "oncebox_store_up";
     /// Used share of a bound of the store, 0 to 1, by `bound`.

@@ -65,6 +65,10 @@ fn a_topic_that_is_paused_for_sending_drains() {
             assert!(finding.contains("topic t of namespace mailbox is paused (sending)"), "{finding}");
         }
         assert_eq!(server.get("/readyz").ok()["status"], "ready", "other topics work");
+        for (pause, count) in [("sending", "1"), ("receiving", "0"), ("both", "0")] {
+            let series = format!(r#"oncebox_paused_topics{{namespace="mailbox",pause="{pause}"}}"#);
+            assert_eq!(server.metric(&series).as_deref(), Some(count), "{pause}");
+        }
 
         assert_eq!(server.recv("t").len(), 1, "stored messages are delivered");
         assert_eq!(server.resume_topic(&json!({"topic": "t"})), Value::Null);
