@@ -3,18 +3,20 @@
 
 mod change;
 mod paused_topic;
+mod reads;
 mod wakeups;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Bound, Claim, Clock, Direction, Error, ErrorKind, Namespace, NewMessage, PageSize, RecordKind,
-    RecordOp, RecordOutcome, Store, StoreExt, Wakeups, WhenFull,
+    Accepted, Bound, Claim, Clock, Direction, Error, Namespace, NewMessage, PageSize, RecordKind, RecordOp,
+    RecordOutcome, Store, StoreExt, Wakeups, WhenFull,
 };
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
-use tokio::time::{Instant, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
+use reads::{READ_TIMEOUT, Reads};
 use wakeups::PausingWakeups;
 
 pub(crate) use paused_topic::PausedTopics;
@@ -28,8 +30,6 @@ const REFRESH_AGE: Duration = Duration::from_millis(400);
 const STALE_AGE: Duration = Duration::from_millis(900);
 /// A copy of this age is read again before a claim, so that the call itself need not wait.
 const KNOWN_AGE: Duration = Duration::from_millis(700);
-/// Time limit for reading.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bound of a topic that is paused for sending.
 const BOUND: Bound = Bound::new(Bound::PAUSED, 0, 0);
 /// When senders should try again.
@@ -50,14 +50,13 @@ struct Snapshot {
 struct NamespacePauses {
     kind: RecordKind,
     snapshot: watch::Sender<Snapshot>,
-    /// Held by the call that reads; contains the last failure. Calls that waited for it fail with it, instead of waiting
-    /// for another one each.
-    reading: Arc<Mutex<Option<ReadFailure>>>,
+    /// Calls that wait for a read fail with it, instead of waiting for another one each.
+    reads: Reads,
 }
 
 impl NamespacePauses {
     fn new(kind: RecordKind) -> Self {
-        Self { kind, snapshot: watch::Sender::default(), reading: Arc::default() }
+        Self { kind, snapshot: watch::Sender::default(), reads: Reads::default() }
     }
 
     /// The copy, if reading it began at this moment or later.
@@ -71,11 +70,6 @@ impl NamespacePauses {
         let snapshot = self.snapshot.borrow();
         snapshot.read_at.is_some_and(|at| at.elapsed() < age).then(|| snapshot.topics.clone())
     }
-}
-
-struct ReadFailure {
-    at: Instant,
-    error: Error,
 }
 
 /// The paused topics of a store.
@@ -126,16 +120,9 @@ impl Pauses {
     pub(crate) async fn current(self: &Arc<Self>, namespace: Namespace) -> Result<PausedTopics, Error> {
         let Some(pauses) = self.of(namespace) else { return Ok(PausedTopics::default()) };
         if let Some(topics) = pauses.younger_than(STALE_AGE) {
-            if pauses.younger_than(REFRESH_AGE).is_none()
-                && let Ok(reading) = pauses.reading.clone().try_lock_owned()
-            {
-                let this = Arc::downgrade(self);
-                tokio::spawn(async move {
-                    if let Some(this) = this.upgrade() {
-                        // A failure shows in the first call that has to wait for a newer copy.
-                        drop(this.read_alone(namespace, reading).await);
-                    }
-                });
+            if pauses.younger_than(REFRESH_AGE).is_none() {
+                // A failure shows in the first call that has to wait for a newer copy.
+                pauses.reads.start(Arc::downgrade(self), namespace);
             }
             return Ok(topics);
         }
@@ -143,32 +130,26 @@ impl Pauses {
     }
 
     /// The paused topics of a namespace, read again unless another call has just read them.
-    pub(crate) async fn renewed(&self, namespace: Namespace) -> Result<PausedTopics, Error> {
+    pub(crate) async fn renewed(self: &Arc<Self>, namespace: Namespace) -> Result<PausedTopics, Error> {
         let Some(pauses) = self.of(namespace) else { return Ok(PausedTopics::default()) };
-        let called_at = Instant::now();
-        let reading = pauses.reading.clone().lock_owned().await;
-        // Another call may have read them, or failed to, while this one waited.
-        if let Some(topics) = pauses.read_since(called_at).or_else(|| pauses.younger_than(REFRESH_AGE)) {
-            return Ok(topics);
+        let (called_at, failures) = (Instant::now(), pauses.reads.failures());
+        loop {
+            let ended = pauses.reads.ended();
+            // Another call may have read them, or failed to, while this one waited.
+            if let Some(topics) = pauses.read_since(called_at).or_else(|| pauses.younger_than(REFRESH_AGE)) {
+                return Ok(topics);
+            }
+            if let Some(error) = pauses.reads.failure_after(failures) {
+                return Err(error);
+            }
+            // The read in flight may have begun before this call, so it may take another one.
+            if called_at.elapsed() > READ_TIMEOUT * 2 {
+                return Err(reads::unanswered());
+            }
+            let driven_until = pauses.reads.start(Arc::downgrade(self), namespace);
+            // Either way, the next round decides.
+            let _ = timeout_at(driven_until, ended).await;
         }
-        match &*reading {
-            Some(ReadFailure { at, error }) if *at > called_at => Err(error.clone()),
-            _ => self.read_alone(namespace, reading).await,
-        }
-    }
-
-    async fn read_alone(
-        &self,
-        namespace: Namespace,
-        mut reading: OwnedMutexGuard<Option<ReadFailure>>,
-    ) -> Result<PausedTopics, Error> {
-        let Some(pauses) = self.of(namespace) else { return Ok(PausedTopics::default()) };
-        let read = timeout(READ_TIMEOUT, self.read(pauses)).await.unwrap_or_else(|_| {
-            let text = format!("the store did not say within {READ_TIMEOUT:?} which topics are paused");
-            Err(Error::new(ErrorKind::Unavailable, text))
-        });
-        *reading = read.as_ref().err().map(|error| ReadFailure { at: Instant::now(), error: error.clone() });
-        read
     }
 
     /// Whether the topic of each message is paused for sending; none if all messages can be accepted.

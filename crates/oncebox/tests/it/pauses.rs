@@ -1,6 +1,7 @@
 //! Paused topics.
 
 mod edges;
+mod reading;
 
 use std::num::NonZeroU128;
 use std::sync::Arc;
