@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncebox_core::{Namespace, Wakeups};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Pauses, Snapshot};
 
@@ -19,6 +19,8 @@ pub(super) struct PausingWakeups {
     pauses: Arc<Pauses>,
     namespace: Namespace,
     snapshot: watch::Receiver<Snapshot>,
+    /// When to check next. A worker that is woken for something else before does not delay it.
+    next_check: Instant,
 }
 
 impl PausingWakeups {
@@ -28,7 +30,8 @@ impl PausingWakeups {
         namespace: Namespace,
         snapshot: watch::Receiver<Snapshot>,
     ) -> Self {
-        Self { inner, pauses, namespace, snapshot }
+        let next_check = Instant::now() + RECHECK_INTERVAL;
+        Self { inner, pauses, namespace, snapshot, next_check }
     }
 }
 
@@ -41,7 +44,8 @@ impl Wakeups for PausingWakeups {
                 biased;
                 () = self.inner.wait() => return,
                 _ = self.snapshot.changed() => return,
-                () = sleep(RECHECK_INTERVAL), if some_kept_back => {
+                () = sleep_until(self.next_check), if some_kept_back => {
+                    self.next_check = Instant::now() + RECHECK_INTERVAL;
                     // A failure shows in the next claim.
                     drop(self.pauses.current(self.namespace).await);
                 }

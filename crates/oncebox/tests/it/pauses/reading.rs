@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use oncebox::Oncebox;
+use oncebox::operator::Pause;
+use oncebox::{Context, MessageState, Oncebox, Worker};
 use oncebox_testkit::faulty::{InjectedFault, Operation};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::fixture::Paused;
 use super::enqueue;
@@ -91,4 +92,29 @@ async fn callers_share_the_failure_of_a_read() {
         assert!(error.is_retryable() && error.to_string().contains("which topics are paused"), "{error}");
     }
     assert_eq!((PLANNED - fixture.faults.left(), began.elapsed().as_secs()), (1, 10));
+}
+
+/// A worker that has something to do all the time, but nothing to claim, checks whether a topic was resumed elsewhere.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_busy_worker_notices_that_another_process_resumed_a_topic() {
+    let fixture = Paused::new();
+    fixture.oncebox.operator("ann").pause("stopped", Pause::Receiving).await.unwrap();
+    enqueue(&fixture.oncebox, "stopped", "stopped").await.unwrap();
+    for id in 1..=50 {
+        fixture.enqueue("busy", &id.to_string()).await;
+    }
+    let long = SECOND * 600;
+    let worker = Worker::new(&fixture.oncebox).concurrency(100).batch(100).poll_interval(long, long);
+    let worker = worker.lease(long).without_maintenance().on("stopped", async || {});
+    // One of them ends every 300 ms.
+    let handler = async |context: Context| sleep(SECOND * 3 / 10 * context.id().parse().unwrap()).await;
+    let worker = worker.on("busy", handler).start().unwrap();
+    sleep(SECOND * 5).await;
+    assert_eq!(fixture.show("stopped").await.state, MessageState::Processing);
+    let elsewhere = Oncebox::builder().on(fixture.store.clone()).unwrap();
+    elsewhere.operator("bob").resume("stopped", Pause::Receiving).await.unwrap();
+    sleep(SECOND * 2).await;
+    assert_eq!(fixture.show("stopped").await.state, MessageState::Done);
+    assert_eq!(fixture.show("50").await.state, MessageState::Processing, "the worker is still busy");
+    worker.stop().await.unwrap();
 }
