@@ -167,7 +167,8 @@ impl<S: Clone + Send + Sync + 'static> Worker<S> {
         self
     }
 
-    /// Sets a hook that runs after the last message was settled. It does not run if the worker ends with an error.
+    /// Sets a hook that runs after the last message was settled, when the worker has no handler and no call in flight any
+    /// more; it may use the inbox, and take its time. It does not run if the worker ends with an error.
     pub fn on_stop<F, Fut>(mut self, hook: F) -> Self
     where
         F: FnOnce(WorkerSummary) -> Fut + Send + 'static,

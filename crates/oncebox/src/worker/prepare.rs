@@ -186,7 +186,7 @@ impl Prepared {
         }
         let monitor = monitor.unwrap_or_else(|| shared.monitors.start("worker"));
         let span = info_span!(parent: None, "oncebox.worker", store = oncebox.name());
-        let mut engine = Engine::new(shared, options, routes, monitor, mode);
+        let mut engine = Engine::new(shared, options, routes, monitor.clone(), mode);
         let summary = async {
             if maintained_first {
                 run_until_idle(&mut engine, &mut commands, &oncebox).await
@@ -195,6 +195,9 @@ impl Prepared {
             }
         };
         let summary = summary.instrument(span).await?;
+        // The loop has ended: during the hook, it has no calls in flight and need not make progress.
+        monitor.idle();
+        drop((engine, monitor));
         if let Some(hook) = on_stop {
             hook(summary).await;
         }

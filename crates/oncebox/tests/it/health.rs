@@ -53,6 +53,22 @@ async fn a_stalled_loop_is_unhealthy() {
     assert!(inbox.oncebox.health().await.is_healthy(), "a dropped worker does not affect health");
 }
 
+/// A hook may take its time: the loop has ended.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_long_stop_hook_is_no_stalled_loop() {
+    let inbox = Paused::new();
+    let minute = Duration::from_secs(60);
+    let worker = Worker::new(&inbox.oncebox).on("t", async || {}).without_maintenance();
+    let worker = worker.on_stop(async move |_| sleep(minute).await).start().unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let (stopped, health) = tokio::join!(worker.stop(), async {
+        sleep(minute * 3 / 4).await;
+        inbox.oncebox.health().await
+    });
+    stopped.unwrap();
+    assert!(health.is_healthy(), "{:?}", health.findings);
+}
+
 /// Opens a store of each kind that has this bound, with this limit.
 async fn bounded(bound: &str, limit: u32) -> Vec<(Oncebox, Option<Directory>)> {
     let directory = Directory::new();

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use oncebox::{ErrorKind, MessageState, State, Worker};
+use oncebox::layers::Coalesced;
+use oncebox::{ErrorKind, Message, MessageState, Oncebox, State, Worker};
+use oncebox_core::{Lease, Settled, Settlement, StoreExt, Verdict};
+use oncebox_testkit::faulty::{FaultPlan, FaultyStore, InjectedFault, Operation};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::fixture::{Paused, on_every_store};
+use super::fixture::{Paused, key, on_every_store};
 
 /// A handler that signals its start, and waits to be resumed.
 #[derive(Clone, Default)]
@@ -165,4 +168,50 @@ async fn a_stop_ends_within_its_budget_even_if_the_store_hangs() {
     assert_eq!(stopped.unsettled, 1);
     let took = requested.elapsed();
     assert!(took >= Duration::from_secs(3) && took <= Duration::from_secs(9), "{took:?}");
+}
+
+/// The worker stops while it reads the paused topics. Its hook needs them too.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_stop_hook_can_use_the_inbox_while_a_call_of_the_worker_is_in_flight() {
+    let inbox = Paused::new();
+    let second = Duration::from_secs(1);
+    let oncebox = inbox.oncebox.clone();
+    let worker = Worker::new(&inbox.oncebox).on("t", async || {}).poll_interval(second, second);
+    let worker = worker.without_maintenance().on_stop(async move |_| {
+        oncebox.inbox().enqueue(Message::new("t", "test", "last")).await.unwrap();
+    });
+    let worker = worker.start().unwrap();
+    sleep(second * 3).await;
+    inbox.faults.next_of(Operation::Records, InjectedFault::Delay(second * 5));
+    sleep(second * 3 / 2).await;
+    assert_eq!(inbox.faults.left(), 0, "the worker reads the paused topics");
+    timeout(Duration::from_secs(60), worker.stop()).await.expect("the worker stops").unwrap();
+    assert_eq!(inbox.show("last").await.deliveries, 0);
+}
+
+/// The worker gives up a settlement that the store does not answer. Nothing of it keeps later calls waiting.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_stop_hook_can_settle_what_the_worker_has_given_up() {
+    let faults = FaultPlan::default();
+    let failing = FaultyStore::new(Paused::new().store, faults.clone());
+    let store = Arc::new(Coalesced::new(Arc::new(failing)));
+    let oncebox = Oncebox::builder().on(store.clone()).unwrap();
+    oncebox.inbox().enqueue(Message::new("t", "test", "1")).await.unwrap();
+    let worker = Worker::new(&oncebox).concurrency(1).without_maintenance();
+    let worker = worker.stop_budget(Duration::from_secs(3)).on("t", std::future::pending::<()>);
+    let worker = worker.on_stop(async move |stopped| {
+        assert_eq!(stopped.unsettled, 1);
+        let left = store.get_one(&key("1").into()).await.unwrap().unwrap();
+        let Lease { owner, fence, .. } = *left.lease().unwrap();
+        let settlement = Settlement { uid: left.uid, owner, fence, verdict: Verdict::Ack };
+        assert_eq!(store.settle(&[settlement]).await.unwrap(), [Settled::Done]);
+    });
+    let worker = worker.start().unwrap();
+    sleep(Duration::from_secs(1)).await;
+    // The second one is in flight when the worker gives up.
+    for _ in 0..2 {
+        faults.next_of(Operation::Work, InjectedFault::Delay(Duration::from_secs(600)));
+    }
+    timeout(Duration::from_secs(20), worker.stop()).await.expect("the worker stops").unwrap();
+    assert_eq!(faults.left(), 0);
 }
