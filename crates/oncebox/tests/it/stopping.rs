@@ -215,3 +215,21 @@ async fn a_stop_hook_can_settle_what_the_worker_has_given_up() {
     timeout(Duration::from_secs(20), worker.stop()).await.expect("the worker stops").unwrap();
     assert_eq!(faults.left(), 0);
 }
+
+/// A claim of unknown outcome is repeated. Until it is answered, a pause is not confirmed.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_worker_that_has_confirmed_a_pause_claims_nothing() {
+    let inbox = Paused::new();
+    for _ in 0..8 {
+        inbox.faults.next_of(Operation::Work, InjectedFault::FailBefore);
+    }
+    let worker = Worker::new(&inbox.oncebox).on("t", async || {}).without_maintenance().start().unwrap();
+    sleep(Duration::from_millis(10)).await;
+    worker.pause().await.unwrap();
+    inbox.enqueue("t", "1").await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(inbox.show("1").await.deliveries, 0);
+    worker.resume().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(worker.stop().await.unwrap().handled, 1);
+}

@@ -196,9 +196,11 @@ impl Engine {
         }
     }
 
-    /// Confirms pauses once no further delivery can arrive: a claim in flight may still return some.
+    /// Confirms pauses once no further delivery can arrive: a claim in flight may still return some, and so may one whose
+    /// response was lost, when it is repeated.
     pub(super) fn confirm_pauses(&mut self) {
-        if self.work.as_ref().is_none_or(|call| call.request.claims.is_empty()) {
+        let in_flight = self.work.as_ref().is_some_and(|call| !call.request.claims.is_empty());
+        if !in_flight && self.unanswered.is_none() {
             for paused in self.pause_waiters.drain(..) {
                 let _ = paused.send(());
             }
