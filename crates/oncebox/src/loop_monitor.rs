@@ -1,6 +1,7 @@
 //! The background loops of this process: whether they make progress, and whether their store calls succeed.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,14 +24,16 @@ pub(crate) struct LoopMonitors(Arc<Mutex<Loops>>);
 #[derive(Default)]
 struct Loops {
     running: Vec<Weak<LoopMonitor>>,
-    /// Loops that ended with a failure, and its description; until a loop of that name starts again.
+    /// Loops that ended with a failure, and its description; until a loop of that name starts again, or the same one
+    /// continues.
     terminated: BTreeMap<&'static str, String>,
 }
 
 impl LoopMonitors {
     /// Registers a loop. Health checks include it until the monitor is dropped.
     pub(crate) fn start(&self, name: &'static str) -> Arc<LoopMonitor> {
-        let state = LoopState { last_tick: Instant::now(), idle: false, failing: BTreeMap::new() };
+        let state =
+            LoopState { last_tick: Instant::now(), idle: false, failing: BTreeMap::new(), terminated: false };
         let monitor = Arc::new(LoopMonitor { name, state: Mutex::new(state), monitors: self.clone() });
         let mut loops = self.lock();
         loops.terminated.remove(name);
@@ -69,6 +72,8 @@ struct LoopState {
     idle: bool,
     /// By call: the number of failures since the last success, and the last error.
     failing: BTreeMap<&'static str, (u32, String)>,
+    /// The loop has ended because of an error.
+    terminated: bool,
 }
 
 impl LoopMonitor {
@@ -88,9 +93,15 @@ impl LoopMonitor {
         self.lock().idle = true;
     }
 
-    /// Records that a call succeeded.
+    /// Records that a call succeeded. A loop that has ended with an error continues with its next pass.
     pub(crate) fn succeeded(&self, call: &'static str) {
-        self.lock().failing.remove(call);
+        let mut state = self.lock();
+        state.failing.remove(call);
+        let continues = mem::take(&mut state.terminated);
+        drop(state);
+        if continues {
+            self.monitors.lock().terminated.remove(self.name);
+        }
     }
 
     /// Records that a call failed. Returns whether it is the first failure of this call since its last success.
@@ -104,6 +115,7 @@ impl LoopMonitor {
 
     /// Records that the loop ends because of an error.
     pub(crate) fn terminated(&self, error: &Error) {
+        self.lock().terminated = true;
         self.monitors.lock().terminated.insert(self.name, format!("has ended: {error}"));
     }
 
@@ -126,5 +138,27 @@ impl Drop for LoopMonitor {
         if std::thread::panicking() {
             self.monitors.lock().terminated.insert(self.name, "has panicked: see the log".to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncebox_core::{Error, ErrorKind};
+    use tokio::time::Instant;
+
+    use super::LoopMonitors;
+
+    /// The monitor of a processor outlives its passes.
+    #[test]
+    fn a_loop_that_has_ended_is_healthy_when_its_calls_succeed_again() {
+        let monitors = LoopMonitors::default();
+        let [ended, other] = ["commands", "worker"].map(|name| monitors.start(name));
+        let problems = || monitors.problems(Instant::now()).len();
+        ended.terminated(&Error::new(ErrorKind::Corrupt, "a page is torn"));
+        assert_eq!(problems(), 1);
+        other.succeeded("work");
+        assert_eq!(problems(), 1, "another loop");
+        ended.succeeded("work");
+        assert_eq!(problems(), 0);
     }
 }

@@ -69,6 +69,46 @@ async fn a_long_stop_hook_is_no_stalled_loop() {
     assert!(health.is_healthy(), "{:?}", health.findings);
 }
 
+/// A heartbeat that failed is not repeated once its message is settled.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_failed_heartbeat_does_not_matter_when_nothing_is_left_to_extend() {
+    let inbox = Paused::new();
+    inbox.enqueue("t", "1").await;
+    inbox.faults.next_of(Operation::Extend, InjectedFault::FailBefore);
+    let worker = Worker::new(&inbox.oncebox).lease(Duration::from_secs(30)).without_maintenance();
+    let worker = worker.on("t", async || sleep(Duration::from_millis(10_100)).await).start().unwrap();
+    sleep(Duration::from_millis(10_050)).await;
+    let health = inbox.oncebox.health().await;
+    assert!(health.findings[0].text.contains("consecutive extend calls failed"), "{}", health.findings[0]);
+    sleep(Duration::from_secs(10)).await;
+    let health = inbox.oncebox.health().await;
+    assert!(health.is_healthy(), "{:?}", health.findings);
+    assert_eq!(worker.stop().await.unwrap().handled, 1);
+}
+
+/// A worker that claims nothing does not need to know which topics are paused.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_paused_worker_is_healthy_although_it_could_not_read_the_paused_topics() {
+    for in_flight in [false, true] {
+        let inbox = Paused::new();
+        let second = Duration::from_secs(1);
+        let worker = Worker::new(&inbox.oncebox).poll_interval(second, second).without_maintenance();
+        let worker = worker.call_timeout(second * 5).on("t", async || {}).start().unwrap();
+        sleep(second * 3).await;
+        for _ in 0..100 {
+            let fault = if in_flight { InjectedFault::Hang } else { InjectedFault::FailBefore };
+            inbox.faults.next_of(Operation::Records, fault);
+        }
+        sleep(second * 3).await;
+        assert_eq!(inbox.oncebox.health().await.is_healthy(), in_flight, "no failure yet if it hangs");
+        worker.pause().await.unwrap();
+        sleep(second * 20).await;
+        let health = inbox.oncebox.health().await;
+        assert!(health.is_healthy(), "in flight: {in_flight}: {:?}", health.findings);
+        worker.stop().await.unwrap();
+    }
+}
+
 /// Opens a store of each kind that has this bound, with this limit.
 async fn bounded(bound: &str, limit: u32) -> Vec<(Oncebox, Option<Directory>)> {
     let directory = Directory::new();

@@ -154,6 +154,8 @@ impl Engine {
                 self.pauses_answered = true;
                 Ok(())
             }
+            // A worker that has nothing to claim or to repeat does not need them.
+            Err(error) if error.is_retryable() && !self.mode.claims() && self.unanswered.is_none() => Ok(()),
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
                 self.pauses_not_before = Instant::now() + self.pause_after_failure();

@@ -23,6 +23,8 @@ impl Engine {
         self.next_extend = now + third;
         let mut keys = self.in_flight.extendable();
         if keys.is_empty() {
+            // A heartbeat that failed is not repeated.
+            self.monitor.succeeded("extend");
             return;
         }
         if keys.len() > CALL_ITEMS_MAX {

@@ -132,6 +132,7 @@ impl Engine {
                 let cancel_at = Instant::now() + self.options.stop_budget;
                 self.mode = Mode::Stopping { cancel_at, cancelled: false };
                 self.release_queued();
+                self.forget_pauses();
                 self.reset_backoff();
                 info!(store = %self.shared.name, running = self.tasks.len(), "worker stopping");
             }
@@ -141,7 +142,16 @@ impl Engine {
     fn pause(&mut self) {
         self.mode = Mode::Paused;
         self.release_queued();
+        self.forget_pauses();
         info!(store = %self.shared.name, running = self.tasks.len(), "worker paused");
+    }
+
+    /// Cancels reading the paused topics, and forgets its failures: without claims, they are not needed.
+    fn forget_pauses(&mut self) {
+        if self.unanswered.is_none() {
+            self.pauses = None;
+            self.monitor.succeeded("records");
+        }
     }
 
     /// Retries without a delay: the store may be available again.
