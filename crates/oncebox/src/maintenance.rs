@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{Budget, Error, ErrorKind, Namespace, ReadyTopics};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::auto_pause::Exceeded;
@@ -84,13 +84,8 @@ impl Maintenance {
         budget.seen_keep = self.shared.settings.seen_keep;
         budget.dead_keep = self.shared.settings.dead_keep;
         budget.dead_letters = self.shared.dead_letters();
-        let result = tokio::time::timeout(CALL_TIMEOUT, self.shared.store.maintain(budget)).await;
-        let report = result.unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("the store did not respond within {CALL_TIMEOUT:?}"),
-            ))
-        })?;
+        let result = timeout(CALL_TIMEOUT, self.shared.store.maintain(budget)).await;
+        let report = result.unwrap_or_else(|_| Err(no_response()))?;
         telemetry::maintenance_done(&report);
         if let Some(hook) = &self.on_report {
             hook(&report);
@@ -110,13 +105,15 @@ impl Maintenance {
         Ok(report)
     }
 
-    /// Pauses the delivery of topics with too many dead letters.
+    /// Pauses the delivery of topics with too many dead letters. If the store is unavailable, the first topic shows it;
+    /// the others are tried again when more of their messages die.
     async fn pause_failing_topics(&self, report: &MaintenanceReport) {
         let Shared { name: store, pauses, auto_pause, .. } = &*self.shared;
         let mut failed = None;
         for Exceeded { namespace, topic, deaths, limit } in auto_pause.record(&report.died, Instant::now()) {
             let reason = format!("{deaths} messages died within a minute; the limit is {limit}");
-            let paused = pauses.pause(namespace, &topic, Pause::Receiving, ("oncebox", &reason)).await;
+            let pause = pauses.pause(namespace, &topic, Pause::Receiving, ("oncebox", &reason));
+            let paused = timeout(CALL_TIMEOUT, pause).await.unwrap_or_else(|_| Err(no_response()));
             if paused.is_ok() {
                 auto_pause.reset(namespace, &topic);
             }
@@ -126,7 +123,13 @@ impl Maintenance {
                     warn!(%store, %namespace, %topic, deaths, limit, "paused the delivery of a topic because too many of its messages died: fix the cause, then resume it");
                 }
                 Ok((_, false)) => {}
-                Err(error) => failed.get_or_insert((0, namespace, topic, error)).0 += 1,
+                Err(error) => {
+                    let unavailable = error.kind() == ErrorKind::Unavailable;
+                    failed.get_or_insert((0, namespace, topic, error)).0 += 1;
+                    if unavailable {
+                        break;
+                    }
+                }
             }
         }
         if let Some((topics, namespace, topic, error)) = failed {
@@ -215,7 +218,7 @@ impl Maintenance {
         if !self.shared.unhandled_warnings.is_due(Instant::now()) {
             return;
         }
-        let call = tokio::time::timeout(CALL_TIMEOUT, async {
+        let call = timeout(CALL_TIMEOUT, async {
             self.shared.store.ready_topics(&ReadyTopics::first(Namespace::Inbox)).await
         });
         let Ok(Ok(ready)) = call.await else { return };
@@ -224,6 +227,10 @@ impl Maintenance {
             warn!(store = %self.shared.name, %topic, "ready messages have no handler in this process");
         }
     }
+}
+
+fn no_response() -> Error {
+    Error::new(ErrorKind::Unavailable, format!("the store did not respond within {CALL_TIMEOUT:?}"))
 }
 
 /// How often maintenance runs.

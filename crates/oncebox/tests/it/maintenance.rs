@@ -6,7 +6,8 @@ use std::time::Duration;
 use oncebox::mailbox::{MailboxSettings, OutgoingMessage};
 use oncebox::{Message, MessageState, Oncebox, Worker, message::Namespace, operator::MessageQuery};
 use oncebox_testkit::ManualClock;
-use tokio::time::sleep;
+use oncebox_testkit::faulty::{FaultPlan, FaultyStore, InjectedFault, Operation};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
 use super::capture::Capture;
@@ -188,4 +189,33 @@ async fn a_worker_runs_until_idle_also_if_another_process_has_locked_a_due_messa
     };
     let (stopped, ()) = tokio::join!(worker, release);
     assert_eq!(stopped.unwrap().handled, 1);
+}
+
+/// Topics with too many dead letters are to be paused, and the store does not answer: the first one shows it.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_pause_that_is_not_answered_does_not_stop_maintenance() {
+    const PLANNED: usize = 100;
+    let (capture, _guard) = Capture::start();
+    let faults = FaultPlan::default();
+    let store = Arc::new(FaultyStore::new(Paused::new().store, faults.clone()));
+    let oncebox = Oncebox::builder().pause_after_deaths(1).on(store).unwrap();
+    let (queue, owner) = (oncebox.queue(), oncebox.queue().new_owner());
+    for topic in 0..5 {
+        for id in [2 * topic, 2 * topic + 1] {
+            let message = Message::new(format!("t{topic}"), "test", id.to_string());
+            oncebox.inbox().enqueue(message).await.unwrap();
+        }
+    }
+    let claimed = queue.claim(owner, Duration::from_secs(600), 10).await.unwrap();
+    let keys: Vec<_> = claimed.into_iter().map(|delivery| delivery.key).collect();
+    queue.fail(owner, &keys, "no").await.unwrap();
+    for _ in 0..PLANNED {
+        faults.next_of(Operation::Records, InjectedFault::Hang);
+    }
+    let began = Instant::now();
+    let maintained = timeout(DAY / 24, oncebox.maintenance().run_once()).await;
+    maintained.expect("maintenance ends").unwrap();
+    assert!(began.elapsed() <= Duration::from_secs(31), "{:?}", began.elapsed());
+    assert_eq!(PLANNED - faults.left(), 1, "the other topics are not tried");
+    assert_eq!(capture.find(Level::WARN, &["cannot pause"]).len(), 1);
 }
