@@ -24,7 +24,8 @@
 //!   the invalid call fails alone.
 //! - A call that is blocked by a lock of another transaction ([`Error::is_blocked`]) leaves its batch, and then delays
 //!   only calls for the same keys. It ends with its caller. At most [`BLOCKED_CALLS_MAX`] calls are kept waiting this
-//!   way, and two of them run at a time; further calls fail with the same error.
+//!   way, and two of them run at a time; further calls fail with the same error. `work` and `extend` are counted apart
+//!   from each other and from the other operations: heartbeats and settlements do not wait for blocked accepts.
 //! - A caller may drop its future at any time. If its call is still queued, it does not happen; if it is in a batch,
 //!   the batch continues.
 //!
@@ -123,18 +124,19 @@ impl Coalesced {
 
     /// Coalesces calls with these options, using two handles of one store: `fail_fast` returns [`Error::is_blocked`]
     /// when another transaction holds a lock that the call needs, `blocking` waits for the lock. Batches go to
-    /// `fail_fast`. A blocked call leaves its batch and goes to `blocking`, two calls at a time, so that no other call
-    /// waits for it.
+    /// `fail_fast`. A blocked call leaves its batch and goes to `blocking`, so that no other call waits for it: two calls
+    /// of `work` at a time, two of `extend`, and two of the other operations.
     pub fn with(fail_fast: Arc<dyn Store>, blocking: Arc<dyn Store>, options: CoalesceOptions) -> Self {
-        let blocked = BlockedCalls::new(blocking.clone());
+        let blocked = || BlockedCalls::new(blocking.clone());
+        let others_blocked = blocked();
         let pacing = Arc::new(Pacing::new());
         Self {
-            observe: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
-            accept: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
-            begin: Batcher::new(fail_fast.clone(), blocked.clone(), pacing.clone(), options),
-            work: Batcher::new(fail_fast.clone(), blocked.clone(), pacing, options),
+            observe: Batcher::new(fail_fast.clone(), others_blocked.clone(), pacing.clone(), options),
+            accept: Batcher::new(fail_fast.clone(), others_blocked.clone(), pacing.clone(), options),
+            begin: Batcher::new(fail_fast.clone(), others_blocked, pacing.clone(), options),
+            work: Batcher::new(fail_fast.clone(), blocked(), pacing, options),
             // Heartbeats wait only for other heartbeats, so they have a pacing of their own.
-            extend: Batcher::new(fail_fast, blocked, Arc::new(Pacing::new()), options),
+            extend: Batcher::new(fail_fast, blocked(), Arc::new(Pacing::new()), options),
             inner: blocking,
         }
     }

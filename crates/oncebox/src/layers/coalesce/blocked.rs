@@ -9,13 +9,13 @@ use tokio::sync::Semaphore;
 
 use super::op::BatchOp;
 
-/// Maximum number of blocked calls that are kept waiting, over all operations. A further blocked call fails with
-/// [`Error::is_blocked`].
+/// Maximum number of blocked calls that are kept waiting: of `work`, of `extend`, and of `observe`, `accept` and `begin`
+/// together. A further blocked call fails with [`Error::is_blocked`].
 pub const BLOCKED_CALLS_MAX: usize = 1_000;
-/// Blocked calls that run at once: each may occupy a connection for as long as it is blocked.
+/// Blocked calls of a group that run at once: each may occupy a connection for as long as it is blocked.
 const BLOCKED_CONCURRENCY: usize = 2;
 
-/// The blocked calls of all operations.
+/// The blocked calls of a group of operations.
 pub(super) struct BlockedCalls {
     /// Waits for locks, where the store that batches go to fails.
     blocking: Arc<dyn Store>,

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::harness::{Call, Harness, idle, numbers};
-use super::items::{extension, message};
+use super::items::{message, observation, settlement};
 use super::mock_store::{Mode, Reply, blocked_error};
 
 /// Items from this one on are blocked.
@@ -115,17 +115,36 @@ async fn a_blocked_call_that_panics_is_unavailable_for_its_caller() {
 
 /// However many calls are blocked, the blocking store keeps connections for other calls.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
-async fn two_blocked_calls_run_at_a_time_whatever_their_operation() {
+async fn two_blocked_calls_that_observe_accept_or_begin_run_at_a_time() {
     let harness = Harness::with_blocking_store();
     harness.inner.set(Mode::Blocked { from: BLOCKED });
     let calls = [accepting(&harness, BLOCKED).await, accepting(&harness, BLOCKED + 1).await];
-    tokio::spawn(harness.extend_later([BLOCKED + 2]));
+    tokio::spawn(harness.begin_later([BLOCKED + 2]));
+    tokio::spawn(harness.observe_later([BLOCKED + 3]));
     assert_eq!(harness.blocking.calls().await, [[BLOCKED], [BLOCKED + 1]]);
     harness.blocking.answer(1);
     assert_eq!(harness.blocking.calls().await[2..], [[BLOCKED + 2]]);
     let [first, second] = calls;
     assert_eq!(outcome(second).await, [BLOCKED + 1]);
     assert!(!first.is_finished());
+}
+
+/// A lease would end before two accepts that are blocked for long: heartbeats and settlements do not wait for them.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn blocked_heartbeats_and_settlements_do_not_wait_for_blocked_accepts() {
+    let harness = Harness::with_blocking_store();
+    harness.inner.set(Mode::Blocked { from: BLOCKED });
+    for item in BLOCKED..BLOCKED + 3 {
+        accepting(&harness, item).await;
+    }
+    let work = tokio::spawn(harness.work_later(vec![settlement(BLOCKED + 3)], vec![]));
+    idle().await;
+    let extend = tokio::spawn(harness.extend_later([BLOCKED + 4]));
+    assert_eq!(harness.blocking.calls().await, [[BLOCKED], [BLOCKED + 1], [BLOCKED + 3], [BLOCKED + 4]]);
+    harness.blocking.answer(2);
+    harness.blocking.answer(3);
+    result(work).await.unwrap().unwrap();
+    result(extend).await.unwrap().unwrap();
 }
 
 /// As many blocked calls as the limit allows.
@@ -149,7 +168,7 @@ async fn a_call_beyond_the_limit_of_blocked_calls_is_rejected() {
     let (harness, mut calls) = full().await;
     let beyond = BLOCKED * 2;
     assert_over_limit(&result(harness.store.accept(&[message(beyond)])).await.unwrap_err());
-    assert!(result(harness.store.extend(&[extension(beyond)])).await.unwrap_err().is_blocked());
+    assert!(result(harness.store.observe(&[observation(beyond)])).await.unwrap_err().is_blocked());
     assert_eq!(harness.blocking.calls().await.len(), 2, "the call is not sent");
     let other = accepting(&harness, 1).await;
     let index = harness.inner.calls().await.len() - 1;
