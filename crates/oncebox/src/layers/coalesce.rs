@@ -26,6 +26,8 @@
 //!   only calls for the same keys. It ends with its caller. At most [`BLOCKED_CALLS_MAX`] calls are kept waiting this
 //!   way, and two of them run at a time; further calls fail with the same error. `work` and `extend` are counted apart
 //!   from each other and from the other operations: heartbeats and settlements do not wait for blocked accepts.
+//! - A call that the store does not answer fails after [`CALL_TIME_MAX`] ([`EXTEND_TIME_MAX`] if it extends leases) with
+//!   an unknown outcome, and later calls for the same keys continue. A blocked call may take longer.
 //! - A caller may drop its future at any time. If its call is still queued, it does not happen; if it is in a batch,
 //!   the batch continues.
 //!
@@ -45,6 +47,7 @@ mod queue;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use oncebox_core::{
@@ -70,6 +73,13 @@ pub const BATCH_ITEMS_MAX: usize = 256;
 
 /// Maximum size of the payloads and attributes in a batch of several calls.
 pub const BATCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Time limit of a call to the store. After it, the call and its batch fail with an unknown outcome, and calls for the
+/// same keys continue. Calls that are blocked by a lock of another transaction have none.
+pub const CALL_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Time limit of a call that extends leases: a heartbeat that takes longer is of no use.
+pub const EXTEND_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Limits for coalescing calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

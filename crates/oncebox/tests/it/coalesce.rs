@@ -10,6 +10,7 @@ mod mock_store;
 mod outcomes;
 mod pacing;
 mod random;
+mod time_limits;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use oncebox_core::{Error, ErrorKind, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
-use super::op::{BatchOp, Offset};
+use super::op::{BatchOp, Offset, execute_in_time};
 use super::pacing::Pacing;
 
 /// The answer that a caller waits for. If this is dropped because the store panicked or the runtime shuts down, the
@@ -80,7 +80,7 @@ pub(super) async fn run<O: BatchOp>(
     let mut parts: Vec<_> = iter::once(0..ends.len()).collect();
     while let Some(part) = parts.pop() {
         let (from, to) = (start_of(&ends, part.start), start_of(&ends, part.end));
-        match O::execute(store, O::slice(&batch, from, to)).await {
+        match execute_in_time::<O>(store, O::slice(&batch, from, to)).await {
             Ok(output) => {
                 let outputs = O::split(output, from, &ends[part]);
                 answer_all(outputs.into_iter().map(Ok), &mut answers, pacing);

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, Semaphore, TryAcquireError, mpsc, oneshot};
 use super::CoalesceOptions;
 use super::batch::interrupted;
 use super::blocked::BlockedCalls;
-use super::op::{BatchOp, CallSize, ConflictKey};
+use super::op::{BatchOp, CallSize, ConflictKey, execute_in_time};
 use super::pacing::Pacing;
 use super::queue::QueuedCall;
 use dispatcher::Dispatcher;
@@ -111,7 +111,7 @@ impl<O: BatchOp> Batcher<O> {
         size: CallSize,
     ) -> Result<O::Output, Error> {
         let in_flight = self.pacing.start_batch(size.items);
-        let mut result = O::execute(&*self.store, items).await;
+        let mut result = execute_in_time::<O>(&*self.store, items).await;
         drop(in_flight);
         if result.as_ref().is_err_and(Error::is_blocked) {
             direct.block();

@@ -3,14 +3,17 @@
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::time::Duration;
 
 use oncebox_core::limits::CLAIM_MESSAGES_MAX;
 use oncebox_core::{
-    Accepted, Begin, Begun, Claim, Error, Extended, Extension, NewMessage, Observation, Observed, Settlement,
-    Store, Worked,
+    Accepted, Begin, Begun, Claim, Error, ErrorKind, Extended, Extension, NewMessage, Observation, Observed,
+    Settlement, Store, Worked,
 };
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
-use super::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX};
+use super::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_TIME_MAX, EXTEND_TIME_MAX};
 
 /// A pending store call.
 pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -56,6 +59,9 @@ pub(super) trait BatchOp: 'static {
     type Owned: Default + Send + Sync;
     type Output: Send;
 
+    /// Time limit of a call to the store.
+    const TIME_MAX: Duration;
+
     fn size(items: Self::Borrowed<'_>) -> CallSize;
     /// What no other call in flight may contain; in any order, possibly with duplicates.
     fn conflict_keys(items: Self::Borrowed<'_>, hasher: &RandomState) -> Vec<ConflictKey>;
@@ -70,12 +76,32 @@ pub(super) trait BatchOp: 'static {
     fn split(output: Self::Output, from: Offset, ends: &[Offset]) -> Vec<Self::Output>;
 }
 
+/// Makes a call, which fails at its time limit: a store that never answers must not hold keys and slots for ever.
+pub(super) async fn execute_in_time<'a, O: BatchOp>(
+    store: &'a dyn Store,
+    items: O::Borrowed<'a>,
+) -> Result<O::Output, Error> {
+    let call = O::execute(store, items);
+    // A call that runs directly needs no runtime, if its store needs none.
+    if Handle::try_current().is_err() {
+        return call.await;
+    }
+    timeout(O::TIME_MAX, call).await.unwrap_or_else(|_| {
+        let limit = O::TIME_MAX;
+        let text = format!("the store did not answer within {limit:?}; the outcome is unknown: retry it");
+        Err(Error::new(ErrorKind::Unavailable, text))
+    })
+}
+
 /// An operation whose calls are lists of items, with one outcome for each item.
 pub(super) struct ItemsOp<T>(PhantomData<T>);
 
 /// An item of such a list.
 pub(super) trait BatchItem: Clone + Send + Sync + 'static {
     type Outcome: Send;
+
+    /// Time limit of a call to the store.
+    const TIME_MAX: Duration = CALL_TIME_MAX;
 
     fn conflict_key(&self, hasher: &RandomState) -> ConflictKey;
     /// A second key, if the item has one.
@@ -92,6 +118,8 @@ impl<T: BatchItem> BatchOp for ItemsOp<T> {
     type Borrowed<'a> = &'a [T];
     type Owned = Vec<T>;
     type Output = Vec<T::Outcome>;
+
+    const TIME_MAX: Duration = T::TIME_MAX;
 
     fn size(items: &[T]) -> CallSize {
         let bytes = items.iter().map(|item| item.bytes() as u64).sum();
@@ -190,6 +218,8 @@ impl BatchItem for Begin {
 impl BatchItem for Extension {
     type Outcome = Extended;
 
+    const TIME_MAX: Duration = EXTEND_TIME_MAX;
+
     fn conflict_key(&self, hasher: &RandomState) -> ConflictKey {
         hasher.hash_one(self.uid)
     }
@@ -206,6 +236,8 @@ impl BatchOp for WorkOp {
     type Borrowed<'a> = (&'a [Settlement], &'a [Claim]);
     type Owned = (Vec<Settlement>, Vec<Claim>);
     type Output = Worked;
+
+    const TIME_MAX: Duration = CALL_TIME_MAX;
 
     fn size((settlements, claims): (&[Settlement], &[Claim])) -> CallSize {
         CallSize {
