@@ -24,8 +24,8 @@ with recursive clock as materialized (
                           where m.namespace = $2 and m.topic = lane.topic and m.shard = lane.shard and {claimable} limit 1), false)
    limit $5
 )
-select exists (select from {schema}.lease, clock where check_at <= clock.now)
-         or exists (select from {schema}.message, clock where maintenance_class = 1 and maintenance_at <= clock.now) as timers_due,
+select exists (select from {schema}.lease where check_at <= (select now from clock))
+         or exists (select from {schema}.message where maintenance_class = 1 and maintenance_at <= (select now from clock)) as timers_due,
        (select true from unnest($6::uuid[], $7::uuid[]) as claim (owner, request)
          where (select true from {schema}.lease l where l.request = claim.request and l.owner = claim.owner and l.namespace = $2 limit 1)
          limit 1) is not null as repeated,

@@ -3,4 +3,4 @@
 select k.name from {schema}.record_kind k
  where exists (select from {schema}.record r
                 where r.kind = k.name and r.expires_at < 9223372036854775807
-                  and r.expires_at <= coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint))
+                  and r.expires_at <= (select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)))

@@ -66,8 +66,9 @@ begin
              maintenance_class = 2,
              maintenance_at = greatest(instant + 600000, case
                when not m.keyed then 0
-               when m.keep_ms is null then m.accepted_at + m.window_ms
-               else greatest(m.accepted_at + m.window_ms, instant + m.keep_ms) end),
+               when m.keep_ms is null then m.accepted_at + least(m.window_ms, 9223372036854775807 - m.accepted_at)
+               else greatest(m.accepted_at + least(m.window_ms, 9223372036854775807 - m.accepted_at),
+                             instant + least(m.keep_ms, 9223372036854775807 - instant)) end),
              end_fence = leased.fence, end_owner = leased.owner, end_until = leased.until, end_limit = leased.extend_max, end_request = leased.request,
              end_partition = leased.partition, end_worker = leased.worker, end_superseded = false, end_kind = 0, end_outcome = 0, end_dead = null, end_retry_at = null,
              topic = case when m.keep_finished then m.topic end, shard = case when m.keep_finished then m.shard end,

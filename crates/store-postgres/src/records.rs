@@ -162,9 +162,20 @@ impl PostgresStore {
         let due = self.sql.record_kinds_due.query().bind(self.time()).fetch_all(&mut *connection).await;
         let mut left = items_max;
         for row in &due.map_err(db_error::into_error)? {
+            if left == 0 {
+                break;
+            }
             let name: String = Cells::new(row).next()?;
             let mut transaction = connection.begin().await.map_err(db_error::into_error)?;
-            let mut kind = self.lock_kind_named(&mut transaction, name).await?;
+            let mut kind = match self.lock_kind_named(&mut transaction, name).await {
+                Ok(kind) => kind,
+                // The next run deletes them. Everything else that is due does not wait for it.
+                Err(error) if error.is_blocked() => {
+                    transaction.rollback().await.map_err(db_error::into_error)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let expired = self.expired_records(&mut transaction, &kind, None, left).await?;
             left -= expired.len() as u64;
             self.remove_records(&mut transaction, &mut kind, &expired).await?;

@@ -236,8 +236,11 @@ fn is_applied(answered_at: u64, word: &str, (yes, no): (&str, &str)) -> Result<(
 }
 
 fn extended(grant: &mut Grant, word: &str) -> Result<bool> {
-    if word == "lost" {
-        return Ok(false);
+    match word {
+        "lost" => return Ok(false),
+        // The lease is as it was.
+        "locked" => return Ok(true),
+        _ => {}
     }
     let until = word.strip_prefix("until,").and_then(|until| until.parse::<u64>().ok());
     let until = until.ok_or_else(|| Violation::new(format!("`{word}` is not an outcome of extend")))?;

@@ -253,6 +253,9 @@ pub enum Extended {
     Until(Timestamp),
     /// The lease is not current, or never existed; nothing changed.
     LeaseLost,
+    /// Another transaction has locked the lease, perhaps to end it: nothing changed, and the lease ends when it would
+    /// have. Repeat the call.
+    Locked,
 }
 
 #[cfg(test)]

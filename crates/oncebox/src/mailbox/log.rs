@@ -45,6 +45,7 @@ pub(super) fn extended(store: &str, trace: Option<&Trace>, extended: Option<Exte
     let Some(corr_id) = trace.map(corr_id) else { return };
     match extended {
         Some(Extended::Until(_)) => debug!(store, corr_id, "extended"),
+        Some(Extended::Locked) => debug!(store, corr_id, "not extended: locked by another transaction"),
         _ => debug!(store, corr_id, "not extended: lease lost"),
     }
 }

@@ -9,6 +9,7 @@ use oncebox_core::{
     DeadReason, Error, ErrorKind, Extended, MessageRef, Namespace, Settled, Settlement, Snapshot, Span,
     StoreExt, Timestamp, Trace, Verdict,
 };
+use tokio::time::sleep;
 use tracing::debug;
 
 use super::delivery_ref::DeliveryRef;
@@ -35,6 +36,10 @@ pub enum SettleOutcome {
     /// The message was delivered more than once, so its id does not identify the delivery: use the receipt.
     ReceiptRequired,
 }
+
+/// How often leases that another transaction has locked are extended again.
+const LOCKED_RETRIES: u32 = 20;
+const LOCKED_RETRY: Duration = Duration::from_millis(50);
 
 /// One settle request, translated to a call of the store.
 enum Step {
@@ -159,7 +164,22 @@ impl Mailbox {
         if extensions.is_empty() {
             return Ok(Vec::new());
         }
-        self.shared.store.extend(&extensions).await
+        let mut outcomes = self.shared.store.extend(&extensions).await?;
+        for _ in 0..LOCKED_RETRIES {
+            let is_locked = |index: &usize| outcomes[*index] == Extended::Locked;
+            let locked: Vec<usize> = (0..outcomes.len()).filter(is_locked).collect();
+            if locked.is_empty() {
+                return Ok(outcomes);
+            }
+            sleep(LOCKED_RETRY).await;
+            let again: Vec<_> = locked.iter().map(|index| extensions[*index].clone()).collect();
+            for (index, outcome) in locked.into_iter().zip(self.shared.store.extend(&again).await?) {
+                outcomes[index] = outcome;
+            }
+        }
+        Err(Error::blocked(
+            "another transaction has locked a delivery that is to be extended: repeat the call",
+        ))
     }
 
     fn step(&self, settle: Settle, found: Option<Snapshot>) -> Result<Step, Error> {

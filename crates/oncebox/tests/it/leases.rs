@@ -10,7 +10,7 @@ use oncebox_testkit::servers::Postgres;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{Directory, Paused, key};
+use super::fixture::{self, Directory, Paused, key};
 use crate::timed::{until, within};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -303,4 +303,37 @@ async fn expiry_waits_for_the_handler_that_holds_the_message() {
     assert_eq!((stopped.handled, stopped.dead), (1, 1));
     let dead = inbox.oncebox.operator("t").show(key("2")).await.unwrap().unwrap();
     assert_eq!((dead.dead, dead.attempts), (Some(DeadReason::Expired), 0));
+}
+
+/// While a transaction of the application holds the message of one delivery, the leases of the others are extended.
+/// Holds: RULE-05.
+#[tokio::test(crate = "crate::timed", flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_message_does_not_cost_other_deliveries_their_leases() {
+    let (store, pool) = fixture::postgres(None).await;
+    let oncebox = Oncebox::builder().on_postgres(store).unwrap();
+    let message = |id: &str| Message::new("t", "test", id);
+    for id in ["1", "2", "3"] {
+        oncebox.inbox().enqueue(message(id)).await.unwrap();
+    }
+    let running = Arc::new(AtomicU32::new(0));
+    let started = running.clone();
+    // Longer than the transaction, which is longer than several leases.
+    let handler = move || {
+        started.fetch_add(1, Ordering::SeqCst);
+        sleep(Duration::from_secs(4))
+    };
+    let worker = Worker::new(&oncebox).concurrency(3).lease(Duration::from_secs(1)).on("t", handler);
+    let worker = worker.start().unwrap();
+    until("all handlers run", async || running.load(Ordering::SeqCst) == 3).await;
+    let mut transaction = pool.begin().await.unwrap();
+    oncebox.inbox().enqueue_in(&mut transaction, message("2")).await.unwrap();
+    sleep(Duration::from_secs(3)).await;
+    transaction.rollback().await.unwrap();
+    let state = async |id: &str| oncebox.operator("test").show(key(id)).await.unwrap().unwrap();
+    until("the others are handled", async || {
+        state("1").await.state == MessageState::Done && state("3").await.state == MessageState::Done
+    })
+    .await;
+    assert_eq!((state("1").await.deliveries, state("3").await.deliveries), (1, 1));
+    worker.stop().await.unwrap();
 }

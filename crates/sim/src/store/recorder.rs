@@ -92,6 +92,7 @@ impl RecordingStore {
             let until = match extended {
                 Extended::Until(until) => Some(since_start(*until)),
                 Extended::LeaseLost => None,
+                Extended::Locked => continue,
             };
             self.journal.record(EventKind::Extended { fence: extension.fence.get(), until });
         }

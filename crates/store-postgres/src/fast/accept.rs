@@ -55,7 +55,7 @@ impl PostgresStore {
             let rest = &messages[outcomes.len()..];
             let full = self.full_lanes(connection, rest).await?;
             let same = full.iter().take_while(|is_full| **is_full == full[0]).count();
-            let run = same.min(if full[0] { STEP_ITEMS_MAX } else { fitting(rest) });
+            let run = same.min(fitting(rest)).min(if full[0] { STEP_ITEMS_MAX } else { usize::MAX });
             // Once part of the call has been accepted, the call must run to completion.
             let lock_wait = if outcomes.is_empty() { self.lock_wait } else { LockWait::Block };
             if full[0] {

@@ -32,14 +32,12 @@ impl PostgresStore {
             .fetch_all(&mut connection);
         let rows = rows.await.map_err(db_error::into_error);
         let rows = Self::release(connection, rows)?;
-        let mut until = HashMap::new();
+        let mut outcomes = HashMap::new();
         for row in &rows {
             let mut cells = Cells::new(row);
-            until.insert(cells.next::<Uuid>()?, timestamp(cells.next()?));
+            let (uid, until): (Uuid, Option<i64>) = (cells.next()?, cells.next()?);
+            outcomes.insert(uid, until.map_or(Extended::Locked, |until| Extended::Until(timestamp(until))));
         }
-        Ok(uids
-            .iter()
-            .map(|uid| until.get(uid).map_or(Extended::LeaseLost, |at| Extended::Until(*at)))
-            .collect())
+        Ok(uids.iter().map(|uid| outcomes.get(uid).copied().unwrap_or(Extended::LeaseLost)).collect())
     }
 }

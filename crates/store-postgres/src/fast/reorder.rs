@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oncebox_core::{Error, Namespace, Topic};
 use oncebox_store_rows::StepFailure;
+use oncebox_system::uptime;
 use sqlx::{Acquire, PgConnection};
 use tokio::sync::MutexGuard;
 
@@ -31,12 +32,14 @@ impl PostgresStore {
             *inherited = Some(self.inherit(connection).await?);
         }
         let Some(known) = inherited.as_mut() else { return Ok(None) };
-        let (uids, fences) = known.outstanding(lanes);
+        let mut lanes = lanes.to_vec();
+        lanes.extend(known.lanes_to_check(uptime()));
+        let (uids, fences) = known.outstanding(&lanes);
         if !uids.is_empty() {
             let still = self.sql.still_outstanding.query().bind(self.time()).bind(&uids).bind(&fences);
             let rows = still.fetch_all(&mut *connection).await.map_err(db_error::into_error)?;
             let still = rows.iter().map(|row| Cells::new(row).next());
-            known.retain(lanes, &still.collect::<Result<_, Error>>()?);
+            known.retain(&lanes, &still.collect::<Result<_, Error>>()?);
         }
         if known.is_empty() {
             self.restart.finish();

@@ -2,6 +2,8 @@
 //! still be delivered. Knows no database.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::time::Duration;
 
 use oncebox_core::limits::MAILBOX_REORDER_MESSAGES_MAX;
 use uuid::Uuid;
@@ -21,9 +23,18 @@ pub(crate) struct Outstanding {
     pub(crate) extend_max: i64,
 }
 
+/// How often lanes are checked that no claim asks for.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of deliveries that are checked then, unless one lane has more.
+const CHECKED_MAX: usize = 1_000;
+
 /// Inherited deliveries that are still outstanding, by lane and number.
 #[derive(Default)]
-pub(crate) struct Inherited(HashMap<Lane, BTreeMap<i64, Outstanding>>);
+pub(crate) struct Inherited {
+    lanes: BTreeMap<Lane, BTreeMap<i64, Outstanding>>,
+    /// The last lane that was checked without a claim for it, and when.
+    checked: Option<(Lane, Duration)>,
+}
 
 /// Messages of a lane that restarted processes delivered: the fence of each by its number. These processes share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,25 +58,46 @@ pub(crate) struct ReorderLimits {
 
 impl Inherited {
     pub(crate) fn add(&mut self, lane: Lane, number: i64, delivery: Outstanding) {
-        self.0.entry(lane).or_default().insert(number, delivery);
+        self.lanes.entry(lane).or_default().insert(number, delivery);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.lanes.is_empty()
     }
 
     /// The lanes that are limited, each once and in one order, and when the limit ends at the latest.
     pub(crate) fn limited_lanes(&self, lanes: &[Lane]) -> BTreeMap<Lane, i64> {
-        let limited = lanes.iter().filter_map(|lane| Some((lane, self.0.get(lane)?)));
+        let limited = lanes.iter().filter_map(|lane| Some((lane, self.lanes.get(lane)?)));
         let latest = |outstanding: &BTreeMap<i64, Outstanding>| {
             outstanding.values().map(|delivery| delivery.extend_max).max()
         };
         limited.filter_map(|(lane, outstanding)| Some((lane.clone(), latest(outstanding)?))).collect()
     }
 
+    /// The next lanes to check although no claim asks for them: otherwise a lane that this process does not serve would
+    /// be limited, and the mailbox claimed by one call at a time, for ever. None if it is not time yet.
+    pub(crate) fn lanes_to_check(&mut self, now: Duration) -> Vec<Lane> {
+        if self.checked.as_ref().is_some_and(|(_, at)| now.saturating_sub(*at) < CHECK_INTERVAL) {
+            return Vec::new();
+        }
+        let after = self.checked.take().map_or(Bound::Unbounded, |(lane, _)| Bound::Excluded(lane));
+        let mut deliveries = 0;
+        let mut fits = |outstanding: &BTreeMap<i64, Outstanding>| {
+            let is_first = deliveries == 0;
+            deliveries += outstanding.len();
+            is_first || deliveries <= CHECKED_MAX
+        };
+        let next =
+            self.lanes.range((after, Bound::Unbounded)).take_while(|(_, outstanding)| fits(outstanding));
+        let lanes: Vec<Lane> = next.map(|(lane, _)| lane.clone()).collect();
+        // After the last lane, the first one follows, at the next time.
+        self.checked = lanes.last().map(|lane| (lane.clone(), now));
+        lanes
+    }
+
     /// The deliveries of these lanes that are believed to be outstanding.
     pub(crate) fn outstanding(&self, lanes: &[Lane]) -> (Vec<Uuid>, Vec<i64>) {
-        let outstanding = lanes.iter().filter_map(|lane| self.0.get(lane));
+        let outstanding = lanes.iter().filter_map(|lane| self.lanes.get(lane));
         outstanding
             .flat_map(|outstanding| outstanding.values().map(|delivery| (delivery.uid, delivery.fence)))
             .unzip()
@@ -74,10 +106,10 @@ impl Inherited {
     /// Removes all other deliveries of these lanes: they are no longer outstanding.
     pub(crate) fn retain(&mut self, lanes: &[Lane], still: &BTreeSet<Uuid>) {
         for lane in lanes {
-            if let Some(outstanding) = self.0.get_mut(lane) {
+            if let Some(outstanding) = self.lanes.get_mut(lane) {
                 outstanding.retain(|_, delivery| still.contains(&delivery.uid));
                 if outstanding.is_empty() {
-                    self.0.remove(lane);
+                    self.lanes.remove(lane);
                 }
             }
         }
@@ -85,7 +117,7 @@ impl Inherited {
 
     /// Numbers that were delivered past a delivery while it was outstanding, and it still is.
     fn past(&self, lane: &Lane, delivered: &Delivered) -> BTreeSet<i64> {
-        let Some(outstanding) = self.0.get(lane) else { return BTreeSet::new() };
+        let Some(outstanding) = self.lanes.get(lane) else { return BTreeSet::new() };
         let is_past = |(number, fence): &(&i64, &i64)| {
             outstanding.range(..**number).any(|(_, delivery)| delivery.fence < **fence)
         };
@@ -97,7 +129,7 @@ impl Inherited {
     pub(crate) fn limits(&self, lanes: &[Lane], quota: i64, ahead: &Ahead) -> ReorderLimits {
         let mut limits = ReorderLimits::default();
         for lane in lanes {
-            let oldest = self.0.get(lane).and_then(|outstanding| Some(*outstanding.first_key_value()?.0));
+            let oldest = self.lanes.get(lane).and_then(|outstanding| Some(*outstanding.first_key_value()?.0));
             let (messages_max, number_max, unrestricted_below) = match (oldest, ahead.get(lane)) {
                 (None, _) => (None, None, None),
                 (Some(_), None) => (Some(0), None, None),
@@ -147,6 +179,7 @@ impl Delivered {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::time::Duration;
 
     use oncebox_core::Topic;
     use uuid::Uuid;
@@ -213,6 +246,27 @@ mod tests {
         inherited.retain(&both, &BTreeSet::new());
         assert_eq!(inherited.limits(&both, 20, &ahead).messages_max, [None, None]);
         assert!(inherited.is_empty());
+    }
+
+    /// A lane that no claim asks for is checked, too: a second later at the earliest, all lanes in turn, a bounded
+    /// number of deliveries at a time.
+    #[test]
+    fn lanes_without_claims_are_checked_in_turn() {
+        let mut inherited = Inherited::default();
+        let outstanding = |number| Outstanding { uid: uid(number), fence: number, extend_max: 0 };
+        for number in 0..1_500 {
+            inherited.add(lane("large"), number, outstanding(number));
+        }
+        for name in ["a", "b", "z"] {
+            inherited.add(lane(name), 1, outstanding(1));
+        }
+        let second = |number: u64| Duration::from_secs(60 + number);
+        assert_eq!(inherited.lanes_to_check(second(0)), [lane("a"), lane("b")]);
+        assert_eq!(inherited.lanes_to_check(second(1) - Duration::from_millis(1)), []);
+        assert_eq!(inherited.lanes_to_check(second(1)), [lane("large")]);
+        assert_eq!(inherited.lanes_to_check(second(2)), [lane("z")]);
+        assert_eq!(inherited.lanes_to_check(second(3)), []);
+        assert_eq!(inherited.lanes_to_check(second(4)), [lane("a"), lane("b")]);
     }
 
     #[test]

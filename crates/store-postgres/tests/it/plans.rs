@@ -232,6 +232,67 @@ async fn run_every_operation(store: &PostgresStore, explained: &mut Explained, r
     explained.check("operate", &["message_pkey"]);
 }
 
+/// 100,000 messages that are due later and as many that are kept for longer, and 20,000 leases that end later. Of each kind,
+/// three are due now.
+const LATER: &str = "
+insert into oncebox.message (uid, number, accepted_at, last_seen_at, finished_at, expires, window_ms, keep_ms, attempts_max, shard, namespace, state,
+  divergence, maintenance_class, maintenance_at, keyed, keep_finished, ready, key_hash, source, id, topic, payload, fingerprint)
+select gen_random_uuid(), n, 1, 1, case when n % 2 = 0 then 1 end, case when n % 2 = 1 then due.at end, 0, 1000000000000, 10, 0, 0,
+  case when n % 2 = 0 then 2 else 1 end, 0, case when n % 2 = 0 then 2 else 1 end, due.at, true, false, n % 2 = 1, gen_random_uuid(), 'later',
+  n::text, case when n % 2 = 1 then 'topic' || n / 2 % 10 end, case when n % 2 = 1 then 'x'::bytea end, sha256('x')
+from generate_series(1, 200000) n, lateral (select case when n <= 6 then 1000 + n else 4000000000000 + n end as at) due;
+insert into oncebox.lease (uid, owner, ordinal, fence, until, extend_max, check_at, namespace, in_flight)
+select gen_random_uuid(), gen_random_uuid(), 1, n, 4000000000000 + n, 9223372036854775807, 4000000000000 + n, 0, true
+from generate_series(1, 20000) n;
+select setval('oncebox.id_block', 100);
+";
+
+/// The largest number of rows that a step may read and leave out.
+const REMOVED_MAX: u64 = 1_000;
+
+/// What is due later, however much it is, is not read to find what is due now.
+/// Holds: RULE-20, RULE-25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_due_later_is_not_read() {
+    for made_on_empty_tables in [false, true] {
+        let (server, pool) = explaining_with(&[("auto_explain.log_analyze", "on")]).await;
+        let store = open_without_autovacuum(&server, &pool).await;
+        let mut explained = Explained { server, read: 0, strict: false };
+        if made_on_empty_tables {
+            for round in 0..8 {
+                maintain_and_read(&store, round).await;
+            }
+        }
+        pool.execute(sqlx::raw_sql(LATER)).await.unwrap();
+        if !made_on_empty_tables {
+            pool.execute("analyze").await.unwrap();
+        }
+        let _ = explained.new_plans();
+        for round in 8..10 {
+            maintain_and_read(&store, round).await;
+            let plans = explained.new_plans();
+            for line in plans.lines().filter(|line| line.contains("Rows Removed by")) {
+                let removed: u64 = line.rsplit(' ').next().and_then(|count| count.parse().ok()).expect(line);
+                assert!(
+                    removed <= REMOVED_MAX,
+                    "{line}, plans made on empty tables: {made_on_empty_tables}\n{plans}"
+                );
+            }
+        }
+    }
+}
+
+/// Runs what looks for due timers, and what deletes.
+async fn maintain_and_read(store: &PostgresStore, round: u32) {
+    store.accept(&[message(&format!("later{round}"))]).await.unwrap();
+    let claimed = store.claim(&claim(Topics::ALL)).await.unwrap();
+    store.settle(&[claimed[0].ack()]).await.unwrap();
+    store.maintain(Budget::new(100)).await.unwrap();
+    let query = MessageQuery { size: PageSize::new(10).unwrap(), ..MessageQuery::all(Namespace::Inbox) };
+    store.page(&query).await.unwrap();
+    store.counts(&Scope::topic(Namespace::Inbox, Topic::new("topic3").unwrap())).await.unwrap();
+}
+
 /// 100,000 dead letters in ten topics, none of them old, and as many other Dead messages.
 const DEAD: &str = "
 insert into oncebox.message (uid, number, accepted_at, last_seen_at, finished_at, window_ms, attempts_max, shard, namespace, state, dead,

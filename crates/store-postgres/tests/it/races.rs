@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Claim, DeadReason, Delivery, Key, MessageState, Namespace, NewMessage, Owner, Partition, Payload,
-    RequestId, Settled, Span, Store, StoreExt, Topic, TransactionalStore, Verdict,
+    Batch, Claim, DeadReason, Delivery, Extended, Key, MessageState, Namespace, NewMessage, Owner, Partition,
+    Payload, RequestId, Settled, Span, Store, StoreExt, Topic, TransactionalStore, Verdict,
 };
 use oncebox_store_postgres::PostgresStore;
 use sqlx::{Executor, Row};
@@ -277,4 +277,30 @@ async fn behind_a_busy_partition() -> (PostgresStore, Delivery) {
         assert_ne!(next(&store).await, "1", "its partition is busy");
     }
     (store, first)
+}
+
+/// A lease that another transaction has locked does not keep others from being extended, and is not taken for lost.
+/// Holds: RULE-05.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_lease_keeps_no_other_from_being_extended() {
+    let (store, _, _) = filled().await;
+    let deliveries = store.claim(&claim(7, 3)).await.unwrap();
+    let again = message(deliveries[1].key.id.as_str().parse().unwrap());
+    let mut open = store.begin_transaction().await.unwrap();
+    store.accept_in(&mut open, &[again]).await.unwrap();
+    let extensions: Vec<_> =
+        deliveries.iter().map(|delivery| delivery.extend(Span::lease(LEASE * 2).unwrap())).collect();
+    let extended = store.extend(&extensions).await.unwrap();
+    let is_longer = |index: usize| matches!(extended[index], Extended::Until(until) if until > deliveries[index].lease.until);
+    assert!(is_longer(0) && is_longer(2), "{extended:?}");
+    assert_eq!(extended[1], Extended::Locked);
+    store.commit(open).await.unwrap();
+    let extended = store.extend(&extensions).await.unwrap();
+    assert!(
+        matches!(extended[1], Extended::Until(until) if until > deliveries[1].lease.until),
+        "{extended:?}"
+    );
+    assert_eq!(store.settle(&[deliveries[2].ack()]).await.unwrap(), [Settled::Done]);
+    let lost = store.extend(&extensions[2..]).await.unwrap();
+    assert_eq!(lost, [Extended::LeaseLost]);
 }

@@ -1,10 +1,11 @@
 //! How long a key is held, to the millisecond, and what happens when the hold lapses.
 
 use std::error::Error;
+use std::time::Duration;
 
 use oncebox_core::{
-    Accepted, Action, Begun, Claim, Hold, Keep, MessageState, Namespace, Observed, Operated, PageSize,
-    Policy, Settled, StoreExt,
+    Accepted, Action, Begun, Budget, Claim, Hold, Keep, MessageState, Namespace, Observed, Operated,
+    PageSize, Policy, Settled, StoreExt,
 };
 
 use crate::fixture::{Fixture, TestResult};
@@ -42,6 +43,26 @@ pub async fn a_done_message_holds_its_key_for_30_days(fixture: Fixture) -> TestR
         assert!(matches!(again, Accepted::Duplicate { summary, .. } if summary.uid == delivery.uid));
         fixture.advance(TICK).await;
         assert_ne!(fixture.accept(&sent).await?.uid, delivery.uid);
+    }
+    Ok(())
+}
+
+/// A message whose key is held for the longest time that can be given is acknowledged like any other, also together
+/// with others.
+/// Holds: RULE-03.
+pub async fn a_message_whose_key_is_held_for_ever_is_acknowledged(fixture: Fixture) -> TestResult {
+    let longest = Duration::MAX;
+    let sent = [message("1").hold(longest, None), message("2").hold(seconds(1), Some(longest)), message("3")];
+    for sent in &sent {
+        fixture.accept(sent).await?;
+    }
+    let deliveries = fixture.claim(&claim_in(Namespace::Inbox, 3)).await?;
+    let acks: Vec<_> = deliveries.iter().map(oncebox_core::Delivery::ack).collect();
+    assert_eq!(fixture.store.settle(&acks).await?, [Settled::Done; 3]);
+    fixture.advance(days(3_000)).await;
+    fixture.maintain(&Budget::new(100)).await?;
+    for held in &sent[..2] {
+        assert!(matches!(fixture.accept_again(held).await?, Accepted::Duplicate { .. }), "{held:?}");
     }
     Ok(())
 }

@@ -145,6 +145,7 @@ macro_rules! conformance {
             [holds]
                 an_unfinished_or_dead_message_holds_its_key
                 a_done_message_holds_its_key_for_30_days
+                a_message_whose_key_is_held_for_ever_is_acknowledged
                 the_later_end_of_window_and_keep_counts
                 the_ledger_holds_a_key_for_7_days
                 the_ledger_can_hold_a_key_for_30_days

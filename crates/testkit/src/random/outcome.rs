@@ -132,6 +132,7 @@ impl Outcome for Extended {
         match self {
             Self::Until(_) => "extended until",
             Self::LeaseLost => "extended lease lost",
+            Self::Locked => "extended locked",
         }
     }
 }

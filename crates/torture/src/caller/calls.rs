@@ -177,6 +177,7 @@ impl Caller<'_> {
         let answer = self.store.extend(&extensions).await?.into_iter().map(|outcome| match outcome {
             Extended::Until(until) => format!("extended,{}", until.as_millis()),
             Extended::LeaseLost => "lost".to_owned(),
+            Extended::Locked => "locked".to_owned(),
         });
         Self::answer(id, &answer.collect::<Vec<_>>());
         Ok(())

@@ -240,6 +240,7 @@ impl WorkLoop {
                 let item = |outcome: &Extended| match outcome {
                     Extended::Until(until) => format!("until,{}", until.as_millis()),
                     Extended::LeaseLost => "lost".to_owned(),
+                    Extended::Locked => "locked".to_owned(),
                 };
                 Ok(self.log.answer(id, &outcomes.iter().map(item).collect::<Vec<_>>())?)
             }

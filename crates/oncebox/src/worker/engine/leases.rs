@@ -53,7 +53,7 @@ impl Engine {
             Err(error) => {
                 let now = Instant::now();
                 self.next_extend = now;
-                self.extend_not_before = now + (self.options.lease / 12).min(Duration::from_secs(1));
+                self.extend_not_before = now + self.extend_retry();
                 return self.failed("extend", error);
             }
         };
@@ -62,9 +62,17 @@ impl Engine {
             match extended {
                 Extended::Until(_) => self.in_flight.extend_deadline(key, sent_at + self.options.lease),
                 Extended::LeaseLost => self.lose(*key),
+                Extended::Locked => {
+                    self.next_extend = self.next_extend.min(Instant::now() + self.extend_retry())
+                }
             }
         }
         Ok(())
+    }
+
+    /// The delay before leases that were not extended are extended again.
+    fn extend_retry(&self) -> Duration {
+        (self.options.lease / 12).min(Duration::from_secs(1))
     }
 
     /// Cancels deliveries whose leases could not be extended in time: another worker may have claimed them by now. They
