@@ -141,3 +141,6 @@ impl PostgresStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
