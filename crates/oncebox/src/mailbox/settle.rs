@@ -172,7 +172,7 @@ impl Mailbox {
                 return Ok(outcomes);
             }
             sleep(LOCKED_RETRY).await;
-            let again: Vec<_> = locked.iter().map(|index| extensions[*index].clone()).collect();
+            let again: Vec<_> = locked.iter().map(|index| extensions[*index]).collect();
             for (index, outcome) in locked.into_iter().zip(self.shared.store.extend(&again).await?) {
                 outcomes[index] = outcome;
             }

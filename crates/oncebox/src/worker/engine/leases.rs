@@ -63,7 +63,7 @@ impl Engine {
                 Extended::Until(_) => self.in_flight.extend_deadline(key, sent_at + self.options.lease),
                 Extended::LeaseLost => self.lose(*key),
                 Extended::Locked => {
-                    self.next_extend = self.next_extend.min(Instant::now() + self.extend_retry())
+                    self.next_extend = self.next_extend.min(Instant::now() + self.extend_retry());
                 }
             }
         }
