@@ -124,7 +124,6 @@ fn check_what_is_unknown(server: &Server) {
         r#"queue_depth{topic="t",shard="0"} NaN"#,
         r#"oncebox_oldest_ready_seconds{topic="t"} NaN"#,
         r#"oncebox_store_bound_used_ratio{bound="keys"} NaN"#,
-        r#"oncebox_paused_topics{namespace="mailbox",pause="both"} NaN"#,
         r#"oncebox_mailbox_enqueued_total{topic="t"} 1"#,
     ] {
         assert!(metrics.text().lines().any(|known| known == line), "{line}: {}", metrics.text());
