@@ -133,15 +133,23 @@ impl EmbeddedStore {
             Fit::Now { claimed } if state.engine.group.bytes.0.len() < GROUP_BYTES_MAX => {
                 Ok(Admission::Run { claimed })
             }
-            Fit::Now { .. } | Fit::WhenGrown => Ok(Admission::Wait(self.shared.block())),
+            Fit::Now { .. } => Ok(Admission::Wait(self.shared.block())),
+            Fit::WhenGrown => Ok(self.wait_for(state, &call.reservation)),
             // Work waits for space that the journal is about to reclaim; accepting calls are rejected at once.
             Fit::WhenReclaimed(_) if call.class != CallClass::Accept => {
-                Ok(Admission::Wait(self.shared.block()))
+                Ok(self.wait_for(state, &call.reservation))
             }
             Fit::WhenReclaimed(disk_error) | Fit::Never(disk_error) => {
                 Err(Rejected::NoSpace { disk_error: disk_error.clone(), bound: state.space.bound() })
             }
         }
+    }
+
+    /// Waits until there is more space, and asks for it. Only callers that wait ask: nobody takes back what a rejected
+    /// one has asked for.
+    fn wait_for(&self, state: &mut State, reservation: &Reservation) -> Admission {
+        state.space.want(reservation.bytes_max());
+        Admission::Wait(self.shared.block())
     }
 
     /// Processes up to [`EVENTS_MAX`] due timer events. Returns whether none are left.

@@ -93,6 +93,17 @@ impl SegmentSupply {
         works
     }
 
+    /// Ends the failure if the journal with `free` segments needs none, and the disk was left alone for a while. Returns
+    /// whether it ended: the next caller that needs space tries the disk again.
+    pub(crate) fn recover_unneeded(&mut self, free: usize, now: Duration) -> bool {
+        let waited = self.failed_at.is_some_and(|at| now.saturating_sub(at) >= DISK_RETRY);
+        let recovers = waited && free >= FREE_SEGMENTS;
+        if recovers {
+            self.failed_at = None;
+        }
+        recovers
+    }
+
     /// Records that a segment could not be made.
     pub(crate) fn failed(&mut self, origin: Origin, now: Duration) {
         self.ended(origin);
@@ -163,6 +174,15 @@ mod tests {
         supply.failed(Origin::New, NOW);
         assert_eq!(supply.create(0, 0, 0, NOW + DISK_RETRY / 2), 0);
         assert_eq!(supply.create(0, 0, 0, NOW + DISK_RETRY), 2);
+    }
+
+    #[test]
+    fn a_failure_ends_when_nothing_is_needed() {
+        let mut supply = SegmentSupply::new(SEGMENT, Some(NOW));
+        assert!(!supply.recover_unneeded(2, NOW + DISK_RETRY / 2), "those who wait must be rejected first");
+        assert!(!supply.recover_unneeded(1, NOW + DISK_RETRY), "a segment is needed");
+        assert!(supply.recover_unneeded(2, NOW + DISK_RETRY) && !supply.has_failed());
+        assert!(!supply.recover_unneeded(2, NOW + DISK_RETRY), "there is no failure");
     }
 
     #[test]

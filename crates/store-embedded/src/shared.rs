@@ -100,10 +100,12 @@ impl Shared {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic inside the machine is a broken invariant: its state must be neither served nor written.
-        self.state.lock().unwrap_or_else(|poisoned| {
-            self.fail("internal error: broken invariant in the store: reopen the store");
-            PoisonError::into_inner(poisoned)
-        })
+        self.state.lock().unwrap_or_else(|poisoned| self.fail_poisoned(poisoned))
+    }
+
+    fn fail_poisoned<T>(&self, poisoned: PoisonError<T>) -> T {
+        self.fail("internal error: broken invariant in the store: reopen the store");
+        poisoned.into_inner()
     }
 
     /// Wakes the syncer if it sleeps, unless it waits for more calls than there are. Notifying costs a system call even
@@ -126,7 +128,7 @@ impl Shared {
             state.is_sleeping = sleeps(state);
             state.is_sleeping
         });
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let mut state = waited.unwrap_or_else(|poisoned| self.fail_poisoned(poisoned)).0;
         state.is_sleeping = false;
         state
     }
@@ -262,5 +264,66 @@ impl State {
         self.commit_delay.group_taken();
         self.engine.group.time = self.engine.clock.now();
         (number, std::mem::replace(&mut self.engine.group, spare))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
+
+    use oncebox_core::machine::Capacity;
+    use oncebox_core::{Fence, Timestamp};
+    use oncebox_system::SystemRng;
+    use oncebox_testkit::ManualClock;
+
+    use super::Shared;
+    use crate::engine::{Engine, Opening, Recovering};
+    use crate::journal::Journal;
+
+    fn shared() -> Shared {
+        let opening = Opening {
+            epoch: 1,
+            fence_floor: Fence::new(1).unwrap(),
+            recorded: Timestamp::EPOCH,
+            boot_id: String::new(),
+        };
+        let recovering = Recovering::new(Capacity::default());
+        let clock = Arc::new(ManualClock::default());
+        let engine = Engine::new(recovering, opening, clock, Box::new(SystemRng::default()));
+        Shared::new("store".into(), engine, &Journal::new([1; 16], 1, 1, 1), None)
+    }
+
+    /// What a call has left halfway must not be written, although the syncer sleeps while the call panics.
+    #[test]
+    fn a_call_that_panics_while_the_syncer_sleeps_stops_the_store() {
+        let (shared, asleep) = (shared(), Barrier::new(2));
+        std::thread::scope(|scope| {
+            let syncer =
+                scope.spawn(|| {
+                    let state = shared.lock();
+                    asleep.wait();
+                    let in_group = state.group_number;
+                    drop(shared.wait_for_work(state, Duration::from_secs(60), |state| {
+                        state.group_number == in_group
+                    }));
+                    shared.failure()
+                });
+            let caller = scope.spawn(|| {
+                asleep.wait();
+                // The syncer has the lock until it sleeps.
+                let mut state = shared.lock();
+                state.group_number += 1;
+                shared.wake_syncer(&mut state);
+                panic!("in the middle of a call");
+            });
+            assert!(caller.join().is_err());
+            assert!(
+                syncer
+                    .join()
+                    .unwrap()
+                    .is_some_and(|failure| failure.to_string().contains("broken invariant"))
+            );
+        });
     }
 }

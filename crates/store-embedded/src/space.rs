@@ -54,13 +54,9 @@ impl Space {
         Bound::new(Bound::DISK_BYTES, self.file_bytes, self.file_bytes)
     }
 
-    /// Whether the free space is enough for `reservation`. If not, the journal is to have that much.
-    pub(crate) fn has(&mut self, reservation: &Reservation) -> bool {
-        let needed = reservation.bytes_max();
-        if self.free < needed {
-            self.want(needed);
-        }
-        self.free >= needed
+    /// Whether the free space is enough for `reservation`.
+    pub(crate) fn has(&self, reservation: &Reservation) -> bool {
+        self.free >= reservation.bytes_max()
     }
 
     /// Asks for this much space.
@@ -76,8 +72,11 @@ impl Space {
     /// Whether a call fits while `leased` messages are still to be settled.
     pub(crate) fn fit(&self, reservation: &Reservation, leased: u64) -> Fit<'_> {
         let Some(disk_error) = &self.disk_error else {
-            let enough = self.free >= reservation.bytes_max();
-            return if enough { Fit::Now { claimed: reservation.claimed } } else { Fit::WhenGrown };
+            return if self.has(reservation) {
+                Fit::Now { claimed: reservation.claimed }
+            } else {
+                Fit::WhenGrown
+            };
         };
         match reservation.claims_that_fit(self.free, leased) {
             Some(claimed) => Fit::Now { claimed },
@@ -97,10 +96,12 @@ impl Space {
     pub(crate) fn refresh(&mut self, free: u64, file_bytes: u64) -> bool {
         let has_grown = free > self.free;
         (self.free, self.file_bytes) = (free, file_bytes);
-        if self.free >= self.wanted {
+        let try_again = has_grown || self.disk_error.is_some();
+        // Who still waits then asks again. Others may have been rejected, or are gone.
+        if try_again || self.free >= self.wanted {
             self.wanted = 0;
         }
-        has_grown || self.disk_error.is_some()
+        try_again
     }
 
     /// Sets why the journal cannot grow. Returns whether this is a change.
@@ -154,21 +155,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_kept_until_it_is_there() {
+    fn what_is_wanted_is_kept_until_those_who_wait_try_again() {
         let mut space = Space::new(100, 0, None);
         assert!(!space.has(&SETTLE));
+        assert_eq!(space.wanted(), 0, "the caller may be rejected");
+        space.want(4_300);
         assert!(!space.is_wanted_within(4_299) && space.is_wanted_within(4_300));
         space.want(10);
-        assert!(space.refresh(4_299, 0), "it has grown");
+        assert!(!space.refresh(100, 0));
         assert_eq!(space.wanted(), 4_300);
-        assert!(space.refresh(4_300, 0));
-        assert_eq!(space.wanted(), 0);
-        assert!(!space.is_wanted_within(u64::MAX), "nobody waits");
-        assert!(space.has(&SETTLE));
+        assert!(space.refresh(4_299, 0), "it has grown");
+        assert!(!space.is_wanted_within(u64::MAX), "nobody has asked again");
+        space.want(4_300);
         space.use_bytes(64);
-        assert_eq!(space.free(), 4_300 - 65);
+        assert_eq!(space.free(), 4_299 - 65);
         assert!(!space.refresh(4_200, 0), "less than before");
+        assert_eq!(space.wanted(), 4_300);
+        assert!(space.refresh(4_300, 0) && space.has(&SETTLE));
+        space.want(5_000);
         assert!(space.set_disk_error(Some(full())) && !space.set_disk_error(Some(full())));
         assert!(space.refresh(4_200, 0), "no caller may wait for a journal that cannot grow");
+        assert_eq!(space.wanted(), 0, "those who were rejected want nothing");
     }
 }

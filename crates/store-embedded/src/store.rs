@@ -36,8 +36,9 @@ impl EmbeddedStore {
 
     /// Waits for the threads to end, then releases the directory lock.
     pub(crate) fn shut_down(&self) {
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads.into_iter().rev() {
+        // Held while waiting: a second call must not release the directory while a thread still uses it.
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..).rev() {
             let _ = thread.join();
         }
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());

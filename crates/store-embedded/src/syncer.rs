@@ -181,6 +181,9 @@ impl Syncer {
                 }
             }
         }
+        if state.space.wanted() == 0 && self.supply.recover_unneeded(self.journal.free.len(), uptime()) {
+            self.set_disk_error(state, None);
+        }
         let space = self.journal.space_besides(state.engine.group.bytes.0.len());
         state.poll_allocator = false;
         if state.space.refresh(space, self.journal.bytes()) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use oncebox_store_embedded::disk::{Disk, DiskFile};
@@ -43,8 +43,10 @@ pub(crate) struct SimDisk {
     moment: Arc<RwLock<()>>,
     /// Held during syncs.
     syncs: Arc<RwLock<()>>,
-    /// Whether files may not grow any more.
-    full: Arc<AtomicBool>,
+    /// Held while files are created.
+    creations: Arc<RwLock<()>>,
+    /// Total size above which files may not grow; none if there is no limit.
+    bytes_max: Arc<Mutex<Option<usize>>>,
     /// How often a file was not allowed to grow.
     rejected_writes: Arc<AtomicUsize>,
     /// How often the cache of a file was released: of durable files, and of others.
@@ -60,7 +62,12 @@ impl SimDisk {
 
     /// Sets whether files may grow.
     pub(crate) fn set_full(&self, full: bool) {
-        self.full.store(full, Ordering::SeqCst);
+        self.set_bytes_max(full.then_some(0));
+    }
+
+    /// Sets the total size above which files may not grow.
+    pub(crate) fn set_bytes_max(&self, bytes_max: Option<usize>) {
+        *self.bytes_max.lock().unwrap() = bytes_max;
     }
 
     /// How often a file was not allowed to grow.
@@ -78,8 +85,17 @@ impl SimDisk {
         self.syncs.write().unwrap()
     }
 
+    /// Blocks the creation of files until the guard is dropped.
+    pub(crate) fn stall_creations(&self) -> RwLockWriteGuard<'_, ()> {
+        self.creations.write().unwrap()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap()
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes_max.lock().unwrap().is_none_or(|max| self.bytes() + bytes <= max)
     }
 
     /// A copy of the disk as a power cut would leave it now.
@@ -175,6 +191,7 @@ impl Disk for SimDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let _creations = self.creations.read().unwrap();
         let _moment = self.moment.read().unwrap();
         let file = File::default();
         self.lock().seen.insert(name.to_owned(), file.clone());
@@ -215,14 +232,15 @@ impl DiskFile for SimFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let _moment = self.disk.moment.read().unwrap();
-        let mut content = self.lock();
         let start = usize::try_from(offset).unwrap();
         let end = start + bytes.len();
-        if content.seen.len() < end {
-            if self.disk.full.load(Ordering::SeqCst) {
-                self.disk.rejected_writes.fetch_add(1, Ordering::SeqCst);
-                return Err(io::ErrorKind::StorageFull.into());
-            }
+        let growth = end.saturating_sub(self.lock().seen.len());
+        if growth > 0 && !self.disk.has_room(growth) {
+            self.disk.rejected_writes.fetch_add(1, Ordering::SeqCst);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut content = self.lock();
+        if growth > 0 {
             content.seen.resize(end, 0);
         }
         content.seen[start..end].copy_from_slice(bytes);

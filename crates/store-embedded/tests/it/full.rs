@@ -59,7 +59,7 @@ fn fill_with(
     panic!("the disk is full, but 10,000 messages were accepted");
 }
 
-fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
+pub(crate) fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
@@ -198,7 +198,7 @@ fn a_store_opens_after_every_kill_while_the_disk_is_full() -> TestResult {
 }
 
 /// Waits until a condition holds.
-fn until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     let started = uptime();
     while !holds() {
         assert!(uptime().saturating_sub(started) < LIMIT, "{what}: it does not happen");

@@ -1,10 +1,17 @@
 //! Only one process can open a directory, whatever is deleted in it, and writes to deleted files are not confirmed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
-use oncebox_core::{Accepted, Error, ErrorKind, Key, NewMessage, Payload, StoreExt, Topic};
+use oncebox_core::{Accepted, Error, ErrorKind, Key, NewMessage, Payload, Store, StoreExt, Topic};
 use oncebox_store_embedded::{Durability, EmbeddedOptions, EmbeddedStore};
-use oncebox_testkit::{TestResult, block_on};
+use oncebox_testkit::{ManualClock, TestResult, block_on};
+
+use crate::disk::SimDisk;
+use crate::full::at_once;
+use crate::open_on;
 
 /// A temporary directory, removed at the end.
 struct Root(PathBuf);
@@ -167,5 +174,34 @@ fn a_directory_that_counts_as_empty_becomes_a_store() -> TestResult {
         assert!(matches!(send(&open(&root.data(), Durability::Sync)?, 1)?, Accepted::Duplicate { .. }));
         assert_eq!(std::fs::read(root.data().join("README"))?, b"not ours");
     }
+    Ok(())
+}
+
+/// The directory is in use until the store's threads have ended: no `close` returns before, also if two run at once.
+#[test]
+fn every_close_waits_until_the_disk_is_not_used_any_more() -> TestResult {
+    // Only a `close` that does not wait returns within this time.
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let disk = SimDisk::default();
+    let store = open_on(&disk, &Arc::new(ManualClock::default()));
+    let creations = disk.stall_creations();
+    // A call that needs more space than there is makes the allocator create a segment.
+    let message = |id: usize| {
+        let key = Key::inbox("source", id.to_string()).unwrap();
+        NewMessage::new(key, Topic::new("topic").unwrap(), Payload::new(vec![b'x'; 50_000]).unwrap())
+    };
+    let messages: Vec<_> = (0..10).map(message).collect();
+    assert!(at_once(store.accept(&messages)).is_none(), "the call does not wait for space");
+    let (sender, closed) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (sender, store) = (sender.clone(), &store);
+            scope.spawn(move || sender.send(block_on(store.close()).is_ok()));
+        }
+        let early = closed.recv_timeout(PATIENCE);
+        drop(creations);
+        assert_eq!(early, Err(RecvTimeoutError::Timeout), "the allocator still creates a file");
+        assert_eq!([closed.recv(), closed.recv()], [Ok(true), Ok(true)]);
+    });
     Ok(())
 }

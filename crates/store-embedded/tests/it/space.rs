@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncebox_core::{
-    Batch, Claim, Delivery, Error, Key, Namespace, NewMessage, Owner, Payload, Span, Store, StoreExt, Topic,
+    Accepted, Batch, Bound, Claim, Delivery, Error, Key, Namespace, NewMessage, Owner, Payload, Span, Store,
+    StoreExt, Topic,
 };
 use oncebox_store_embedded::EmbeddedStore;
 use oncebox_system::uptime;
 use oncebox_testkit::{ManualClock, TestResult, block_on};
 
 use crate::disk::SimDisk;
-use crate::open_on;
+use crate::full::{at_once, until};
+use crate::{log, open_on};
 
 /// Half of the heartbeat, after which an idle journal writes a frame by itself and thereby wakes all callers.
 const STALL: Duration = Duration::from_secs(30);
@@ -74,5 +76,47 @@ fn a_call_that_fits_once_the_group_is_written_does_not_wait_for_the_next_frame()
         let (first, second) = tokio::join!(store.accept_one(message), store.accept(done));
         first?;
         second.map(drop)
+    })
+}
+
+/// Runs `call` with messages that need more segments than the disk has room for. The store must try no longer than
+/// somebody waits: then it reports that the journal can grow, and takes no space that is freed.
+fn wanted_in_vain(call: impl FnOnce(&EmbeddedStore, &[NewMessage]) -> TestResult) -> TestResult {
+    log::capture();
+    let disk = SimDisk::default();
+    let store = open_on(&disk, &Arc::new(ManualClock::default()));
+    disk.set_bytes_max(Some(disk.bytes() + 4 * (64 << 10)));
+    let messages: Vec<_> = (0..100).map(|number| message(number, 10_000)).collect();
+    call(&store, &messages)?;
+    let has_space_again =
+        || log::about(&disk).last().is_some_and(|line| line.text().contains("has space again"));
+    until("the journal can grow again", has_space_again);
+    assert!(disk.rejected_writes() > 0);
+    assert!(block_on(store.usage())?.bounds.iter().all(|bound| bound.name != Bound::DISK_BYTES));
+    let bytes = disk.bytes();
+    disk.set_bytes_max(None);
+    assert!(matches!(block_on(store.accept_one(&messages[0]))?, Accepted::New { .. }));
+    block_on(store.close())?;
+    assert_eq!(disk.bytes(), bytes);
+    Ok(())
+}
+
+/// A call that was rejected because the disk is full wants no space any more.
+#[test]
+fn a_rejected_call_wants_no_space() -> TestResult {
+    wanted_in_vain(|store, messages| {
+        let outcomes = block_on(store.accept(messages))?;
+        let is_full = |outcome: &Accepted| matches!(outcome, Accepted::Saturated { bound, .. } if bound.name == Bound::DISK_BYTES);
+        assert!(outcomes.iter().all(is_full), "{outcomes:?}");
+        Ok(())
+    })
+}
+
+/// Nor does a call whose caller is gone.
+#[test]
+fn a_cancelled_call_wants_no_space() -> TestResult {
+    wanted_in_vain(|store, messages| {
+        assert!(at_once(store.accept(messages)).is_none(), "the call does not wait");
+        Ok(())
     })
 }
