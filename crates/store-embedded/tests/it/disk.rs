@@ -94,7 +94,7 @@ impl SimDisk {
         self.names.lock().unwrap()
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_space(&self, bytes: usize) -> bool {
         self.bytes_max.lock().unwrap().is_none_or(|max| self.bytes() + bytes <= max)
     }
 
@@ -235,7 +235,7 @@ impl DiskFile for SimFile {
         let start = usize::try_from(offset).unwrap();
         let end = start + bytes.len();
         let growth = end.saturating_sub(self.lock().seen.len());
-        if growth > 0 && !self.disk.has_room(growth) {
+        if growth > 0 && !self.disk.has_space(growth) {
             self.disk.rejected_writes.fetch_add(1, Ordering::SeqCst);
             return Err(io::ErrorKind::StorageFull.into());
         }

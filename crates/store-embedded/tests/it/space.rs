@@ -79,15 +79,15 @@ fn a_call_that_fits_once_the_group_is_written_does_not_wait_for_the_next_frame()
     })
 }
 
-/// Runs `call` with messages that need more segments than the disk has room for. The store must try no longer than
-/// somebody waits: then it reports that the journal can grow, and takes no space that is freed.
-fn wanted_in_vain(call: impl FnOnce(&EmbeddedStore, &[NewMessage]) -> TestResult) -> TestResult {
+/// Runs `call` with messages that need more segments than fit on the disk. The store must try no longer than a caller
+/// waits: then it reports that the journal can grow, and takes no space that is freed.
+fn wanted_in_vain(call: impl FnOnce(&SimDisk, &EmbeddedStore, &[NewMessage]) -> TestResult) -> TestResult {
     log::capture();
     let disk = SimDisk::default();
     let store = open_on(&disk, &Arc::new(ManualClock::default()));
     disk.set_bytes_max(Some(disk.bytes() + 4 * (64 << 10)));
     let messages: Vec<_> = (0..100).map(|number| message(number, 10_000)).collect();
-    call(&store, &messages)?;
+    call(&disk, &store, &messages)?;
     let has_space_again =
         || log::about(&disk).last().is_some_and(|line| line.text().contains("has space again"));
     until("the journal can grow again", has_space_again);
@@ -104,7 +104,7 @@ fn wanted_in_vain(call: impl FnOnce(&EmbeddedStore, &[NewMessage]) -> TestResult
 /// A call that was rejected because the disk is full wants no space any more.
 #[test]
 fn a_rejected_call_wants_no_space() -> TestResult {
-    wanted_in_vain(|store, messages| {
+    wanted_in_vain(|_, store, messages| {
         let outcomes = block_on(store.accept(messages))?;
         let is_full = |outcome: &Accepted| matches!(outcome, Accepted::Saturated { bound, .. } if bound.name == Bound::DISK_BYTES);
         assert!(outcomes.iter().all(is_full), "{outcomes:?}");
@@ -115,7 +115,8 @@ fn a_rejected_call_wants_no_space() -> TestResult {
 /// Nor does a call whose caller is gone.
 #[test]
 fn a_cancelled_call_wants_no_space() -> TestResult {
-    wanted_in_vain(|store, messages| {
+    wanted_in_vain(|disk, store, messages| {
+        let _creations = disk.stall_creations();
         assert!(at_once(store.accept(messages)).is_none(), "the call does not wait");
         Ok(())
     })
