@@ -203,7 +203,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(order.iter().flatten().count(), 13, "{order:?}");
+        assert_eq!(order.iter().flatten().count(), 14, "{order:?}");
     }
 
     #[test]
