@@ -88,6 +88,21 @@ fn with_amnesia_nothing_is_written() {
     }
 }
 
+/// Records are in memory: a pause works, is written nowhere, and ends with the process.
+/// Holds: RULE-32.
+#[test]
+fn with_amnesia_a_pause_ends_with_the_process() {
+    let storage = new_storage();
+    let server = Server::start_with(storage.clone(), &["--amnesia"], &QUICK);
+    server.post("/v1/admin/topics/pause", &json!({"topic": "t", "pause": "sending"})).ok();
+    server.send("t", "1", "1").refused(429, "E_SATURATED");
+    assert_eq!((files_below(storage.path()), written_files(&server)), (vec![], vec![]));
+    server.stop();
+    let server = Server::start_with(storage, &["--amnesia"], &QUICK);
+    assert_eq!(server.get("/v1/admin/topics/paused").ok()["topics"], json!(NOTHING));
+    server.sent("t", "1");
+}
+
 /// Replays R-T16.
 /// Holds: MBX-G-6, MBX-I-16.
 #[test]
