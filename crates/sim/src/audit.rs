@@ -198,8 +198,8 @@ impl Auditor {
             EventKind::LateBegins => self.late = true,
             EventKind::LateEnds => self.late = false,
             EventKind::Answered { key, outcome, uid } => return self.answered(key, outcome, uid),
-            EventKind::Stored { key, uid, outcome, called_at, content } => {
-                self.check_accepting(key, content, *called_at)?;
+            EventKind::Stored { key, uid, outcome, asked_at, content } => {
+                self.check_accepting(key, content, *asked_at)?;
                 return self.stored(key, uid, outcome, content);
             }
             EventKind::TopicPaused { topic, sending, receiving } => {

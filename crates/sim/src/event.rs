@@ -131,8 +131,8 @@ pub enum EventKind {
         uid: String,
         /// `new`, `duplicate` or `replaced`.
         outcome: &'static str,
-        /// When the sender's node made the call.
-        called_at: u64,
+        /// The earliest time at which the sender may have asked for it.
+        asked_at: u64,
         /// What was sent.
         content: SimContent,
     },
@@ -166,8 +166,8 @@ pub enum EventKind {
         attempts: u32,
         /// End of the lease, in store time.
         until: u64,
-        /// When the worker's node made the call.
-        called_at: u64,
+        /// The earliest time at which the worker may have asked for it.
+        asked_at: u64,
         /// The delivered content.
         content: SimContent,
     },
@@ -191,7 +191,9 @@ pub enum EventKind {
     AnswerReceived {
         /// The worker.
         worker: u64,
-        /// When it made the call.
+        /// The earliest time at which it may have asked for the call, before its node read the pauses.
+        asked_at: u64,
+        /// When its node made the call.
         called_at: u64,
         /// Whether the call claimed messages.
         claimed: bool,

@@ -1,6 +1,7 @@
 //! The store of a simulation: a memory store that records what it does, behind a faulty network.
 
 mod faults;
+mod reading;
 mod recorder;
 
 use std::future;
@@ -22,6 +23,7 @@ use crate::random::RandomStream;
 
 pub(crate) use faults::Faults;
 use faults::{CallInfo, Fault};
+use reading::Reading;
 use recorder::RecordingStore;
 pub(crate) use recorder::state_text;
 
@@ -31,6 +33,7 @@ pub(crate) struct NodeStore {
     faults: Arc<Faults>,
     journal: Journal,
     node: u64,
+    reading: Reading,
 }
 
 /// The store and the network in front of it.
@@ -52,7 +55,7 @@ impl Network {
     /// A node's connection to the store.
     pub(crate) fn link(&self, node: u64) -> Arc<NodeStore> {
         let Self { store, faults, journal } = self.clone();
-        Arc::new(NodeStore { store, faults, journal, node })
+        Arc::new(NodeStore { store, faults, journal, node, reading: Reading::default() })
     }
 
     /// The store itself, without the network.
@@ -153,9 +156,9 @@ impl Store for NodeStore {
     }
 
     async fn accept(&self, messages: &[NewMessage]) -> Result<Vec<Accepted>, Error> {
-        let called_at = self.journal.clock.elapsed_ms();
+        let asked_at = self.reading.asked_at(self.journal.clock.elapsed_ms());
         let (store, messages) = (self.store.clone(), messages.to_vec());
-        self.call("accept", None, async move { store.accept(&messages, called_at).await }).await
+        self.call("accept", None, async move { store.accept(&messages, asked_at).await }).await
     }
 
     async fn begin(&self, begins: &[Begin]) -> Result<Vec<Begun>, Error> {
@@ -168,13 +171,15 @@ impl Store for NodeStore {
         let owner = owners.chain(settlements.iter().map(|settlement| settlement.owner)).next();
         let worker = owner.map(number);
         let called_at = self.journal.clock.elapsed_ms();
+        let asked_at = self.reading.asked_at(called_at);
         let (store, settled, claimed) = (self.store.clone(), settlements.to_vec(), claims.to_vec());
         let answer =
-            self.call("work", worker, async move { store.work(&settled, &claimed, called_at).await }).await?;
+            self.call("work", worker, async move { store.work(&settled, &claimed, asked_at).await }).await?;
         let delivered = answer.deliveries.iter().flatten().map(|delivery| delivery.lease.fence.get());
         let outcomes = answer.settled.iter().map(recorder::outcome);
         self.journal.record(EventKind::AnswerReceived {
             worker: worker.unwrap_or_default(),
+            asked_at,
             called_at,
             claimed: !claims.is_empty(),
             delivered: delivered.collect(),
@@ -195,6 +200,7 @@ impl Store for NodeStore {
             both.partition(|(_, extended)| **extended == Extended::LeaseLost);
         self.journal.record(EventKind::AnswerReceived {
             worker: worker.unwrap_or_default(),
+            asked_at: called_at,
             called_at,
             claimed: false,
             delivered: Vec::new(),
@@ -241,6 +247,7 @@ impl Store for NodeStore {
     }
 
     async fn records(&self, ops: &[RecordOp]) -> Result<Vec<RecordOutcome>, Error> {
+        let _reading = self.reading.start(&self.journal.clock);
         let (store, ops) = (self.store.clone(), ops.to_vec());
         self.call("records", None, async move { store.records(&ops).await }).await
     }

@@ -11,7 +11,7 @@ const INBOX_ATTEMPTS: u32 = 10;
 impl Auditor {
     /// The store granted a lease, or returned it again.
     pub(super) fn granted(&mut self, kind: &EventKind) -> CheckResult {
-        let EventKind::Granted { worker, fence, uid, delivery, attempts, until, called_at, content } = kind
+        let EventKind::Granted { worker, fence, uid, delivery, attempts, until, asked_at, content } = kind
         else {
             return Ok(());
         };
@@ -27,7 +27,7 @@ impl Auditor {
             }
             return Ok(());
         }
-        self.check_delivering(&key, content, *called_at)?;
+        self.check_delivering(&key, content, *asked_at)?;
         self.lapse_latest(&key)?;
         self.check_partition_order(&key, content)?;
         let Some(message) = self.messages.get_mut(&key) else { return Ok(()) };
@@ -99,8 +99,16 @@ impl Auditor {
 
     /// A worker received an answer.
     pub(super) fn answer_received(&mut self, kind: &EventKind) -> CheckResult {
-        let EventKind::AnswerReceived { worker, called_at, claimed, delivered, extended, lost, settled } =
-            kind
+        let EventKind::AnswerReceived {
+            worker,
+            asked_at,
+            called_at,
+            claimed,
+            delivered,
+            extended,
+            lost,
+            settled,
+        } = kind
         else {
             return Ok(());
         };
@@ -115,7 +123,7 @@ impl Auditor {
             }
         }
         if *claimed || !settled.is_empty() {
-            self.check_settles_all(*worker, *called_at)?;
+            self.check_settles_all(*worker, *asked_at)?;
         } else {
             self.check_extends_all(*worker, *called_at, extended, lost)?;
         }
@@ -146,17 +154,17 @@ impl Auditor {
         Ok(())
     }
 
-    /// A call settles all deliveries that were finished when it was made.
-    fn check_settles_all(&self, worker: u64, called_at: u64) -> CheckResult {
+    /// A call settles all deliveries that were finished when the worker asked for it.
+    fn check_settles_all(&self, worker: u64, asked_at: u64) -> CheckResult {
         let Some(state) = self.workers.get(&worker) else { return Ok(()) };
-        let idle = state.paused_at.or(state.stopping_at).is_some_and(|since| since < called_at);
+        let idle = state.paused_at.or(state.stopping_at).is_some_and(|since| since < asked_at);
         let unsettled =
             self.leases.values().filter(|lease| lease.worker == worker && !lease.outcome_received);
         let unsettled = unsettled.filter(|lease| lease.lost_at.is_none());
         let mut unsettled = unsettled.filter(|lease| match (lease.started_at, lease.ended) {
-            (None, _) => idle && lease.is_held(called_at) && lease.is_held(self.now.at),
+            (None, _) => idle && lease.is_held(asked_at) && lease.is_held(self.now.at),
             (_, Some(("dropped", _)) | None) => false,
-            (_, Some((_, ended))) => ended < called_at && ended < lease.kept_until,
+            (_, Some((_, ended))) => ended < asked_at && ended < lease.kept_until,
         });
         let forgotten = unsettled.next();
         forgotten.map_or(Ok(()), |lease| Err(format!("worker {worker} does not settle {}", lease.key)))

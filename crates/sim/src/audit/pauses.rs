@@ -26,23 +26,23 @@ impl Auditor {
     }
 
     /// The store accepted or recognized a message, by a call that was made at this time.
-    pub(super) fn check_accepting(&self, key: &str, content: &SimContent, called_at: u64) -> CheckResult {
+    pub(super) fn check_accepting(&self, key: &str, content: &SimContent, asked_at: u64) -> CheckResult {
         let since = self.pauses.get(&content.topic).and_then(|pause| pause.sending_since);
-        ensure(!applies(since, called_at), || {
+        ensure(!applies(since, asked_at), || {
             format!("{key} was accepted although sending to {} is paused", content.topic)
         })
     }
 
     /// The store granted a lease, to a call that was made at this time.
-    pub(super) fn check_delivering(&self, key: &str, content: &SimContent, called_at: u64) -> CheckResult {
+    pub(super) fn check_delivering(&self, key: &str, content: &SimContent, asked_at: u64) -> CheckResult {
         let since = self.pauses.get(&content.topic).and_then(|pause| pause.receiving_since);
-        ensure(!applies(since, called_at), || {
+        ensure(!applies(since, asked_at), || {
             format!("{key} was granted although receiving from {} is paused", content.topic)
         })
     }
 }
 
 /// Whether a pause applies to a call that was made at this time.
-fn applies(since: Option<u64>, called_at: u64) -> bool {
-    since.is_some_and(|since| since + SEEN_WITHIN_MS <= called_at)
+fn applies(since: Option<u64>, asked_at: u64) -> bool {
+    since.is_some_and(|since| since + SEEN_WITHIN_MS <= asked_at)
 }

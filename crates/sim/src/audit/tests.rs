@@ -21,18 +21,19 @@ fn started(worker: u64) -> EventKind {
 }
 
 fn stored(key: &str, outcome: &'static str, content: SimContent) -> EventKind {
-    EventKind::Stored { key: key.to_owned(), uid: format!("u{key}"), outcome, called_at: 0, content }
+    EventKind::Stored { key: key.to_owned(), uid: format!("u{key}"), outcome, asked_at: 0, content }
 }
 
 fn granted(worker: u64, fence: u64, key: &str, (delivery, attempts): (u32, u32), until: u64) -> EventKind {
     let (uid, content) = (format!("u{key}"), content("plain", "1"));
-    EventKind::Granted { worker, fence, uid, delivery, attempts, until, called_at: 0, content }
+    EventKind::Granted { worker, fence, uid, delivery, attempts, until, asked_at: 0, content }
 }
 
 fn answer(worker: u64, called_at: u64, delivered: &[u64], settled: &[(u64, &'static str)]) -> EventKind {
     let (delivered, settled) = (delivered.to_vec(), settled.to_vec());
     EventKind::AnswerReceived {
         worker,
+        asked_at: called_at,
         called_at,
         claimed: true,
         delivered,
@@ -46,6 +47,7 @@ fn heartbeat(worker: u64, called_at: u64, extended: &[u64], lost: &[u64]) -> Eve
     let (delivered, settled) = (Vec::new(), Vec::new());
     EventKind::AnswerReceived {
         worker,
+        asked_at: called_at,
         called_at,
         claimed: false,
         delivered,
@@ -257,7 +259,7 @@ fn second(content: &SimContent) -> Vec<Step> {
                 delivery: 1,
                 attempts: 0,
                 until,
-                called_at: 0,
+                asked_at: 0,
                 content: content.clone(),
             },
         ),
@@ -364,12 +366,12 @@ fn topic_paused(sending: bool, receiving: bool) -> EventKind {
 }
 
 /// The steps of a message that is accepted and granted by calls made at this time.
-fn called_at(at: u64) -> Vec<Step> {
+fn asked_at(at: u64) -> Vec<Step> {
     let mut steps =
         vec![(at, stored("b", "new", content("plain", "1"))), (at, granted(1, 2, "b", (1, 0), at))];
     for (_, kind) in &mut steps {
-        if let EventKind::Stored { called_at, .. } | EventKind::Granted { called_at, .. } = kind {
-            *called_at = at;
+        if let EventKind::Stored { asked_at, .. } | EventKind::Granted { asked_at, .. } = kind {
+            *asked_at = at;
         }
     }
     steps
@@ -378,7 +380,7 @@ fn called_at(at: u64) -> Vec<Step> {
 #[test]
 fn a_pause_applies_to_every_call_a_second_later() {
     let paused = |kinds: &[(u64, EventKind)], at: u64| {
-        after(good()[..2].to_vec(), &[kinds.to_vec(), called_at(at)].concat())
+        after(good()[..2].to_vec(), &[kinds.to_vec(), asked_at(at)].concat())
     };
     let (missing, second_later) = ("its final state is missing", 1_020);
     let (accepted, delivered) =
@@ -442,6 +444,13 @@ fn the_verdict_matches_the_end_of_the_handler() {
 fn a_worker_settles_and_extends_all_deliveries() {
     let steps = [(50, handler_ended(1, "a", 1, "ok")), (60, answer(1, 55, &[], &[]))];
     assert_contains(&after(running(), &steps), "worker 1 does not settle a");
+    let mut claim_that_waited = answer(1, 55, &[], &[]);
+    if let EventKind::AnswerReceived { asked_at, .. } = &mut claim_that_waited {
+        *asked_at = 49;
+    }
+    // It need not settle what ended while it waited.
+    let handled = [(50, handler_ended(1, "a", 1, "ok")), (60, claim_that_waited)];
+    assert!(!after(running(), &handled).contains("does not settle"));
     let steps = [(13, EventKind::Paused { worker: 1 }), (60, answer(1, 55, &[], &[]))];
     assert_contains(&after(good()[..6].to_vec(), &steps), "worker 1 does not settle a");
     assert_contains(&after(running(), &[(60, heartbeat(1, 55, &[], &[]))]), "worker 1 does not extend a");

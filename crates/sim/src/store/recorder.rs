@@ -20,7 +20,7 @@ impl RecordingStore {
     pub(super) async fn accept(
         &self,
         messages: &[NewMessage],
-        called_at: u64,
+        asked_at: u64,
     ) -> Result<Vec<Accepted>, Error> {
         let accepted = self.inner.accept(messages).await?;
         for (message, accepted) in messages.iter().zip(&accepted) {
@@ -34,7 +34,7 @@ impl RecordingStore {
                 key: message.key.id.as_str().to_owned(),
                 uid: summary.uid.to_string(),
                 outcome,
-                called_at,
+                asked_at,
                 content: content(&message.content),
             });
         }
@@ -45,7 +45,7 @@ impl RecordingStore {
         &self,
         settlements: &[Settlement],
         claims: &[Claim],
-        called_at: u64,
+        asked_at: u64,
     ) -> Result<Worked, Error> {
         let worked = self.inner.work(settlements, claims).await?;
         for (settlement, settled) in settlements.iter().zip(&worked.settled) {
@@ -53,12 +53,12 @@ impl RecordingStore {
             self.journal.record(EventKind::Settled { fence, verdict, outcome: outcome(settled) });
         }
         for delivery in worked.deliveries.iter().flatten() {
-            self.granted(delivery, called_at);
+            self.granted(delivery, asked_at);
         }
         Ok(worked)
     }
 
-    fn granted(&self, delivery: &Delivery, called_at: u64) {
+    fn granted(&self, delivery: &Delivery, asked_at: u64) {
         self.journal.record(EventKind::Granted {
             worker: number(delivery.lease.owner),
             fence: delivery.lease.fence.get(),
@@ -66,7 +66,7 @@ impl RecordingStore {
             delivery: delivery.deliveries,
             attempts: delivery.attempts,
             until: since_start(delivery.lease.until),
-            called_at,
+            asked_at,
             content: content(&delivery.content),
         });
     }
