@@ -103,6 +103,8 @@ struct Auditor {
     workers: BTreeMap<u64, Worker>,
     /// By topic.
     pauses: BTreeMap<String, TopicPause>,
+    /// The nodes and the times of failed reads of pauses.
+    failed_reads: Vec<(u64, u64)>,
     tally: SimTally,
 }
 
@@ -175,6 +177,7 @@ struct Lease {
 /// One worker.
 #[derive(Debug, Clone, Default)]
 struct Worker {
+    node: u64,
     setup: WorkerSetup,
     /// The times of its failed calls.
     faults: Vec<u64>,

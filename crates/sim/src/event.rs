@@ -149,6 +149,8 @@ pub enum EventKind {
     Started {
         /// Its unique number, which is also the owner of its leases.
         worker: u64,
+        /// Its node.
+        node: u64,
         /// Its settings.
         setup: WorkerSetup,
     },

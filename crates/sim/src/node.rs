@@ -145,7 +145,7 @@ impl Node {
         let number = self.world.next_worker();
         let setup = self.setup();
         let worker = self.build(number, &setup);
-        self.record(EventKind::Started { worker: number, setup });
+        self.record(EventKind::Started { worker: number, node: self.number, setup });
         let mode = if self.random.percent(60) {
             let (stop, stopped) = oneshot::channel::<()>();
             let journal = self.world.journal.clone();

@@ -5,6 +5,8 @@ use crate::event::{EventKind, SimContent};
 
 /// A failed call may still take effect for this long.
 pub(super) const FAULT_EFFECT_MS: u64 = 6_000;
+/// A read of pauses that fails may delay a claim for this long: until its time limit, and some latency.
+const READ_EFFECT_MS: u64 = 11_000;
 /// The inbox's limit of attempts if neither sender nor worker sets one.
 const INBOX_ATTEMPTS: u32 = 10;
 
@@ -221,7 +223,16 @@ impl Auditor {
     fn is_excused(&self, lease: &Lease) -> bool {
         let Some(worker) = self.workers.get(&lease.worker) else { return false };
         let since = lease.renewed.at.saturating_sub(worker.setup.lease_ms.max(FAULT_EFFECT_MS));
-        worker.crashed || clock_jumped(lease, self.now) || worker.faults.iter().any(|at| *at >= since)
+        worker.crashed
+            || clock_jumped(lease, self.now)
+            || worker.faults.iter().any(|at| *at >= since)
+            || lease.received_at.is_none() && self.was_read_delayed(worker.node, lease.renewed.at)
+    }
+
+    /// Whether a claim of this node may have waited for the pauses, until its worker had stopped.
+    fn was_read_delayed(&self, node: u64, granted_at: u64) -> bool {
+        let delays = |(by, at): &(u64, u64)| *by == node && at + READ_EFFECT_MS >= granted_at;
+        self.failed_reads.iter().any(delays)
     }
 
     /// The store settled a delivery.

@@ -17,7 +17,7 @@ fn started(worker: u64) -> EventKind {
     let (lease_ms, attempts_max) = (LEASE_MS, None);
     let setup =
         WorkerSetup { concurrency, narrow, rated, lease_ms, timeout_ms, stop_budget_ms, attempts_max };
-    EventKind::Started { worker, setup }
+    EventKind::Started { worker, node: 0, setup }
 }
 
 fn stored(key: &str, outcome: &'static str, content: SimContent) -> EventKind {
@@ -478,6 +478,16 @@ fn a_lease_lapses_for_a_valid_reason() {
     }
     let taken = [(40, handler_ended(1, "a", 1, "dropped")), (50, granted(1, 2, "a", (2, 1), 9_000))];
     assert_contains(&after(running(), &taken), "a was granted again before the lease of worker 1 ended");
+    // Reading the pauses fails, and the claim that waits for it is answered after the worker has stopped.
+    let failed_read = |node| EventKind::Fault { node, worker: None, call: "records", kind: "hang" };
+    let unreceived = |node| {
+        let steps = [(10, failed_read(node)), (11, granted(1, 1, "a", (1, 0), 1_011))];
+        let end = [(1_100, started(2)), (1_100, granted(2, 2, "a", (2, 1), 9_000))];
+        after(good()[..4].to_vec(), &[&steps[..], &end].concat())
+    };
+    assert_contains(&unreceived(0), "its final state is missing");
+    assert_contains(&unreceived(1), "worker 1 let the lease of a lapse");
+    assert_contains(&lapsed(&[(30, failed_read(0))]), "worker 1 let the lease of a lapse");
 }
 
 #[test]

@@ -15,12 +15,13 @@ impl Auditor {
     pub(super) fn apply_worker(&mut self, kind: &EventKind) -> CheckResult {
         let now = self.now.at;
         match kind {
-            EventKind::Started { worker, setup } => {
-                let state = Worker { setup: setup.clone(), ..Worker::default() };
+            EventKind::Started { worker, node, setup } => {
+                let state = Worker { node: *node, setup: setup.clone(), ..Worker::default() };
                 let before = self.workers.insert(*worker, state);
                 return ensure(before.is_none(), || format!("worker {worker} started twice"));
             }
             EventKind::Fault { worker: Some(worker), .. } => self.worker(*worker)?.faults.push(now),
+            EventKind::Fault { node, call: "records", .. } => self.failed_reads.push((*node, now)),
             EventKind::CallRate { node, call, calls } => {
                 return ensure(*calls <= CALLS_PER_SECOND_MAX, || {
                     format!("node {node} called {call} {calls} times in a second")
