@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use oncebox_core::{
-    Claim, Delivery, Error, ErrorKind, Extended, Extension, Namespace, Settled, Settlement, Store, Worked,
-};
+use oncebox_core::{Claim, Error, ErrorKind, Extended, Extension, Namespace, Settlement, Store, Worked};
 use tokio::time::Instant;
 
 use super::attempt::DeliveryKey;
@@ -29,12 +27,9 @@ pub(super) struct WorkRequest {
     pub(super) groups: Vec<usize>,
     /// When these claims were first made, if their response was lost before.
     pub(super) claimed_at: Option<Instant>,
-}
-
-/// The response to a `work` call. If settlements and claims were sent apart, claims may fail alone.
-pub(super) struct WorkResponse {
-    pub(super) settled: Result<Vec<Settled>, Error>,
-    pub(super) deliveries: Result<Vec<Vec<Delivery>>, Error>,
+    /// The claims follow in a call of their own: they may have to wait, and the outcomes of the settlements would wait
+    /// with them.
+    pub(super) claims_follow: bool,
 }
 
 /// Claims whose response was lost.
@@ -45,48 +40,21 @@ pub(super) struct Unanswered {
     pub(super) since: Instant,
 }
 
-pub(super) type WorkCall = Call<WorkResponse, WorkRequest>;
+pub(super) type WorkCall = Call<Result<Worked, Error>, WorkRequest>;
 pub(super) type ExtendCall = Call<Result<Vec<Extended>, Error>, Vec<DeliveryKey>>;
 pub(super) type PausesCall = Call<Result<(), Error>, ()>;
 
 impl WorkCall {
-    /// Settles and claims in one call of the store.
-    pub(super) fn together(
+    /// Settles, and claims unless that follows.
+    pub(super) fn work(
         store: Arc<dyn Store>,
         settlements: Vec<Settlement>,
         request: WorkRequest,
         limit: Duration,
     ) -> Self {
-        let claims = request.claims.clone();
-        let call = async move {
-            match with_timeout(limit, store.work(&settlements, &claims)).await {
-                Ok(Worked { settled, deliveries }) => {
-                    WorkResponse { settled: Ok(settled), deliveries: Ok(deliveries) }
-                }
-                Err(error) => WorkResponse { settled: Err(error.clone()), deliveries: Err(error) },
-            }
-        };
-        Self { response: Box::pin(call), request, sent_at: Instant::now() }
-    }
-
-    /// Settles, then claims, so that a failure of the claims leaves the outcomes of the settlements known.
-    pub(super) fn apart(
-        store: Arc<dyn Store>,
-        settlements: Vec<Settlement>,
-        request: WorkRequest,
-        limit: Duration,
-    ) -> Self {
-        let claims = request.claims.clone();
-        let call = async move {
-            let began = Instant::now();
-            let settled = match with_timeout(limit, store.work(&settlements, &[])).await {
-                Ok(Worked { settled, .. }) => settled,
-                Err(error) => return WorkResponse { settled: Err(error.clone()), deliveries: Err(error) },
-            };
-            let claimed = with_timeout(limit.saturating_sub(began.elapsed()), store.work(&[], &claims)).await;
-            WorkResponse { settled: Ok(settled), deliveries: claimed.map(|worked| worked.deliveries) }
-        };
-        Self { response: Box::pin(call), request, sent_at: Instant::now() }
+        let claims = if request.claims_follow { Vec::new() } else { request.claims.clone() };
+        let call = async move { store.work(&settlements, &claims).await };
+        Self { response: Box::pin(with_timeout(limit, call)), request, sent_at: Instant::now() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Settles deliveries, and records what became of them.
 
 use oncebox_core::limits::CALL_ITEMS_MAX;
-use oncebox_core::{Error, Settled, Verdict};
+use oncebox_core::{Error, Settled, Settlement, Verdict, Worked};
 use tokio::task::{self, JoinError};
 use tokio::time::Instant;
 use tracing::warn;
@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Engine;
 use crate::telemetry;
 use crate::worker::attempt::{self, DeliveryKey, Ended};
-use crate::worker::calls::{Unanswered, WorkCall, WorkRequest, WorkResponse};
+use crate::worker::calls::{Unanswered, WorkCall, WorkRequest};
 use crate::worker::failure::Failure;
 use crate::worker::in_flight::Phase;
 use crate::worker::verdict;
@@ -45,36 +45,36 @@ impl Engine {
         if claims.is_empty() && settled.is_empty() {
             return;
         }
-        let request = WorkRequest { settled, claims, groups, claimed_at };
-        let limit = self.options.call_timeout.min(self.mode.call_limit());
         let pauses = &self.shared.pauses;
-        // Apart if the claims have to wait for something that may fail.
-        let decided = request.claims.iter().all(|claim| pauses.decide_at_once(claim));
-        let call = if decided { WorkCall::together } else { WorkCall::apart };
-        self.work = Some(call(self.shared.store.clone(), settlements, request, limit));
+        let claims_follow = !settled.is_empty() && !claims.iter().all(|claim| pauses.decide_at_once(claim));
+        let request = WorkRequest { settled, claims, groups, claimed_at, claims_follow };
+        self.start_work(settlements, request);
+    }
+
+    fn start_work(&mut self, settlements: Vec<Settlement>, request: WorkRequest) {
+        let limit = self.options.call_timeout.min(self.mode.call_limit());
+        self.work = Some(WorkCall::work(self.shared.store.clone(), settlements, request, limit));
     }
 
     pub(super) fn worked(
         &mut self,
-        response: WorkResponse,
+        response: Result<Worked, Error>,
         request: WorkRequest,
         sent_at: Instant,
     ) -> Result<(), Error> {
-        // What has failed has an unknown outcome. It is repeated, with the same result if it took effect.
-        match response.settled {
-            Ok(settled) => {
+        match response {
+            Ok(Worked { settled, deliveries }) => {
                 for (key, settled) in request.settled.iter().zip(settled) {
                     self.settled(key, settled);
                 }
-            }
-            Err(_) => {
-                for key in request.settled.iter().rev() {
-                    self.in_flight.unsent.push_front(*key);
+                if request.claims_follow {
+                    // A worker that stops makes no new claims, but still repeats those whose response was lost.
+                    if self.mode.claims() || request.claimed_at.is_some() {
+                        let claims = WorkRequest { settled: Vec::new(), claims_follow: false, ..request };
+                        self.start_work(Vec::new(), claims);
+                    }
+                    return Ok(());
                 }
-            }
-        }
-        match response.deliveries {
-            Ok(deliveries) => {
                 self.monitor.succeeded("work");
                 if !request.claims.is_empty() {
                     // The paused topics were known, even if another caller has read them.
@@ -85,7 +85,14 @@ impl Engine {
                 Ok(())
             }
             Err(error) => {
-                if !request.claims.is_empty() {
+                // The outcome of the call is unknown. It is repeated, with the same result if it took effect.
+                for key in request.settled.iter().rev() {
+                    self.in_flight.unsent.push_front(*key);
+                }
+                let made = !request.claims_follow || request.claimed_at.is_some();
+                if !made {
+                    self.polling.wake();
+                } else if !request.claims.is_empty() {
                     let since = request.claimed_at.unwrap_or(sent_at);
                     self.unanswered =
                         Some(Unanswered { claims: request.claims, groups: request.groups, since });

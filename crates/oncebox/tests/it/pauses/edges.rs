@@ -314,6 +314,25 @@ async fn a_settlement_counts_although_the_claims_after_it_fail() {
     assert_eq!((stopped.handled, stopped.retrying, stopped.lost), (1, 1, 0));
 }
 
+/// What was settled counts at once, even if the worker stops while the claims that follow wait.
+#[tokio::test(crate = "crate::timed", start_paused = true)]
+async fn a_settlement_counts_although_the_claims_after_it_wait_until_the_worker_stops() {
+    let fixture = Paused::new();
+    fixture.oncebox.operator("ann").pause("stopped", Pause::Receiving).await.unwrap();
+    fixture.enqueue("t", "1").await;
+    let second = Duration::from_secs(1);
+    let worker = Worker::new(&fixture.oncebox).stop_budget(second).on_unhandled(Unhandled::Abandon);
+    let worker = worker.on("t", async || sleep(Duration::from_secs(5)).await).start().unwrap();
+    until("the handler runs", async || fixture.show("1").await.deliveries == 1).await;
+    sleep(4 * second).await;
+    for _ in 0..100 {
+        fixture.faults.next_of(Operation::ReadyTopics, InjectedFault::Delay(3_600 * second));
+    }
+    until("it is settled", async || fixture.show("1").await.state == MessageState::Done).await;
+    let stopped = worker.stop().await.unwrap();
+    assert_eq!((stopped.handled, stopped.unsettled), (1, 0));
+}
+
 /// While the paused topics cannot be read, a worker settles what it has and can be stopped.
 #[tokio::test(crate = "crate::timed", start_paused = true)]
 async fn a_worker_that_cannot_read_pauses_settles_and_stops() {
