@@ -40,7 +40,7 @@ impl Signature {
     }
 }
 
-fn hmac(key: &[u8], message: &[u8]) -> Signature {
+pub(crate) fn hmac(key: &[u8], message: &[u8]) -> Signature {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(message);
     let mut output = mac.finalize().into_bytes();

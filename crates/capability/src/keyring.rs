@@ -1,6 +1,7 @@
 //! The root keys of a server: they mint and verify tokens.
 
 use crate::caveat::Caveat;
+use crate::delivery_marks::DeliveryMarks;
 use crate::identifier::Nonce;
 use crate::key::{KeyError, KeyId, RootKey, RootKeyStatus};
 use crate::limits::{KEYS_COUNT_MAX, SKEW_SECONDS_MAX};
@@ -100,8 +101,9 @@ impl Keyring {
     /// Checks signature and key of a token, and that all its caveats are understood. Whether they hold is checked
     /// for each request, see [`VerifiedToken`].
     pub fn verify(&self, token: &Token) -> Result<VerifiedToken, Refusal> {
-        match self.status_of_signer(token)? {
-            RootKeyStatus::Active | RootKeyStatus::Accepted => VerifiedToken::new(token, self.skew_seconds),
+        let entry = self.signer(token)?;
+        match entry.status {
+            RootKeyStatus::Active | RootKeyStatus::Accepted => self.verified(token, entry),
             RootKeyStatus::Retired => Err(AuthReason::KeyRetired.into()),
             RootKeyStatus::Compromised => Err(AuthReason::KeyCompromised.into()),
         }
@@ -110,16 +112,22 @@ impl Keyring {
     /// The same, but retired keys are good enough: for settlements of deliveries that were claimed before the key was
     /// retired, and for nothing else.
     pub fn verify_for_settlement(&self, token: &Token) -> Result<VerifiedToken, Refusal> {
-        match self.status_of_signer(token)? {
+        let entry = self.signer(token)?;
+        match entry.status {
             RootKeyStatus::Compromised => Err(AuthReason::KeyCompromised.into()),
-            _ => VerifiedToken::new(token, self.skew_seconds),
+            _ => self.verified(token, entry),
         }
     }
 
-    fn status_of_signer(&self, token: &Token) -> Result<RootKeyStatus, Refusal> {
+    fn verified(&self, token: &Token, signer: &Entry) -> Result<VerifiedToken, Refusal> {
+        let marks = DeliveryMarks::new(&signer.root, token.identifier().nonce);
+        VerifiedToken::new(token, marks, self.skew_seconds)
+    }
+
+    fn signer(&self, token: &Token) -> Result<&Entry, Refusal> {
         let named = self.entries.iter().find(|entry| entry.id == token.identifier().key);
         let entry = named.ok_or(AuthReason::UnknownKey)?;
-        if token.is_signed_by(&entry.root) { Ok(entry.status) } else { Err(AuthReason::BadSignature.into()) }
+        if token.is_signed_by(&entry.root) { Ok(entry) } else { Err(AuthReason::BadSignature.into()) }
     }
 }
 

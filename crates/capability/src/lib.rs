@@ -39,6 +39,7 @@ mod names;
 mod address_range;
 mod caveat;
 mod chain;
+mod delivery_marks;
 mod identifier;
 mod key;
 mod key_file;

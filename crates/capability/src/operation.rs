@@ -20,6 +20,8 @@ names! {
         ListMessages "list_messages",
         /// List paused topics.
         ListPausedTopics "list_paused_topics",
+        /// List revocations.
+        ListRevocations "list_revocations",
         /// List topics.
         ListTopics "list_topics",
         /// Mark a key of the ledger as processed.
@@ -46,6 +48,8 @@ names! {
         ReprocessDeadLetters "reprocess_dead_letters",
         /// Resume a topic.
         ResumeTopic "resume_topic",
+        /// Revoke a token, or all tokens of a key.
+        Revoke "revoke",
         /// Send a message.
         Send "send",
         /// Send several messages.
@@ -89,7 +93,7 @@ mod tests {
         assert!(operations.is_sorted_by(|one, next| one < next), "{operations:?}");
         assert!(ApiNamespace::ALL.is_sorted_by(|one, next| one.as_str() < next.as_str()));
         assert!(ApiOperation::ALL.is_sorted() && ApiNamespace::ALL.is_sorted());
-        assert_eq!((ApiOperation::ALL.len(), ApiNamespace::ALL.len()), (29, 4));
+        assert_eq!((ApiOperation::ALL.len(), ApiNamespace::ALL.len()), (31, 4));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use crate::caveat::{Caveat, CaveatKind, DeliveryId};
+use crate::delivery_marks::DeliveryMarks;
 use crate::identifier::Identifier;
 use crate::operation::{ApiNamespace, ApiOperation};
 use crate::refusal::{AuthReason, Refusal, ScopeReason};
@@ -17,6 +18,7 @@ use crate::token::Token;
 pub struct VerifiedToken {
     identifier: Identifier,
     caveats: Vec<Caveat>,
+    marks: DeliveryMarks,
     skew_seconds: u64,
 }
 
@@ -25,7 +27,7 @@ pub struct VerifiedToken {
 pub struct HeadFacts {
     /// What is asked for.
     pub operation: ApiOperation,
-    /// The namespace, unless the request is about none or about several.
+    /// The namespace, unless it is not known yet. [`MessageFacts`] has it in any case.
     pub namespace: Option<ApiNamespace>,
     /// The address of the client, unless it is unknown, as on a Unix socket.
     pub client: Option<IpAddr>,
@@ -37,6 +39,8 @@ pub struct HeadFacts {
 /// What a request says about one message. A request without messages is checked once, with the default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MessageFacts<'a> {
+    /// The namespace, unless the request is about none or about all.
+    pub namespace: Option<ApiNamespace>,
     /// The topic of the message or, in a claim, one of its topics; none if that can be any topic.
     pub topic: Option<&'a str>,
     /// The tenant.
@@ -49,13 +53,13 @@ pub struct MessageFacts<'a> {
 
 impl VerifiedToken {
     /// Parses the caveats of a token whose signature is good.
-    pub(crate) fn new(token: &Token, skew_seconds: u64) -> Result<Self, Refusal> {
+    pub(crate) fn new(token: &Token, marks: DeliveryMarks, skew_seconds: u64) -> Result<Self, Refusal> {
         let caveats: Result<Vec<_>, _> = token.caveats().map(|(_, caveat)| caveat).collect();
         let caveats = caveats.map_err(|error| ScopeReason::UnknownCaveat(error.name().to_owned()))?;
         if !caveats.iter().any(|caveat| caveat.kind() == CaveatKind::Expires) {
             return Err(AuthReason::NoExpiry.into());
         }
-        Ok(Self { identifier: token.identifier().clone(), caveats, skew_seconds })
+        Ok(Self { identifier: token.identifier().clone(), caveats, marks, skew_seconds })
     }
 
     /// What names the token.
@@ -73,13 +77,23 @@ impl VerifiedToken {
         times.min().unwrap_or(0)
     }
 
-    /// The lowest rate of the caveats, in messages per second. The server has to enforce it.
-    pub fn rate(&self) -> Option<NonZeroU32> {
-        let rates = self.caveats.iter().filter_map(|caveat| match caveat {
+    /// How many seconds the token is still valid, with the tolerance for clocks; `now` is in Unix seconds.
+    pub fn ends_in(&self, now: u64) -> u64 {
+        self.expires().saturating_add(self.skew_seconds).saturating_sub(now)
+    }
+
+    /// Whether the token has a caveat of this kind.
+    pub fn has(&self, kind: CaveatKind) -> bool {
+        self.caveats.iter().any(|caveat| caveat.kind() == kind)
+    }
+
+    /// The rates of the caveats, in messages per second. The server has to enforce each of them for all tokens that have
+    /// it: otherwise, tokens attenuated from one could do more together than that one.
+    pub fn rates(&self) -> impl Iterator<Item = NonZeroU32> {
+        self.caveats.iter().filter_map(|caveat| match caveat {
             Caveat::Rate(rate) => Some(*rate),
             _ => None,
-        });
-        rates.min()
+        })
     }
 
     /// The names for the audit log, in the order in which they were added. The first may be the minter's; a holder can
@@ -91,6 +105,13 @@ impl VerifiedToken {
         })
     }
 
+    /// The mark of a delivery, for a number that the server chose when it was received. The server can compute it again
+    /// from a token with this nonce and this end, so it can recognize what was received with the token, and before it
+    /// ended. Nobody else can compute it.
+    pub fn delivery_mark(&self, number: u64) -> u64 {
+        self.marks.of(number, self.expires())
+    }
+
     /// Checks what is known before the body is read; `now` is in Unix seconds. A caveat about a fact that the request
     /// does not have refuses it.
     ///
@@ -98,8 +119,9 @@ impl VerifiedToken {
     pub fn check_head(&self, head: &HeadFacts, now: u64) -> Result<(), Refusal> {
         self.check(|caveat| match caveat {
             Caveat::Operations(operations) => operations.contains(&head.operation),
+            // If it is not known yet, `check_message` checks it.
             Caveat::Namespaces(namespaces) => {
-                head.namespace.is_some_and(|namespace| namespaces.contains(&namespace))
+                head.namespace.is_none_or(|namespace| namespaces.contains(&namespace))
             }
             Caveat::Client(range) => head.client.is_some_and(|address| range.contains(address)),
             Caveat::BytesMax(bytes) => head.payload_bytes_min <= *bytes,
@@ -122,14 +144,16 @@ impl VerifiedToken {
             return Err(ScopeReason::NoTenant.into());
         }
         self.check(|caveat| match caveat {
+            Caveat::Namespaces(namespaces) => {
+                message.namespace.is_some_and(|namespace| namespaces.contains(&namespace))
+            }
             Caveat::Topic(topic) => message.topic == Some(topic.as_str()),
             Caveat::TopicPrefix(prefix) => message.topic.is_some_and(|topic| is_below(topic, prefix)),
             Caveat::Tenant(tenant) => tenant == "*" || message.tenant == Some(tenant.as_str()),
             Caveat::BytesMax(bytes) => message.payload_bytes <= *bytes,
             Caveat::Delivery(delivery) => message.delivery == Some(*delivery),
             // `check_head` checks these.
-            Caveat::Operations(_) | Caveat::Namespaces(_) | Caveat::Client(_)
-            | Caveat::NotBefore(_) | Caveat::Expires(_)
+            Caveat::Operations(_) | Caveat::Client(_) | Caveat::NotBefore(_) | Caveat::Expires(_)
             // The server limits the rate, and names limit nothing.
             | Caveat::Rate(_) | Caveat::Name(_) => true,
         })
@@ -148,7 +172,7 @@ impl VerifiedToken {
         if self.caveats.iter().any(is_early) {
             return Err(AuthReason::NotYetValid.into());
         }
-        if now >= self.expires().saturating_add(self.skew_seconds) {
+        if self.ends_in(now) == 0 {
             return Err(AuthReason::Expired.into());
         }
         Ok(())

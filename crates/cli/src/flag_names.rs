@@ -49,6 +49,8 @@ pub(crate) const PAUSE: &FlagNames = &[("topic", "TOPIC"), ("because", "--becaus
 
 pub(crate) const EXPLAIN: &FlagNames = &[("source", "--topic"), ("id", "--key")];
 
+pub(crate) const REVOKE: &FlagNames = &[("target", "--nonce or --key"), ("because", "--because")];
+
 /// For commands that send no fields.
 pub(crate) const NONE: &FlagNames = &[];
 

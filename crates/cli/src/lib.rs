@@ -4,6 +4,7 @@
 //! before it is freed. `oncebox serve` executes the second one when amnesia is configured.
 
 mod ack;
+mod cap;
 mod completions;
 mod config;
 mod demo;
@@ -11,6 +12,7 @@ mod dlq;
 mod explain;
 mod extend;
 mod ledger;
+mod login;
 mod messages;
 mod nack;
 mod pause;
@@ -35,6 +37,7 @@ mod settings;
 mod settle;
 mod terminal;
 mod text;
+mod token_file;
 mod value;
 
 #[cfg(test)]
@@ -89,6 +92,8 @@ enum Command {
     Topics(topics::Arguments),
     Pause(pause::PauseArguments),
     Resume(pause::ResumeArguments),
+    Cap(cap::Arguments),
+    Login(login::Arguments),
     Store(store::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
@@ -123,6 +128,8 @@ fn run(global: &GlobalOptions, command: Command, freed: FreedMemory) -> Result<(
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments, freed),
         Command::Config(arguments) => config::run(&arguments, global.output()),
+        Command::Cap(arguments) => cap::run(&arguments, global),
+        Command::Login(arguments) => login::run(&arguments, global),
         Command::Store(arguments) => store::run(&arguments, global.output()),
         Command::Schema(arguments) => schema::run(&arguments, global.output()),
         Command::Completions(arguments) => completions::run(&arguments, self::command()),

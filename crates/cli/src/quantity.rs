@@ -1,6 +1,6 @@
 //! Human-readable ages, durations and sizes.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The time between a timestamp and now: `3m ago`, `in 5s`. Text that is not a timestamp is returned unchanged.
 pub(crate) fn ago(timestamp: &str) -> String {
@@ -48,10 +48,18 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-#[expect(clippy::disallowed_methods, reason = "ages are shown relative to the wall clock")]
 fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The time in Unix seconds.
+pub(crate) fn unix_seconds() -> u64 {
+    since_1970().as_secs()
+}
+
+#[expect(clippy::disallowed_methods, reason = "ages and the ends of tokens are relative to the wall clock")]
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Milliseconds since 1970 of a timestamp as the server writes it: `2026-11-16T05:57:21.798Z`.

@@ -1,4 +1,4 @@
-//! The server's address: `http://host:port`, or `unix:/path/to.sock`.
+//! The server's address: `http://host:port`, `https://host:port`, or `unix:/path/to.sock`.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ const PORT_DEFAULT: u16 = 7420;
 /// The server's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    Tcp { host: String, port: u16 },
+    Tcp { host: String, port: u16, tls: bool },
     Unix { path: PathBuf },
 }
 
@@ -28,22 +28,22 @@ impl Address {
                 Ok(Self::Unix { path })
             };
         }
-        if text.starts_with("https:") {
-            return Err(ClientError::invalid(
-                "the client does not support TLS: use a proxy on this machine, or http://",
-            ));
-        }
         let invalid = || {
             ClientError::invalid(
-                "the address is invalid: write it as in `http://127.0.0.1:7420` or `unix:/run/oncebox.sock`",
+                "the address is invalid: write it as in `http://127.0.0.1:7420`, `https://oncebox.example:7420` or `unix:/run/oncebox.sock`",
             )
         };
         let uri: Uri = text.parse().map_err(|_| invalid())?;
         let bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
         let named = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        let tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(invalid()),
+        };
         match uri.host() {
-            Some(host) if uri.scheme_str() == Some("http") && bare && named && !host.is_empty() => {
-                Ok(Self::Tcp { host: host.to_owned(), port: uri.port_u16().unwrap_or(PORT_DEFAULT) })
+            Some(host) if bare && named && !host.is_empty() => {
+                Ok(Self::Tcp { host: host.to_owned(), port: uri.port_u16().unwrap_or(PORT_DEFAULT), tls })
             }
             _ => Err(invalid()),
         }
@@ -52,7 +52,8 @@ impl Address {
     /// The URL without path; it also determines the `Host` header.
     pub(crate) fn origin(&self) -> String {
         match self {
-            Self::Tcp { host, port } => format!("http://{host}:{port}"),
+            Self::Tcp { host, port, tls: false } => format!("http://{host}:{port}"),
+            Self::Tcp { host, port, tls: true } => format!("https://{host}:{port}"),
             Self::Unix { .. } => "http://localhost".to_owned(),
         }
     }
@@ -77,6 +78,7 @@ mod tests {
             ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
             ("http://localhost/", "http://localhost:7420"),
             ("http://[::1]:80", "http://[::1]:80"),
+            ("https://oncebox.example:443", "https://oncebox.example:443"),
             #[cfg(unix)]
             ("unix:/run/a.sock", "unix:/run/a.sock"),
             #[cfg(unix)]
@@ -88,7 +90,8 @@ mod tests {
 
     #[test]
     fn invalid_addresses_are_rejected_with_advice() {
-        for text in ["", "localhost:7420", "unix:", "https://a", "http://a/v1", "http://u:p@a", "ftp://a"] {
+        for text in ["", "localhost:7420", "unix:", "https://a/v1", "http://a/v1", "http://u:p@a", "ftp://a"]
+        {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains(": "), "{error}");
         }

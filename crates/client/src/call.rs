@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use oncebox_wire::mailbox::{RecvRequest, WorkRequest};
 use oncebox_wire::{ErrorBody, header};
@@ -167,6 +167,9 @@ impl Client {
         }
         if let Some(actor) = &self.shared.actor {
             request = request.header(header::ACTOR, actor);
+        }
+        if let Some(authorization) = &self.shared.authorization {
+            request = request.header(AUTHORIZATION, authorization);
         }
         let request = request.body(Full::new(call.body.encode_after(elapsed)?));
         request.map_err(|_| ClientError::invalid("the request is too long for a URL: shorten its ids"))

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::header::HeaderValue;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio_rustls::TlsConnector;
 
 use crate::address::Address;
 use crate::connect::Connector;
 use crate::error::ClientError;
-use crate::random;
+use crate::{random, tls};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
@@ -36,10 +38,12 @@ pub(crate) struct Shared {
     pub(crate) retries: u32,
     corr_id: Option<String>,
     pub(crate) actor: Option<String>,
+    /// Never shown.
+    pub(crate) authorization: Option<HeaderValue>,
 }
 
 impl Client {
-    /// A client for the server at `http://host:port` or `unix:/path/to.sock`. Does not connect yet.
+    /// A client for the server at `http://host:port`, `https://host:port` or `unix:/path/to.sock`. Does not connect yet.
     ///
     /// # Errors
     /// [`ClientErrorKind::Invalid`](crate::ClientErrorKind::Invalid) if the address is invalid.
@@ -55,6 +59,8 @@ impl Client {
             retries: RETRIES_DEFAULT,
             corr_id: None,
             actor: None,
+            authorization: None,
+            authorities: None,
         }
     }
 
@@ -73,6 +79,8 @@ pub struct ClientBuilder {
     retries: u32,
     corr_id: Option<String>,
     actor: Option<String>,
+    authorization: Option<Result<HeaderValue, ()>>,
+    authorities: Option<Vec<u8>>,
 }
 
 impl ClientBuilder {
@@ -101,6 +109,22 @@ impl ClientBuilder {
         self
     }
 
+    /// The token of all calls, for a server that demands tokens.
+    pub fn token(mut self, token: impl AsRef<str>) -> Self {
+        let value = HeaderValue::try_from(format!("Bearer {}", token.as_ref().trim()));
+        self.authorization = Some(value.map_err(drop).map(|mut value| {
+            value.set_sensitive(true);
+            value
+        }));
+        self
+    }
+
+    /// The certificate authorities to trust, in PEM format, for `https://`. Default: those of the system.
+    pub fn authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authorities = Some(pem.into());
+        self
+    }
+
     /// Builds the client.
     ///
     /// # Errors
@@ -121,13 +145,26 @@ impl ClientBuilder {
                 "the actor is empty or not printable ASCII: use a name of printable ASCII characters",
             ));
         }
+        let authorization = self.authorization.transpose().map_err(|()| {
+            ClientError::invalid(
+                "the token contains characters that no token has: pass it exactly as it was issued",
+            )
+        })?;
+        let tls = match address {
+            Address::Tcp { tls: true, .. } => {
+                Some(TlsConnector::from(tls::config(self.authorities.as_deref())?))
+            }
+            _ => None,
+        };
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .build(Connector { address: address.clone() });
+            .build(Connector { address: address.clone(), tls });
         let Self { timeout, retries, corr_id, actor, .. } = self;
-        Ok(Client { shared: Arc::new(Shared { pool, address, timeout, retries, corr_id, actor }) })
+        Ok(Client {
+            shared: Arc::new(Shared { pool, address, timeout, retries, corr_id, actor, authorization }),
+        })
     }
 }
 

@@ -13,6 +13,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 use tower_service::Service;
 
 use crate::address::Address;
@@ -21,9 +23,11 @@ use crate::address::Address;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connects to one server, regardless of the URI of a request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) address: Address,
+    /// Only for an address with TLS.
+    pub(crate) tls: Option<TlsConnector>,
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -38,13 +42,16 @@ impl Socket {
         Self(TokioIo::new(Box::new(stream)))
     }
 
-    async fn open(address: &Address) -> io::Result<Self> {
+    async fn open(address: &Address, tls: Option<&TlsConnector>) -> io::Result<Self> {
         match address {
-            Address::Tcp { host, port } => {
+            Address::Tcp { host, port, .. } => {
                 // The resolver does not accept brackets around an IPv6 address.
-                let stream = TcpStream::connect((host.trim_matches(['[', ']']), *port)).await?;
+                let host = host.trim_matches(['[', ']']);
+                let stream = TcpStream::connect((host, *port)).await?;
                 stream.set_nodelay(true)?;
-                Ok(Self::new(stream))
+                let Some(tls) = tls else { return Ok(Self::new(stream)) };
+                let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+                Ok(Self::new(tls.connect(name, stream).await?))
             }
             #[cfg(unix)]
             Address::Unix { path } => Ok(Self::new(tokio::net::UnixStream::connect(path).await?)),
@@ -64,9 +71,9 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let address = self.address.clone();
+        let Self { address, tls } = self.clone();
         Box::pin(async move {
-            let opened = timeout(CONNECT_TIMEOUT, Socket::open(&address)).await;
+            let opened = timeout(CONNECT_TIMEOUT, Socket::open(&address, tls.as_ref())).await;
             opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         })
     }

@@ -180,8 +180,16 @@ mod tests {
 
     fn error_response(status: u16, code: Option<ErrorCode>) -> ClientError {
         let (message, corr_id) = ("why: do this".to_owned(), "c".to_owned());
-        let body =
-            code.map(|code| ErrorBody { code, message, corr_id, msg_id: None, duplicate: None, bound: None });
+        let body = code.map(|code| ErrorBody {
+            code,
+            message,
+            corr_id,
+            msg_id: None,
+            duplicate: None,
+            bound: None,
+            reason: None,
+            caveat: None,
+        });
         ClientError::error_response(status, body, None)
     }
 

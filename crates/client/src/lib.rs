@@ -71,6 +71,7 @@ mod random;
 mod retry;
 mod stream;
 mod target;
+mod tls;
 
 pub use client::{Client, ClientBuilder};
 pub use error::{ClientError, ClientErrorKind};

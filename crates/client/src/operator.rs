@@ -2,8 +2,9 @@
 
 use oncebox_wire::operator::{
     ByKeyRequest, CountRequest, CountsResponse, ListDeadRequest, ListPausedRequest, ListPausedResponse,
-    ListRequest, ListResponse, ListTopicsRequest, ListTopicsResponse, MessageDetails, PauseRequest,
-    PauseResponse, RedriveRequest, ShowRequest, StatsResponse, SweepRequest, SweepResponse,
+    ListRequest, ListResponse, ListRevocationsResponse, ListTopicsRequest, ListTopicsResponse,
+    MessageDetails, PauseRequest, PauseResponse, RedriveRequest, RevocationDetails, RevokeRequest,
+    ShowRequest, StatsResponse, SweepRequest, SweepResponse,
 };
 use oncebox_wire::path;
 
@@ -96,6 +97,16 @@ impl Client {
     /// Resumes a topic.
     pub async fn resume_topic(&self, resume: &PauseRequest) -> Result<PauseResponse, ClientError> {
         self.call(Call::post(path::RESUME_TOPIC, RetryPolicy::Always, json(resume)?)).await
+    }
+
+    /// Lists the revocations of tokens.
+    pub async fn revocations(&self) -> Result<ListRevocationsResponse, ClientError> {
+        self.call(Call::get(path::REVOCATIONS.to_owned())).await
+    }
+
+    /// Revokes a token, or all tokens of a key.
+    pub async fn revoke(&self, revoke: &RevokeRequest) -> Result<RevocationDetails, ClientError> {
+        self.call(Call::post(path::REVOCATIONS, RetryPolicy::Always, json(revoke)?)).await
     }
 
     /// Statistics of the server and its store.

@@ -19,6 +19,21 @@ impl LeaseToken {
         Self { uid: delivery.uid, owner: delivery.lease.owner, fence: delivery.lease.fence }
     }
 
+    /// The message.
+    pub fn uid(self) -> Uid {
+        self.uid
+    }
+
+    /// Who holds the lease.
+    pub fn owner(self) -> Owner {
+        self.owner
+    }
+
+    /// The fence of the lease.
+    pub fn fence(self) -> Fence {
+        self.fence
+    }
+
     pub(crate) fn settle(self, verdict: Verdict) -> Settlement {
         Settlement { uid: self.uid, owner: self.owner, fence: self.fence, verdict }
     }

@@ -26,7 +26,7 @@ use topic_waiters::TopicWaiters;
 
 pub use crate::lease_token::LeaseToken;
 pub use crate::msg_id::MsgId;
-pub use delivery_ref::DeliveryRef;
+pub use delivery_ref::{DeliveredMessage, DeliveryRef};
 pub use envelope::Envelope;
 pub use outgoing::OutgoingMessage;
 pub use receive::{Damaged, Receive, Received};

@@ -87,6 +87,12 @@ impl Oncebox {
         &self.0.name
     }
 
+    /// The store behind the inbox, for what this interface does not offer, such as records of the application. Kinds of
+    /// records whose names begin with `paused_` belong to the library.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.0.store.clone()
+    }
+
     /// Closes the store. Later calls fail with [`crate::ErrorKind::Closed`], so stop workers first.
     ///
     /// The directory of an embedded store can be opened again when this returns.

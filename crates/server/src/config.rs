@@ -44,8 +44,8 @@ pub use listen::ListenAddress;
 pub use origin::{Origin, Origins};
 pub use problem::Problems;
 pub use sections::{
-    Config, HttpConfig, LedgerConfig, LogConfig, LogFormat, MetricsConfig, Profile, RedriveRule,
-    RetentionConfig, ShutdownConfig, UnknownKey,
+    AuthConfig, Config, HttpConfig, LedgerConfig, LogConfig, LogFormat, MetricsConfig, Profile, RedriveRule,
+    RetentionConfig, ShutdownConfig, TlsConfig, UnknownKey,
 };
 pub use show::show;
 

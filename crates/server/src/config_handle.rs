@@ -4,22 +4,44 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use oncebox::Oncebox;
 use oncebox::mailbox::Mailbox;
+use tokio_rustls::rustls;
 
+use crate::access::Keys;
 use crate::config::Config;
+use crate::server_error::ServerError;
+use crate::tls;
 
 /// Shared access to the active configuration.
 pub(crate) struct ConfigHandle(RwLock<Arc<ActiveConfig>>);
 
-/// A configuration, and the mailbox built from it.
+/// A configuration, and what is built from it.
 pub(crate) struct ActiveConfig {
     pub(crate) config: Config,
     pub(crate) mailbox: Mailbox,
+    /// The root keys, if requests need tokens.
+    pub(crate) keys: Option<Keys>,
+    /// The certificate, if there is TLS.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl ActiveConfig {
+    fn new(config: Config, oncebox: &Oncebox) -> Result<Self, ServerError> {
+        let mailbox = oncebox.mailbox(config.mailbox.clone())?;
+        let keys = config.auth.key_file.as_deref().map(|path| {
+            Keys::read(path, config.auth.clock_tolerance).map_err(|problem| ServerError::KeyFile {
+                path: path.to_owned(),
+                problem: problem.to_string(),
+            })
+        });
+        let keys = keys.transpose()?;
+        let tls = tls::read(&config.tls).map_err(|problem| ServerError::Tls(problem.to_string()))?;
+        Ok(Self { config, mailbox, keys, tls })
+    }
 }
 
 impl ConfigHandle {
-    pub(crate) fn new(config: Config, oncebox: &Oncebox) -> Result<Self, oncebox::Error> {
-        let mailbox = oncebox.mailbox(config.mailbox.clone())?;
-        Ok(Self(RwLock::new(Arc::new(ActiveConfig { config, mailbox }))))
+    pub(crate) fn new(config: Config, oncebox: &Oncebox) -> Result<Self, ServerError> {
+        Ok(Self(RwLock::new(Arc::new(ActiveConfig::new(config, oncebox)?))))
     }
 
     pub(crate) fn get(&self) -> Arc<ActiveConfig> {
@@ -32,10 +54,10 @@ impl ConfigHandle {
         &self,
         mut config: Config,
         oncebox: &Oncebox,
-    ) -> Result<Vec<&'static str>, oncebox::Error> {
+    ) -> Result<Vec<&'static str>, ServerError> {
         let needs_restart = keep_restart_only(&self.get().config, &mut config);
-        let mailbox = oncebox.mailbox(config.mailbox.clone())?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ActiveConfig { config, mailbox });
+        let active = Arc::new(ActiveConfig::new(config, oncebox)?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = active;
         Ok(needs_restart)
     }
 }
@@ -59,6 +81,10 @@ fn keep_restart_only(old: &Config, new: &mut Config) -> Vec<&'static str> {
         "amnesia": amnesia;
         "store": store;
         "log.format": log.format;
+        "auth.key_file": auth.key_file;
+        "tls.certificate_file": tls.certificate_file;
+        "tls.key_file": tls.key_file;
+        "tls.client_ca_file": tls.client_ca_file;
         "http.connections_max": http.connections_max;
         "http.bodies_bytes_max": http.bodies_bytes_max;
         "mailbox.shards": mailbox.shards;

@@ -3,6 +3,7 @@
 mod api_error;
 mod app;
 mod authority;
+mod authorization;
 mod body;
 mod call;
 mod corr_id;
@@ -22,6 +23,7 @@ mod percent;
 mod query;
 mod redrive;
 mod response;
+mod revocations;
 mod routes;
 mod segment;
 mod service;

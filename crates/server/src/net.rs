@@ -9,10 +9,11 @@ mod lazy_timer;
 mod listener;
 mod parse_errors;
 mod service;
+mod tls_stream;
 
 pub(crate) use activity::Timeouts;
 pub(crate) use connection::Connections;
 pub(crate) use connection_limit::ConnectionLimit;
 pub(crate) use drive::RequestBody;
-pub(crate) use listener::{Listener, Transport};
+pub(crate) use listener::{Listener, Scheme, Transport};
 pub(crate) use service::{Caller, Service};

@@ -13,10 +13,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::access::{AccessControl, Revocations};
 use crate::config::{Config, ListenAddress, Loaded};
 use crate::http::{self, App};
 use crate::log;
-use crate::net::{Connections, Listener};
+use crate::net::{Connections, Listener, Scheme};
+use crate::server_error::ServerError;
 use crate::server_metrics::{ServerMetrics, names};
 
 /// Interval at which histograms are aggregated, and expired findings about bounds and dead letters are cleared.
@@ -24,28 +26,6 @@ const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 /// Upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 14] =
     [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0];
-
-/// Why the server could not start, or did not stop cleanly.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// The store could not be opened or closed.
-    #[error("store: {0}")]
-    Store(#[from] oncebox::Error),
-    /// The server could not listen on an address.
-    #[error(
-        "cannot listen on {listen} ({error}): stop the other program, or set `{setting}` to another address"
-    )]
-    Listen {
-        /// The setting that contains the address.
-        setting: &'static str,
-        /// The address.
-        listen: String,
-        /// The error of the operating system.
-        #[source]
-        error: std::io::Error,
-    },
-}
 
 /// A server that listens on its addresses and is ready to run.
 pub struct Server {
@@ -64,11 +44,13 @@ impl Server {
         descriptors::raise(config.http.connections_max + config.admin.connections_max);
         // Metric handles are resolved at first use, so the recorder must be installed before that.
         let prometheus = recorder();
-        let listeners = bind("listen", &config.listen).await?;
-        let admin = bind("admin.listen", &config.admin.listen).await?;
+        let scheme = if config.tls.certificate_file.is_some() { Scheme::Https } else { Scheme::Http };
+        let listeners = bind("listen", &config.listen, scheme).await?;
+        let admin = bind("admin.listen", &config.admin.listen, scheme).await?;
         let oncebox = open(&config).await?;
         let metrics = ServerMetrics::new(config.mailbox.topics.keys(), config.metrics.topics_max);
-        let app = App::new(config, oncebox, metrics, prometheus, CancellationToken::new())?;
+        let access = access_control(&config, &oncebox).await?;
+        let app = App::new(config, oncebox, access, metrics, prometheus, CancellationToken::new())?;
         Ok(Self { app, listeners, admin })
     }
 
@@ -85,12 +67,7 @@ impl Server {
     /// Serves requests until `shutdown` completes; then accepts nothing more, drains connections and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self { app, listeners, admin } = self;
-        info!(
-            store = app.oncebox.name(),
-            profile = app.active().config.profile.as_str(),
-            dlq_profile = crate::scrape::dlq_profile(&app.oncebox),
-            "local mode without authentication: every local client has full access, except web pages"
-        );
+        log_mode(&app);
         let stopping = app.stopping.clone();
         let gauge = &app.metrics.connections;
         let clients = Connections::new(
@@ -120,13 +97,14 @@ impl Server {
         let maintenance = tokio::spawn(maintenance.run(stopping.clone().cancelled_owned()));
         let metrics = tokio::spawn(collect(app.clone(), stopping.clone()));
         let redriver = tokio::spawn(redrive(app.clone(), stopping.clone()));
+        let revocations = tokio::spawn(read_revocations(app.clone(), stopping.clone()));
         shutdown.await;
         stopping.cancel();
         info!("stopping: no new requests are accepted");
         acceptors.join_all().await;
         let drain = app.active().config.shutdown.drain;
         tokio::join!(clients.drain(drain), operators.drain(drain));
-        let _ = tokio::join!(maintenance, metrics, redriver);
+        let _ = tokio::join!(maintenance, metrics, redriver, revocations);
         app.oncebox.close().await?;
         info!("stopped");
         Ok(())
@@ -156,10 +134,14 @@ impl Reloader {
     }
 }
 
-async fn bind(setting: &'static str, addresses: &[ListenAddress]) -> Result<Vec<Listener>, ServerError> {
+async fn bind(
+    setting: &'static str,
+    addresses: &[ListenAddress],
+    scheme: Scheme,
+) -> Result<Vec<Listener>, ServerError> {
     let mut listeners = Vec::new();
     for listen in addresses {
-        let bound = Listener::bind(listen).await;
+        let bound = Listener::bind(listen, scheme).await;
         listeners.push(bound.map_err(|error| ServerError::Listen {
             setting,
             listen: listen.to_string(),
@@ -171,6 +153,42 @@ async fn bind(setting: &'static str, addresses: &[ListenAddress]) -> Result<Vec<
 
 async fn open(config: &Config) -> Result<Oncebox, oncebox::Error> {
     builder(config).open(&url(config)).await
+}
+
+/// Access control, if there are keys. A store that keeps nothing keeps no revocations either, so they are in a file.
+async fn access_control(config: &Config, oncebox: &Oncebox) -> Result<Option<AccessControl>, ServerError> {
+    let Some(key_file) = &config.auth.key_file else { return Ok(None) };
+    let revocations = if oncebox.capabilities().durable {
+        Revocations::in_store(oncebox.store())
+    } else {
+        let mut path = key_file.as_os_str().to_owned();
+        path.push(".revocations");
+        Revocations::in_file(path.into())
+    };
+    let read = revocations.read().await;
+    read.map_err(|error| ServerError::Revocations(error.to_string()))?;
+    Ok(Some(AccessControl::new(revocations)))
+}
+
+/// Logs who has access.
+fn log_mode(app: &App) {
+    let active = app.active();
+    let store = app.oncebox.name();
+    let profile = active.config.profile.as_str();
+    let dlq_profile = crate::scrape::dlq_profile(&app.oncebox);
+    match &active.keys {
+        Some(keys) => {
+            let keys: Vec<String> = keys.statuses().map(|(id, status)| format!("{id} ({status})")).collect();
+            let keys = keys.join(", ");
+            info!(store, profile, dlq_profile, keys, "every request needs a token, except health checks");
+        }
+        None => info!(
+            store,
+            profile,
+            dlq_profile,
+            "local mode without authentication: every local client has full access, except web pages; set `auth.key_file` to demand tokens"
+        ),
+    }
 }
 
 fn builder(config: &Config) -> OnceboxBuilder {
@@ -217,6 +235,12 @@ fn recorder() -> PrometheusHandle {
 
 async fn redrive(app: App, stopping: CancellationToken) {
     app.redriver().run(stopping).await;
+}
+
+async fn read_revocations(app: App, stopping: CancellationToken) {
+    if let Some(access) = &app.access {
+        access.revocations.run(|| app.active().config.auth.cap_cache_ttl, stopping).await;
+    }
 }
 
 async fn collect(app: App, stopping: CancellationToken) {

@@ -10,10 +10,10 @@ pub enum ErrorCode {
     /// The request is invalid: fix it before you send it again.
     #[serde(rename = "E_SCHEMA")]
     Schema,
-    /// Authentication is missing or invalid.
+    /// The token is missing or not valid.
     #[serde(rename = "E_CAP_AUTH")]
     CapAuth,
-    /// The caller lacks permission for this request.
+    /// The token does not allow this request; or the request comes from a web page, or is for another host.
     #[serde(rename = "E_CAP_SCOPE")]
     CapScope,
     /// The message, topic or path does not exist.
@@ -119,6 +119,12 @@ pub struct ErrorBody {
     /// Bound that is reached; only with `E_SATURATED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<BoundUsage>,
+    /// Why the token of the request is refused; see `docs/reference/capabilities.md`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Name of the caveat that refuses the request, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caveat: Option<String>,
 }
 
 /// A bound and its usage.

@@ -344,4 +344,20 @@ pub struct WorkResponse {
     /// Whether the topic is paused, which is why there are no messages.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
+    /// Why nothing was received: the token has ended, and was only good for the settlements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedClaim>,
+}
+
+/// Why a request that settled deliveries received nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RefusedClaim {
+    /// Always `E_CAP_AUTH`.
+    pub code: ErrorCode,
+    /// What is wrong with the token, and what to do about it.
+    pub message: String,
+    /// Why the token is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }

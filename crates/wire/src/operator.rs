@@ -3,6 +3,7 @@
 mod listing;
 mod message;
 mod pauses;
+mod revocations;
 mod stats;
 mod sweep;
 mod topics;
@@ -13,6 +14,7 @@ pub use pauses::{
     ListPausedRequest, ListPausedResponse, PauseName, PauseRequest, PauseResponse, PausedTopicDetails,
     QueueName,
 };
+pub use revocations::{ListRevocationsResponse, RevocationDetails, RevokeRequest};
 pub use stats::{CountsResponse, NamespaceCounts, StatsResponse};
 pub use sweep::{RedriveRequest, RefusedMessage, SweepRequest, SweepResponse};
 pub use topics::{ListTopicsRequest, ListTopicsResponse, TopicDetails};

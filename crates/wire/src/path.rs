@@ -54,6 +54,8 @@ pub const PAUSED_TOPICS: &str = "/v1/admin/topics/paused";
 pub const PAUSE_TOPIC: &str = "/v1/admin/topics/pause";
 /// Resumes a topic.
 pub const RESUME_TOPIC: &str = "/v1/admin/topics/resume";
+/// Lists and makes revocations of tokens.
+pub const REVOCATIONS: &str = "/v1/admin/revocations";
 /// Shows server and store statistics.
 pub const STATS: &str = "/v1/admin/stats";
 /// Liveness.

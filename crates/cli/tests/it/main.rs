@@ -1,6 +1,8 @@
 //! Runs the real binary and checks its output.
 
 mod arguments;
+#[cfg(test)]
+mod cap;
 mod closed_pipe;
 mod completions;
 mod config;

@@ -53,7 +53,8 @@ def some(name, value):
 
 def post(path, body):
     url = os.environ["ONCEBOX_API_FUZZ_URL"] + path
-    headers = {"content-type": "application/json"}
+    token = os.environ["ONCEBOX_API_FUZZ_TOKEN"]
+    headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
     with urllib.request.urlopen(request, timeout=20) as response:
         return json.load(response)

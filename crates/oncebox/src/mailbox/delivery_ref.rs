@@ -1,9 +1,11 @@
 //! References to a delivery: by its receipt, or by message id during the first delivery.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
-use oncebox_core::{Invalid, MessageRef};
+use oncebox_core::{Error, Grant, Invalid, MessageRef, Namespace, Snapshot};
 
+use super::Mailbox;
 use crate::lease_token::LeaseToken;
 use crate::msg_id::MsgId;
 
@@ -36,6 +38,44 @@ impl DeliveryRef {
             Self::Receipt(token) => MessageRef::Uid(token.uid),
             Self::Message(id) => id.into(),
         }
+    }
+}
+
+/// What a delivery is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeliveredMessage {
+    /// A message that is not finished.
+    Unfinished {
+        /// Its topic.
+        topic: Arc<str>,
+        /// Its current delivery; none if it is not held.
+        receipt: Option<LeaseToken>,
+    },
+    /// The message is finished or unknown: settling it changes nothing.
+    Finished,
+    /// It is no message of the mailbox.
+    Foreign,
+}
+
+impl Mailbox {
+    /// The messages of these deliveries, in order.
+    pub async fn delivered(&self, deliveries: &[DeliveryRef]) -> Result<Vec<DeliveredMessage>, Error> {
+        let refs: Vec<MessageRef> = deliveries.iter().map(|delivery| delivery.message()).collect();
+        let found = self.shared.store.get(&refs).await?.into_iter();
+        let delivered = found.map(|found| match found {
+            Some(found) if found.key.namespace != Namespace::Mailbox => DeliveredMessage::Foreign,
+            Some(Snapshot { uid, content: Some(content), grant, .. }) => {
+                let receipt = grant.map(|Grant { lease, .. }| LeaseToken {
+                    uid,
+                    owner: lease.owner,
+                    fence: lease.fence,
+                });
+                DeliveredMessage::Unfinished { topic: content.topic.as_str().into(), receipt }
+            }
+            Some(_) | None => DeliveredMessage::Finished,
+        });
+        Ok(delivered.collect())
     }
 }
 

@@ -32,6 +32,7 @@ pub struct Receive {
     wait: Duration,
     cancellation: Option<CancellationToken>,
     request: Option<NonZeroU128>,
+    owner: Option<Owner>,
     worker: Option<Arc<str>>,
 }
 
@@ -46,6 +47,7 @@ impl Receive {
             wait: Duration::ZERO,
             cancellation: None,
             request: None,
+            owner: None,
             worker: None,
         }
     }
@@ -80,6 +82,13 @@ impl Receive {
     /// by a receiver that is gone. What is ready when the call begins is received in any case.
     pub fn cancelled_by(mut self, cancellation: CancellationToken) -> Self {
         self.cancellation = Some(cancellation);
+        self
+    }
+
+    /// Sets who holds the deliveries; their receipts contain it. Use another owner for each request, and the same for its
+    /// repeats. Default: a random owner, or one that the request id determines.
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.owner = Some(owner);
         self
     }
 
@@ -222,7 +231,8 @@ impl Mailbox {
             None => settings.visibility_of(&request.topic),
         };
         let visibility = Span::new("visibility", visibility)?;
-        let owner = request.request.map_or_else(|| self.shared.owner(), owner_of);
+        let owner = request.owner.or(request.request.map(owner_of));
+        let owner = owner.unwrap_or_else(|| self.shared.owner());
         let mut claim = Claim::new(Namespace::Mailbox, owner, visibility, Batch::new(messages)?);
         claim.request = request.request.map(|request| RequestId::from_u128(request.get()));
         claim.worker = request.worker.clone().map(WorkerName::new).transpose()?;

@@ -1,5 +1,6 @@
 //! Converts between the value of a setting and the field of the configuration that stores it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use oncebox::mailbox::KeyHold;
@@ -16,6 +17,8 @@ pub(super) enum Value {
     /// A duration, or `None` for no limit.
     OptionalDuration(Option<Duration>),
     Text(String),
+    /// The path of a file, or `None` for no file.
+    File(Option<PathBuf>),
     Listen(Vec<ListenAddress>),
 }
 
@@ -57,7 +60,7 @@ macro_rules! numbers {
     )+};
 }
 
-plain! { bool: Bool, Duration: Duration, Option<Duration>: OptionalDuration, String: Text, Vec<ListenAddress>: Listen, }
+plain! { bool: Bool, Duration: Duration, Option<Duration>: OptionalDuration, String: Text, Option<PathBuf>: File, Vec<ListenAddress>: Listen, }
 numbers!(u16, u32, u64, usize);
 
 /// Names of the variants of [`KeyHold`].

@@ -34,6 +34,8 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
     LogLevels,
     Store,
+    /// The path of a file, or `off`.
+    FileOrOff,
     /// A list of at least this many addresses.
     Listen(usize),
 }
@@ -100,6 +102,11 @@ impl Kind {
                 store::check(url)?;
                 Ok(Value::Text(url.to_owned()))
             }
+            Self::FileOrOff => match text(raw).ok_or_else(mismatch)? {
+                OFF => Ok(Value::File(None)),
+                path if path.is_empty() || path.contains('\0') => Err(mismatch()),
+                path => Ok(Value::File(Some(path.into()))),
+            },
             Self::Listen(_) => Err(mismatch()),
         }
     }
@@ -127,6 +134,7 @@ impl Kind {
                 choices.join(" or ")
             }
             Self::LogLevels => "log levels, such as \"info,oncebox=debug\"".to_owned(),
+            Self::FileOrOff => "\"off\", or the path of a file, such as \"/etc/oncebox/keys\"".to_owned(),
             Self::Store => "a URL, such as \"embedded:./oncebox-data\"".to_owned(),
             Self::Listen(0) => "\"off\", or a list of addresses, such as [\"127.0.0.1:7421\"]".to_owned(),
             Self::Listen(_) => "a list of addresses, such as [\"127.0.0.1:7420\"]".to_owned(),
@@ -144,6 +152,7 @@ impl Kind {
             Self::DurationOrDefault(..) => "duration or `default`",
             Self::Choice(_) => "keyword",
             Self::LogLevels => "log levels",
+            Self::FileOrOff => "path or `off`",
             Self::Store => "URL",
             Self::Listen(0) => "list or `off`",
             Self::Listen(_) => "list",
@@ -168,6 +177,7 @@ impl Kind {
                 choices.join(" or ")
             }
             Self::LogLevels => format!("at most {LOG_LEVELS_BYTES_MAX} bytes"),
+            Self::FileOrOff => "`off`, or the path of a file".to_owned(),
             Self::Store => "`memory:`, `embedded:DIRECTORY` or `postgres://HOST/DATABASE`".to_owned(),
             Self::Listen(0) => format!("`off`, or 1 to {LISTEN_MAX} entries"),
             Self::Listen(min) => format!("{min} to {LISTEN_MAX} entries"),
@@ -187,6 +197,9 @@ impl Kind {
             (_, Value::OptionalDuration(None)) => OFF.to_owned(),
             (Self::Store, Value::Text(url)) => redacted(url),
             (_, Value::Text(text)) => text.clone(),
+            (_, Value::File(path)) => {
+                path.as_ref().map_or_else(|| OFF.to_owned(), |path| path.display().to_string())
+            }
             (_, Value::Listen(addresses)) if addresses.is_empty() => OFF.to_owned(),
             (_, Value::Listen(addresses)) => {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();

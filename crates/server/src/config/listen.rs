@@ -14,10 +14,17 @@ pub(super) const LISTEN_MAX: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenAddress {
-    /// A loopback address with a port; port 0 selects a free port.
+    /// An address with a port; port 0 selects a free port.
     Tcp(SocketAddr),
     /// The path of a unix socket.
     Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// Whether other machines can reach it.
+    pub(super) fn is_public(&self) -> bool {
+        matches!(self, Self::Tcp(address) if !address.ip().to_canonical().is_loopback())
+    }
 }
 
 impl fmt::Display for ListenAddress {
@@ -70,13 +77,6 @@ fn parse(entry: &str) -> Result<ListenAddress, String> {
             shown(entry)
         ));
     };
-    if !address.ip().to_canonical().is_loopback() {
-        return Err(format!(
-            "contains {}, which other machines can reach: there is no access control yet, so any client that reaches \
-             the port could read everything; use a loopback address, a unix socket, or a proxy on the same machine",
-            shown(entry)
-        ));
-    }
     Ok(ListenAddress::Tcp(address))
 }
 
@@ -109,12 +109,19 @@ mod tests {
         );
     }
 
-    /// While there is no access control, only this machine may reach the port.
     #[test]
-    fn addresses_that_other_machines_can_reach_are_rejected() {
-        for entry in ["0.0.0.0:7420", "[::]:7420", "192.168.1.2:7420", "[::ffff:10.0.0.1]:7420"] {
-            let faults = parse_all(&[entry], 1).unwrap_err();
-            assert!(faults[0].contains("no access control yet"), "{faults:?}");
+    fn addresses_that_other_machines_can_reach_are_recognized() {
+        for (entry, is_public) in [
+            ("0.0.0.0:7420", true),
+            ("[::]:7420", true),
+            ("192.168.1.2:7420", true),
+            ("[::ffff:10.0.0.1]:7420", true),
+            ("[::ffff:127.0.0.1]:7420", false),
+            ("127.0.0.2:7420", false),
+            ("[::1]:7420", false),
+            ("unix:/run/x.sock", false),
+        ] {
+            assert_eq!(parse_all(&[entry], 1).unwrap()[0].is_public(), is_public, "{entry}");
         }
     }
 

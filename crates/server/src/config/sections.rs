@@ -1,6 +1,7 @@
 //! The configuration of the server and its defaults.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use oncebox::ledger::KEEP_MIN;
@@ -34,6 +35,10 @@ pub struct Config {
     pub store: String,
     /// Log format and levels.
     pub log: LogConfig,
+    /// Access control.
+    pub auth: AuthConfig,
+    /// TLS.
+    pub tls: TlsConfig,
     /// Limits and timeouts of the HTTP API.
     pub http: HttpConfig,
     /// The mailbox.
@@ -59,6 +64,8 @@ impl Default for Config {
             amnesia: false,
             store: STORE_DEFAULT.to_owned(),
             log: LogConfig::default(),
+            auth: AuthConfig::default(),
+            tls: TlsConfig::default(),
             http: HttpConfig::default(),
             mailbox: MailboxSettings::default(),
             redrive: Vec::new(),
@@ -126,6 +133,36 @@ choices! {
         /// JSON, one object per line.
         Json: "json",
     }
+}
+
+/// Access control.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuthConfig {
+    /// The file with the root keys of tokens; without it, requests need no token.
+    pub key_file: Option<PathBuf>,
+    /// Maximum age of the known revocations.
+    pub cap_cache_ttl: Duration,
+    /// Maximum difference of the clocks of servers.
+    pub clock_tolerance: Duration,
+}
+
+impl Default for AuthConfig {
+    fn default() -> Self {
+        Self { key_file: None, cap_cache_ttl: Duration::from_secs(30), clock_tolerance: Duration::ZERO }
+    }
+}
+
+/// TLS of all listeners but unix sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct TlsConfig {
+    /// The certificate of the server and its chain, in PEM format; without it, there is no TLS.
+    pub certificate_file: Option<PathBuf>,
+    /// The private key of the certificate, in PEM format.
+    pub key_file: Option<PathBuf>,
+    /// The certificate authorities of clients, in PEM format; without it, clients need no certificate.
+    pub client_ca_file: Option<PathBuf>,
 }
 
 /// Limits and timeouts of the HTTP API.

@@ -29,6 +29,8 @@ pub(super) static SECTIONS: &[(&str, &str)] = &[
         "Separate listener for operator, health and metrics requests, which stays reachable when all connections of `listen` are in use",
     ),
     ("log", "The log"),
+    ("auth", "Access control: see `docs/guide/securing-the-server.md`"),
+    ("tls", "TLS of all listeners but unix sockets; SIGHUP reads the files again"),
     ("http", "Limits and timeouts of the HTTP API"),
     ("mailbox", "The mailbox"),
     (
@@ -49,7 +51,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting!(
         listen,
         Kind::Listen(1),
-        "Addresses to listen on: `IP:PORT`, `localhost:PORT` or `unix:/path`. Only loopback addresses and unix sockets, because there is no access control yet"
+        "Addresses to listen on: `IP:PORT`, `localhost:PORT` or `unix:/path`. An address that other machines can reach needs `auth.key_file`, `tls.certificate_file` and `tls.key_file`"
     ),
     setting!(
         profile,
@@ -81,6 +83,36 @@ pub(super) static SETTINGS: &[Setting] = &[
         log.level,
         Kind::LogLevels,
         "Log level: `off`, `error`, `warn`, `info`, `debug` or `trace`, optionally followed by levels of single targets, such as `info,oncebox=debug`"
+    ),
+    setting!(
+        auth.key_file,
+        Kind::FileOrOff,
+        "File with the root keys of tokens, which only its owner may read; SIGHUP reads it again. With it, every request needs a token; without it, every client on this machine has full access"
+    ),
+    setting!(
+        auth.cap_cache_ttl,
+        Kind::Duration(SECOND.saturating_mul(5), MINUTE.saturating_mul(2)),
+        "Maximum age of the known revocations: a revocation on another server of the same store applies within this time. If they cannot be read for longer, requests with tokens are rejected with 503"
+    ),
+    setting!(
+        auth.clock_tolerance,
+        Kind::Duration(Duration::ZERO, MINUTE.saturating_mul(2)),
+        "Maximum difference of the clocks of servers, in whole seconds: a token is valid for this long before it begins and after it ends"
+    ),
+    setting!(
+        tls.certificate_file,
+        Kind::FileOrOff,
+        "Certificate of the server and its chain, in PEM format; `off` means no TLS"
+    ),
+    setting!(
+        tls.key_file,
+        Kind::FileOrOff,
+        "Private key of the certificate, in PEM format; only its owner may read it"
+    ),
+    setting!(
+        tls.client_ca_file,
+        Kind::FileOrOff,
+        "Certificate authorities of clients, in PEM format: every client needs a certificate of one of them; `off` demands none"
     ),
     setting!(
         http.connections_max,
@@ -262,6 +294,7 @@ mod tests {
                 Kind::Choice(choices) => {
                     choices.iter().map(|choice| Value::Text((*choice).to_owned())).collect()
                 }
+                Kind::FileOrOff => vec![Value::File(Some("x".into())), Value::File(None)],
                 Kind::LogLevels | Kind::Store => vec![Value::Text("x".to_owned())],
                 Kind::Listen(_) => vec![Value::Listen(Vec::new())],
             };

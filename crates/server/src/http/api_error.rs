@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use oncebox::{Error, ErrorKind, health::Bound, message::Invalid};
 use oncebox_wire::{ErrorBody, ErrorCode, Problem};
 
@@ -26,6 +26,8 @@ pub(crate) struct ApiError {
     pub(crate) bound: Option<Bound>,
     /// The methods that the path allows.
     allow: Option<Box<str>>,
+    /// Why the token is refused, and the caveat that refuses it.
+    reason: Option<Box<(String, Option<String>)>>,
 }
 
 /// Format of an error body.
@@ -47,6 +49,7 @@ impl ApiError {
             existing: None,
             bound: None,
             allow: None,
+            reason: None,
         }
     }
 
@@ -65,6 +68,29 @@ impl ApiError {
     pub(super) fn allow(mut self, methods: String) -> Self {
         self.allow = Some(methods.into());
         self
+    }
+
+    /// Sets the bound that was reached.
+    pub(super) fn with_bound(mut self, bound: Bound) -> Self {
+        self.bound = Some(bound);
+        self
+    }
+
+    /// Sets when to retry.
+    pub(super) fn after(mut self, retry_after: Duration) -> Self {
+        self.retry_after = Some(retry_after);
+        self
+    }
+
+    /// Sets why the token is refused, and the caveat that refuses it.
+    pub(super) fn with_reason(mut self, reason: &str, caveat: Option<&str>) -> Self {
+        self.reason = Some(Box::new((reason.to_owned(), caveat.map(str::to_owned))));
+        self
+    }
+
+    /// Why the token is refused.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.reason.as_ref().map(|reason| reason.0.clone())
     }
 
     /// Sets the message that holds the idempotency key.
@@ -104,6 +130,8 @@ impl ApiError {
             msg_id: self.existing_msg_id(),
             duplicate: self.existing.as_ref().map(|existing| existing.1),
             bound: self.bound.map(view::bound),
+            reason: self.reason(),
+            caveat: self.reason.as_ref().and_then(|reason| reason.1.clone()),
         };
         let (json, content_type) = match format {
             ErrorFormat::Plain => (serde_json::to_vec(&body), "application/json"),
@@ -126,6 +154,9 @@ impl ApiError {
         *response.status_mut() = self.status();
         if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
             response.headers_mut().insert(ALLOW, allow);
+        }
+        if self.code == ErrorCode::CapAuth {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(after) = self.retry_after {
             // Whole seconds, at least one.

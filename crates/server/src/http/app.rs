@@ -11,6 +11,7 @@ use oncebox::{
     message::Namespace,
     store::{Clock, Rng},
 };
+use oncebox_capability::KeyId;
 use oncebox_core::{Bound, Timestamp, Uid};
 use oncebox_system::{SystemClock, SystemRng};
 use tokio::time::Instant;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api_error::ApiError;
 use super::body::BodyBudget;
+use crate::access::AccessControl;
 use crate::config::Config;
 use crate::config_handle::{ActiveConfig, ConfigHandle};
 use crate::dlq_alerts::DlqAlerts;
@@ -25,6 +27,7 @@ use crate::net::ConnectionLimit;
 use crate::redriver::{Redriver, RuleFindings};
 use crate::saturation::Saturation;
 use crate::scrape::Scrape;
+use crate::server_error::ServerError;
 use crate::server_metrics::ServerMetrics;
 
 /// Shared state of the server; cheap to clone.
@@ -34,6 +37,8 @@ pub(crate) struct App(Arc<Inner>);
 pub(crate) struct Inner {
     config: ConfigHandle,
     pub(crate) oncebox: Oncebox,
+    /// Only if requests need tokens.
+    pub(crate) access: Option<AccessControl>,
     pub(crate) ledger: Ledger,
     pub(crate) body_budget: BodyBudget,
     /// Connections of `listen`.
@@ -63,10 +68,11 @@ impl App {
     pub(crate) fn new(
         config: Config,
         oncebox: Oncebox,
+        access: Option<AccessControl>,
         metrics: ServerMetrics,
         prometheus: PrometheusHandle,
         stopping: CancellationToken,
-    ) -> Result<Self, oncebox::Error> {
+    ) -> Result<Self, ServerError> {
         let body_budget = BodyBudget::new(config.http.bodies_bytes_max);
         let connections = ConnectionLimit::new(config.http.connections_max, "http.connections_max");
         let admin_connections = ConnectionLimit::new(config.admin.connections_max, "admin.connections_max");
@@ -76,6 +82,7 @@ impl App {
         Ok(Self(Arc::new(Inner {
             config,
             oncebox,
+            access,
             ledger,
             body_budget,
             connections,
@@ -97,13 +104,33 @@ impl App {
     }
 
     /// Applies a new configuration; returns the changed settings that need a restart.
-    pub(crate) fn apply(&self, config: Config) -> Result<Vec<&'static str>, oncebox::Error> {
-        self.config.apply(config, &self.oncebox)
+    pub(crate) fn apply(&self, config: Config) -> Result<Vec<&'static str>, ServerError> {
+        let needs_restart = self.config.apply(config, &self.oncebox)?;
+        if let Some(access) = &self.access {
+            access.keys_reloaded();
+        }
+        Ok(needs_restart)
+    }
+
+    /// Whether tokens of a key are accepted, by the keys that were read last.
+    pub(crate) fn accepts_key(&self, key: &KeyId) -> bool {
+        self.active().keys.as_ref().is_some_and(|keys| keys.accepts(key))
     }
 
     /// The time of the clock of this process.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The time in Unix seconds.
+    pub(crate) fn now_seconds(&self) -> u64 {
+        self.clock.now().as_millis() / 1_000
+    }
+
+    /// A random number.
+    pub(super) fn random(&self) -> u64 {
+        // Nothing can panic while the lock is held.
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
     }
 
     /// A new correlation id.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
+use oncebox::message::Namespace;
+use oncebox_capability::{ApiNamespace, MessageFacts};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +15,7 @@ use super::body::{self, BodyKind, Permit};
 use super::corr_id::CorrId;
 use super::docs_page::Documents;
 use super::percent;
+use crate::access::Access;
 use crate::config_handle::ActiveConfig;
 use crate::net::RequestBody;
 
@@ -23,6 +26,8 @@ pub(super) struct Call<'a> {
     pub(super) active: &'a ActiveConfig,
     pub(super) documents: &'a Documents,
     pub(super) corr_id: &'a CorrId,
+    /// What the token of the request allows.
+    pub(super) access: &'a Access,
     /// [`Caller::gone`](crate::net::Caller::gone).
     pub(super) gone: &'a CancellationToken,
     pub(super) headers: HeaderMap,
@@ -37,6 +42,65 @@ impl Call<'_> {
         let segment = path.rsplit_once('/').map_or(path, |(_, segment)| segment);
         // Paths that cannot be decoded are rejected before.
         percent::decode(segment).unwrap_or_default()
+    }
+
+    /// Checks whether the token allows a request about a topic, or about all topics.
+    pub(super) fn check_topic(&self, topic: Option<&str>) -> Result<(), ApiError> {
+        Ok(self.access.check(&MessageFacts { topic, ..MessageFacts::default() })?)
+    }
+
+    /// Checks whether the token allows a request about a topic of this namespace, or about all of its topics.
+    pub(super) fn check_in(&self, namespace: Namespace, topic: Option<&str>) -> Result<(), ApiError> {
+        let namespace = api_namespace(namespace);
+        Ok(self.access.check(&MessageFacts { namespace, topic, ..MessageFacts::default() })?)
+    }
+
+    /// Says that the request is about no message at all.
+    pub(super) fn nothing_to_check(&self) {
+        if let Some(grant) = self.access.limits() {
+            grant.needs_no_check();
+        }
+    }
+
+    /// Checks whether the token allows to send a message.
+    pub(super) fn check_message(&self, topic: &str, payload: &[u8]) -> Result<(), ApiError> {
+        let (topic, payload_bytes) = (Some(topic), payload.len() as u64);
+        Ok(self.access.check(&MessageFacts { topic, payload_bytes, ..MessageFacts::default() })?)
+    }
+
+    /// Runs a receive that ends when `gone` is cancelled; cancels that when the token of the request ends.
+    pub(super) async fn until_token_ends<T>(
+        &self,
+        gone: &CancellationToken,
+        receive: impl Future<Output = T>,
+    ) -> T {
+        let (Some(grant), Some(control)) = (self.access.limits(), &self.app.access) else {
+            return receive.await;
+        };
+        let (age_max, now) = (self.active.config.auth.cap_cache_ttl, || self.app.now_seconds());
+        let ends = control.until_end(grant, age_max, now, |key| self.app.accepts_key(key));
+        tokio::pin!(receive);
+        tokio::select! {
+            biased;
+            received = &mut receive => return received,
+            () = ends => gone.cancel(),
+        }
+        receive.await
+    }
+
+    /// Counts messages against the rate of the token.
+    pub(super) fn count(&self, messages: usize) -> Result<(), ApiError> {
+        match &self.app.access {
+            Some(control) => Ok(control.count(self.access, messages)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts messages that were received.
+    pub(super) fn received(&self, messages: usize) {
+        if let (Some(control), Some(grant)) = (&self.app.access, self.access.limits()) {
+            control.received(grant, messages);
+        }
     }
 
     /// Reads and parses JSON about a single message.
@@ -73,4 +137,8 @@ impl Call<'_> {
         let (bytes, permit) = self.app.body_budget.read(&self.headers, &mut self.body, limit).await?;
         Ok((kind, bytes, permit))
     }
+}
+
+fn api_namespace(namespace: Namespace) -> Option<ApiNamespace> {
+    ApiNamespace::from_name(namespace.as_str())
 }

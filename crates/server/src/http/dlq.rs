@@ -27,11 +27,8 @@ const TAG: &str = "dead letters";
 pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
     let ListDeadRequest { reason, topic, sort, limit, after } = query::parse(&call.uri)?;
     let state = Some(wire::operator::StateName::Dead);
-    operator::page(
-        call.app,
-        ListRequest { state, reason, topic, sort, limit, after, ..ListRequest::default() },
-    )
-    .await
+    operator::page(&call, ListRequest { state, reason, topic, sort, limit, after, ..ListRequest::default() })
+        .await
 }
 
 /// Shows a dead letter.
@@ -46,7 +43,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
 pub(super) async fn show(call: Call<'_>) -> Result<Response, ApiError> {
     let show: ShowRequest = query::parse(&call.uri)?;
     operator::show_message(
-        call.app,
+        &call,
         MessageRef::Uid(segment::uid(&call.parameter())?),
         show,
         Some(MessageState::Dead),
@@ -83,7 +80,8 @@ pub(super) async fn redrive(mut call: Call<'_>) -> Result<Response, ApiError> {
         dry_run,
         ..SweepRequest::default()
     };
-    let operator = call.app.operator(Namespace::Mailbox, operator::actor(&call.headers)?);
+    call.check_topic(sweep.topic.as_deref())?;
+    let operator = call.app.operator(Namespace::Mailbox, &operator::actor(&call)?);
     body::json(&redrive::run(call.app, &operator, &sweep).await?)
 }
 

@@ -35,6 +35,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
 pub(super) fn of(listener: Listener) -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
     openapi::describe(&mut document);
+    openapi::describe_tokens(&mut document);
     listener.describe(&mut document);
     document
 }

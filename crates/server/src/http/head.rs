@@ -1,20 +1,20 @@
 //! Checks of request heads that apply to all endpoints.
 
-use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING};
 use hyper::{HeaderMap, Uri};
 use oncebox_wire::{ErrorCode, header};
 
 use super::api_error::ApiError;
 use super::authority::Authority;
 use super::percent;
-use crate::net::Transport;
 
 /// Browsers report the origin of a request in this header.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Headers that must not be repeated, because it would be unclear which value counts.
-const SINGLE_VALUE_HEADERS: [HeaderName; 13] = [
+const SINGLE_VALUE_HEADERS: [HeaderName; 14] = [
     HOST,
+    AUTHORIZATION,
     CONTENT_TYPE,
     HeaderName::from_static(header::CORR_ID),
     HeaderName::from_static(header::IDEMPOTENCY_MODE),
@@ -29,11 +29,20 @@ const SINGLE_VALUE_HEADERS: [HeaderName; 13] = [
     HeaderName::from_static(header::ATTRS),
 ];
 
+/// The hosts that a request may be for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AllowedHosts {
+    /// Those of this machine: without tokens, every client that reaches the port is trusted.
+    Local,
+    /// All: no web page has a token, and none reaches a unix socket.
+    Any,
+}
+
 /// Rejects requests that no legitimate client sends.
-pub(super) fn check(transport: Transport, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+pub(super) fn check(hosts: AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     reject_web_pages(headers)?;
     reject_repeated_headers(headers)?;
-    reject_foreign_host(transport, uri, headers)?;
+    reject_foreign_host(hosts, uri, headers)?;
     reject_transfer_codings(headers)?;
     if !percent::is_valid(uri.path()) || !uri.query().is_none_or(percent::is_valid) {
         return Err(ApiError::schema(
@@ -51,7 +60,7 @@ fn reject_web_pages(headers: &HeaderMap) -> Result<(), ApiError> {
     if headers.contains_key(ORIGIN) || !headers.get_all(SEC_FETCH_SITE).iter().all(user_initiated) {
         return Err(ApiError::new(
             ErrorCode::CapScope,
-            "requests from web pages are not allowed: this server trusts every client on this machine",
+            "requests from web pages are not allowed: call the server from a program",
         ));
     }
     Ok(())
@@ -71,7 +80,7 @@ fn reject_repeated_headers(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Protects against DNS rebinding: `Host`, and the request target if it contains a host, must name this machine.
-fn reject_foreign_host(transport: Transport, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+fn reject_foreign_host(hosts: AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
     let host = host.and_then(Authority::parse);
     if let Some(target) = uri.authority()
@@ -81,10 +90,10 @@ fn reject_foreign_host(transport: Transport, uri: &Uri, headers: &HeaderMap) -> 
             "the host in the URL differs from the header `host`: send only a path, or the same host in both",
         ));
     }
-    match (transport, host) {
-        (Transport::Unix, _) => Ok(()),
-        (Transport::Tcp, Some(host)) if host.is_local() => Ok(()),
-        (Transport::Tcp, _) => Err(ApiError::new(
+    match (hosts, host) {
+        (AllowedHosts::Any, _) => Ok(()),
+        (AllowedHosts::Local, Some(host)) if host.is_local() => Ok(()),
+        (AllowedHosts::Local, _) => Err(ApiError::new(
             ErrorCode::CapScope,
             "the header `host` must name `localhost` or a loopback address",
         )),
@@ -109,16 +118,16 @@ mod tests {
     use hyper::Request;
     use oncebox_wire::ErrorCode;
 
-    use super::{SINGLE_VALUE_HEADERS, Transport, check};
+    use super::{AllowedHosts, SINGLE_VALUE_HEADERS, check};
 
     /// Returns the error code of a request, if it is rejected.
-    fn checked(transport: Transport, uri: &str, headers: &[(&str, &str)]) -> Result<(), ErrorCode> {
+    fn checked(hosts: AllowedHosts, uri: &str, headers: &[(&str, &str)]) -> Result<(), ErrorCode> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(()).unwrap();
-        check(transport, request.uri(), request.headers()).map_err(|error| error.code)
+        check(hosts, request.uri(), request.headers()).map_err(|error| error.code)
     }
 
     const LOCAL: (&str, &str) = ("host", "localhost:7420");
@@ -126,29 +135,29 @@ mod tests {
     /// Holds: RULE-21.
     #[test]
     fn only_local_host_names_are_accepted() {
-        assert_eq!(checked(Transport::Tcp, "/", &[LOCAL]), Ok(()));
-        assert_eq!(checked(Transport::Tcp, "/", &[]), Err(ErrorCode::CapScope), "no host header");
-        assert_eq!(checked(Transport::Tcp, "/", &[("host", "example.com")]), Err(ErrorCode::CapScope));
+        assert_eq!(checked(AllowedHosts::Local, "/", &[LOCAL]), Ok(()));
+        assert_eq!(checked(AllowedHosts::Local, "/", &[]), Err(ErrorCode::CapScope), "no host header");
+        assert_eq!(checked(AllowedHosts::Local, "/", &[("host", "example.com")]), Err(ErrorCode::CapScope));
         assert_eq!(
-            checked(Transport::Tcp, "/", &[("host", "localhost:1.evil.com")]),
+            checked(AllowedHosts::Local, "/", &[("host", "localhost:1.evil.com")]),
             Err(ErrorCode::CapScope)
         );
         assert_eq!(
-            checked(Transport::Unix, "/", &[("host", "example.com")]),
+            checked(AllowedHosts::Any, "/", &[("host", "example.com")]),
             Ok(()),
-            "a browser cannot reach a unix socket"
+            "over a unix socket, or with a token"
         );
-        assert_eq!(checked(Transport::Unix, "/", &[]), Ok(()));
-        for transport in [Transport::Tcp, Transport::Unix] {
-            assert_eq!(checked(transport, "/", &[LOCAL, LOCAL]), Err(ErrorCode::Schema), "two host headers");
+        assert_eq!(checked(AllowedHosts::Any, "/", &[]), Ok(()));
+        for hosts in [AllowedHosts::Local, AllowedHosts::Any] {
+            assert_eq!(checked(hosts, "/", &[LOCAL, LOCAL]), Err(ErrorCode::Schema), "two host headers");
         }
     }
 
     /// Holds: RULE-21.
     #[test]
     fn the_host_in_the_target_must_match_the_host_header() {
-        for transport in [Transport::Tcp, Transport::Unix] {
-            let target = |uri| checked(transport, uri, &[LOCAL]);
+        for hosts in [AllowedHosts::Local, AllowedHosts::Any] {
+            let target = |uri| checked(hosts, uri, &[LOCAL]);
             assert_eq!(target("http://localhost:7420/healthz"), Ok(()));
             assert_eq!(target("http://LOCALHOST:7420/healthz"), Ok(()));
             for foreign in [
@@ -161,20 +170,20 @@ mod tests {
                 assert_eq!(target(foreign), Err(ErrorCode::Schema), "{foreign}");
             }
             assert_eq!(
-                checked(transport, "http://localhost:7420/", &[]),
+                checked(hosts, "http://localhost:7420/", &[]),
                 Err(ErrorCode::Schema),
                 "no host header"
             );
         }
-        let foreign = checked(Transport::Tcp, "http://example.com/", &[("host", "example.com")]);
+        let foreign = checked(AllowedHosts::Local, "http://example.com/", &[("host", "example.com")]);
         assert_eq!(foreign, Err(ErrorCode::CapScope), "the hosts match, but are not local");
     }
 
     /// Holds: RULE-21.
     #[test]
     fn requests_of_web_pages_are_rejected() {
-        for transport in [Transport::Tcp, Transport::Unix] {
-            let with = |name, value| checked(transport, "/", &[LOCAL, (name, value)]);
+        for hosts in [AllowedHosts::Local, AllowedHosts::Any] {
+            let with = |name, value| checked(hosts, "/", &[LOCAL, (name, value)]);
             assert_eq!(with("origin", "null"), Err(ErrorCode::CapScope));
             for site in ["cross-site", "same-site", "Cross-Site", "", "none, cross-site", "later"] {
                 assert_eq!(with("sec-fetch-site", site), Err(ErrorCode::CapScope), "{site}");
@@ -183,7 +192,7 @@ mod tests {
                 assert_eq!(with("sec-fetch-site", site), Ok(()), "{site}: a typed URL, or a link on /docs");
             }
             let two = [LOCAL, ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")];
-            assert_eq!(checked(transport, "/", &two), Err(ErrorCode::CapScope));
+            assert_eq!(checked(hosts, "/", &two), Err(ErrorCode::CapScope));
         }
     }
 
@@ -191,16 +200,16 @@ mod tests {
     fn single_value_headers_must_not_be_repeated() {
         for name in &SINGLE_VALUE_HEADERS {
             let twice = [LOCAL, (name.as_str(), "localhost:7420"), (name.as_str(), "localhost:7420")];
-            assert_eq!(checked(Transport::Tcp, "/", &twice), Err(ErrorCode::Schema), "{name}");
+            assert_eq!(checked(AllowedHosts::Local, "/", &twice), Err(ErrorCode::Schema), "{name}");
         }
         let lists = [LOCAL, ("accept", "text/html"), ("accept", "application/json")];
-        assert_eq!(checked(Transport::Tcp, "/", &lists), Ok(()), "other headers may be repeated");
+        assert_eq!(checked(AllowedHosts::Local, "/", &lists), Ok(()), "other headers may be repeated");
     }
 
     #[test]
     fn urls_must_be_percent_encoded() {
         for uri in ["/v1/inbox/%41%2F%C3%BC", "/v1/admin/counts?topic=%25zz&x=%20", "/v1/inbox/a+b"] {
-            assert_eq!(checked(Transport::Tcp, uri, &[LOCAL]), Ok(()), "{uri}");
+            assert_eq!(checked(AllowedHosts::Local, uri, &[LOCAL]), Ok(()), "{uri}");
         }
         for uri in [
             "/v1/inbox/%zz",
@@ -210,13 +219,13 @@ mod tests {
             "/?%FF",
             "/?a=1&b=%",
         ] {
-            assert_eq!(checked(Transport::Tcp, uri, &[LOCAL]), Err(ErrorCode::Schema), "{uri}");
+            assert_eq!(checked(AllowedHosts::Local, uri, &[LOCAL]), Err(ErrorCode::Schema), "{uri}");
         }
     }
 
     #[test]
     fn chunked_is_the_only_transfer_coding() {
-        let coded = |coding| checked(Transport::Tcp, "/", &[LOCAL, ("transfer-encoding", coding)]);
+        let coded = |coding| checked(AllowedHosts::Local, "/", &[LOCAL, ("transfer-encoding", coding)]);
         assert_eq!((coded("chunked"), coded("Chunked")), (Ok(()), Ok(())));
         for coding in ["gzip, chunked", "gzip", "chunked, chunked", ""] {
             assert_eq!(coded(coding), Err(ErrorCode::Unsupported), "{coding}");

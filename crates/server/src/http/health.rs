@@ -115,7 +115,11 @@ pub(super) async fn readiness(app: &App) -> ReadyResponse {
     if app.stopping.is_cancelled() {
         missing.push("running");
     }
-    let reads = !missing.contains(&"store");
+    let age_max = app.active().config.auth.cap_cache_ttl;
+    if app.access.as_ref().is_some_and(|access| access.revocations.current(age_max).is_err()) {
+        missing.push("revocations");
+    }
+    let reads = !missing.contains(&"store") && !missing.contains(&"revocations");
     let paused = if reads { paused(app).await } else { Vec::new() };
     let reached = app.saturation.current(Instant::now());
     let full = usage.is_ok_and(|usage| {
@@ -166,6 +170,10 @@ fn findings(
         subject: "redrive".to_owned(),
         text,
     });
+    let revocations = app.access.as_ref().and_then(|access| {
+        let text = access.revocations.finding(app.active().config.auth.cap_cache_ttl)?;
+        Some(ReadyFinding { level: "warning".to_owned(), subject: "revocations".to_owned(), text })
+    });
     // A rejection says more than how full the same bound is.
     let rejected = |finding: &oncebox::health::HealthFinding| {
         reached.iter().any(|reached| reached.bound.name == finding.subject)
@@ -184,6 +192,7 @@ fn findings(
         .chain(paused)
         .chain(rules)
         .chain(connections)
+        .chain(revocations)
         .collect()
 }
 
@@ -238,7 +247,7 @@ pub(super) async fn stats(call: Call<'_>) -> Result<Response, ApiError> {
         profile: active.config.profile.as_str().to_owned(),
         amnesia: active.config.amnesia,
         dlq_profile: scrape::dlq_profile(&app.oncebox).to_owned(),
-        auth: "none".to_owned(),
+        auth: if app.access.is_some() { "tokens" } else { "none" }.to_owned(),
         namespaces,
         bounds: bounds.into_iter().map(view::bound).collect(),
         unknown,

@@ -3,6 +3,8 @@
 mod errors;
 
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 use super::api_error::ApiError;
 use super::call::Call;
@@ -10,6 +12,17 @@ use super::response::{self, Response};
 pub(super) use errors::{
     BodyErrors, Duplicate, HeadErrors, Integrity, NotFound, NotHeld, ReadErrors, describe,
 };
+
+/// The name of the security scheme.
+pub(super) const TOKEN: &str = "capability";
+
+/// Describes how requests carry tokens.
+pub(super) fn describe_tokens(document: &mut OpenApi) {
+    let about = "A capability, on servers with `auth.key_file`. The names beside it are the operation that it must allow.";
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("macaroon");
+    let scheme = SecurityScheme::Http(scheme.description(Some(about)).build());
+    document.components.get_or_insert_default().add_security_scheme(TOKEN, scheme);
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "like every handler")]
 pub(super) fn json(call: &Call<'_>) -> Result<Response, ApiError> {

@@ -1,6 +1,5 @@
 //! The operator API: list, show, count, redrive, purge.
 
-use hyper::HeaderMap;
 use oncebox::mailbox::MsgId;
 use oncebox::{
     MessageState, Operator,
@@ -15,7 +14,6 @@ use oncebox_wire::operator::{
 use oncebox_wire::{ErrorCode, header};
 
 use super::api_error::ApiError;
-use super::app::App;
 use super::call::Call;
 use super::openapi::{BodyErrors, NotFound, ReadErrors};
 use super::response::Response;
@@ -39,11 +37,12 @@ const TEXT_BYTES_MAX: usize = 1_024;
     responses((status = 200, description = "A page of messages.", body = ListResponse), ReadErrors),
 )]
 pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
-    page(call.app, query::parse(&call.uri)?).await
+    page(&call, query::parse(&call.uri)?).await
 }
 
-pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiError> {
+pub(super) async fn page(call: &Call<'_>, list: ListRequest) -> Result<Response, ApiError> {
     let namespace = view::namespace(list.namespace);
+    call.check_in(namespace, list.topic.as_deref())?;
     let mut query = MessageQuery::all(namespace);
     query.state = list.state.map(view::state);
     query.dead = list.reason.map(view::reason);
@@ -60,7 +59,7 @@ pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiEr
     let after = list.after.as_deref().map(str::parse::<Cursor>).transpose();
     query.after =
         after.map_err(|_| ApiError::schema("after is not valid: use the `next` of the previous page"))?;
-    let page = app.operator(namespace, "").page(&query).await?;
+    let page = call.app.operator(namespace, "").page(&query).await?;
     let next = page.next.map(|next| next.to_string());
     body::json(&ListResponse { messages: page.messages.iter().map(view::details).collect(), next })
 }
@@ -76,7 +75,7 @@ pub(super) async fn page(app: &App, list: ListRequest) -> Result<Response, ApiEr
 )]
 pub(super) async fn show(call: Call<'_>) -> Result<Response, ApiError> {
     let show: ShowRequest = query::parse(&call.uri)?;
-    show_message(call.app, MessageRef::Uid(segment::uid(&call.parameter())?), show, None).await
+    show_message(&call, MessageRef::Uid(segment::uid(&call.parameter())?), show, None).await
 }
 
 /// Finds a message by its key.
@@ -102,33 +101,48 @@ pub(super) async fn show_by_key(call: Call<'_>) -> Result<Response, ApiError> {
     let key = Key::new(namespace, Source::new(source)?, Id::new(by.id)?);
     let limit = PageSize::new(OLDER_MAX + 1).map_err(oncebox::Error::from)?;
     let found = call.app.operator(namespace, "").with_key(&key, limit).await?;
-    let Some((newest, older)) = found.split_first() else { return Err(message_not_found()) };
+    let Some((newest, older)) = found.split_first() else { return Err(message_not_found(&call)) };
+    check_found(&call, namespace, newest.content.as_ref().map(|content| content.topic.as_str()))?;
     let mut message = view::details(newest);
     if by.payload.unwrap_or(false) {
         // It may have been removed in the meantime.
-        let whole = call.app.operator(namespace, "").show(newest.uid).await?.ok_or_else(message_not_found)?;
+        let whole = call.app.operator(namespace, "").show(newest.uid).await?;
+        let whole = whole.ok_or_else(|| message_not_found(&call))?;
         message = view::details_with_payload(whole, true);
     }
     message.older = older.iter().map(|older| MsgId::from(older.uid).to_string()).collect();
     body::json(&message)
 }
 
-fn message_not_found() -> ApiError {
-    ApiError::new(ErrorCode::NotFound, "no such message: it never existed, or its retention has ended")
+/// Whether the token allows to see a message. If not, the answer does not tell that it exists.
+fn check_found(call: &Call<'_>, namespace: Namespace, topic: Option<&str>) -> Result<(), ApiError> {
+    call.check_in(namespace, topic).map_err(|_| message_not_found(call))
+}
+
+fn message_not_found(call: &Call<'_>) -> ApiError {
+    let text = match call.access.limits() {
+        None => "no such message: it never existed, or its retention has ended",
+        Some(_) => {
+            "no such message: it never existed, its retention has ended, or the token does not allow to see it"
+        }
+    };
+    ApiError::new(ErrorCode::NotFound, text)
 }
 
 /// Responds with a message; if a state is given, only with a mailbox message in that state.
 pub(super) async fn show_message(
-    app: &App,
+    call: &Call<'_>,
     target: MessageRef,
     show: ShowRequest,
     dead_letter: Option<MessageState>,
 ) -> Result<Response, ApiError> {
-    let found = app.operator(Namespace::Mailbox, "").show(target).await?;
+    let found = call.app.operator(Namespace::Mailbox, "").show(target).await?;
     let found = found.filter(|found| {
         dead_letter.is_none_or(|state| found.state == state && found.key.namespace == Namespace::Mailbox)
     });
-    let found = found.ok_or_else(message_not_found)?;
+    let found = found.ok_or_else(|| message_not_found(call))?;
+    let topic = found.content.as_ref().map(|content| content.topic.as_str());
+    check_found(call, found.key.namespace, topic)?;
     body::json(&view::details_with_payload(found, show.payload.unwrap_or(false)))
 }
 
@@ -188,14 +202,18 @@ pub(super) async fn purge(mut call: Call<'_>) -> Result<Response, ApiError> {
 )]
 pub(super) async fn count(call: Call<'_>) -> Result<Response, ApiError> {
     let count: CountRequest = query::parse(&call.uri)?;
-    let counts =
-        call.app.operator(view::namespace(count.namespace), "").counts(count.topic.as_deref()).await?;
+    let (namespace, topic) = (view::namespace(count.namespace), count.topic.as_deref());
+    call.check_in(namespace, topic)?;
+    let counts = call.app.operator(namespace, "").counts(topic).await?;
     body::json(&view::counts(counts))
 }
 
 async fn sweep_of(call: &mut Call<'_>) -> Result<(Operator, SweepRequest), ApiError> {
     let (sweep, _permit): (SweepRequest, _) = call.read_json().await?;
-    let operator = call.app.operator(view::namespace(sweep.namespace), actor(&call.headers)?);
+    let namespace = view::namespace(sweep.namespace);
+    // A token that is limited to topics can select messages by topic only.
+    call.check_in(namespace, sweep.topic.as_deref())?;
+    let operator = call.app.operator(namespace, &actor(call)?);
     Ok((operator.because(because(sweep.because.as_deref())?), sweep))
 }
 
@@ -210,10 +228,18 @@ pub(super) fn because(because: Option<&str>) -> Result<&str, ApiError> {
 }
 
 /// The actor of a request, as far as known.
-pub(super) fn actor(headers: &HeaderMap) -> Result<&str, ApiError> {
-    let Some(actor) = headers.get(header::ACTOR) else { return Ok("local") };
-    let actor = actor.to_str().ok().filter(|actor| actor.len() <= TEXT_BYTES_MAX);
-    actor.ok_or_else(|| ApiError::schema("X-Actor is longer than 1024 bytes, or not ASCII"))
+pub(super) fn actor(call: &Call<'_>) -> Result<String, ApiError> {
+    let stated = call.headers.get(header::ACTOR).map(|actor| {
+        let actor = actor.to_str().ok().filter(|actor| actor.len() <= TEXT_BYTES_MAX);
+        actor.ok_or_else(|| ApiError::schema("X-Actor is longer than 1024 bytes, or not ASCII"))
+    });
+    let stated = stated.transpose()?;
+    // Anybody can state anything, and only the token is verified.
+    Ok(match (call.access.limits().map(|grant| grant.holder()), stated) {
+        (Some(holder), Some(stated)) => format!("{holder} as {stated}"),
+        (Some(holder), None) => holder,
+        (None, stated) => stated.unwrap_or("local").to_owned(),
+    })
 }
 
 fn changed(targets: &[MessageRef], operated: &[Operated], dry_run: bool) -> SweepResponse {

@@ -27,6 +27,7 @@ const TAG: &str = "operator";
 )]
 pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
     let ListPausedRequest { namespace } = query::parse(&call.uri)?;
+    call.check_in(queue(namespace), None)?;
     let paused = call.app.operator(queue(namespace), "").paused().await?;
     body::json(&ListPausedResponse { topics: paused.iter().map(details).collect() })
 }
@@ -67,7 +68,9 @@ pub(super) async fn resume(mut call: Call<'_>) -> Result<Response, ApiError> {
 
 async fn read(call: &mut Call<'_>) -> Result<(Operator, String, Pause), ApiError> {
     let (request, _permit): (PauseRequest, _) = call.read_json().await?;
-    let operator = call.app.operator(queue(request.namespace), operator::actor(&call.headers)?);
+    let namespace = queue(request.namespace);
+    call.check_in(namespace, Some(&request.topic))?;
+    let operator = call.app.operator(namespace, &operator::actor(call)?);
     let operator = operator.because(operator::because(request.because.as_deref())?);
     let pause = match request.pause.unwrap_or(PauseName::Both) {
         PauseName::Sending => Pause::Sending,

@@ -28,6 +28,7 @@ const PAGE_DEFAULT: u32 = 100;
 )]
 pub(super) async fn list(call: Call<'_>) -> Result<Response, ApiError> {
     let ListTopicsRequest { namespace, topic, limit, after } = query::parse(&call.uri)?;
+    call.check_in(view::namespace(namespace), topic.as_deref())?;
     let reader = call.app.operator(view::namespace(namespace), "");
     let paused = reader.paused().await?;
     let (size, max) = (limit.unwrap_or(PAGE_DEFAULT), PageSize::MAX.get());

@@ -12,8 +12,9 @@ use super::activity::Activity;
 use super::connection_limit::{ConnectionLimit, ConnectionSlot};
 use super::drive::{Ended, drive};
 use super::lazy_timer::ReusableTimeout;
-use super::listener::{Listener, Stream, Transport};
+use super::listener::{Listener, Peer, Stream, Transport};
 use super::service::{Caller, Service};
+use super::tls_stream::ServerTlsStream;
 use crate::server_metrics::ServerMetrics;
 
 /// Pause before retrying when no connection can be accepted, for example because no file descriptor is left.
@@ -74,11 +75,11 @@ impl<S: Service> Connections<S> {
         let accepting = async {
             loop {
                 match listener.accept().await {
-                    Ok((stream, transport)) => {
+                    Ok((stream, peer)) => {
                         if std::mem::take(&mut failing) {
                             info!(address = %listener, "accepting connections again");
                         }
-                        self.admit(stream, transport).await;
+                        self.admit(stream, peer).await;
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut failing, true) {
@@ -94,7 +95,7 @@ impl<S: Service> Connections<S> {
         self.stopping.run_until_cancelled(accepting).await;
     }
 
-    async fn admit(&self, stream: Box<dyn Stream>, transport: Transport) {
+    async fn admit(&self, stream: Box<dyn Stream>, peer: Peer) {
         let activity = Activity::new(self.service.timeouts(), &self.stopping);
         let slot = self.limit.admit(&activity).await;
         let connection = Connection {
@@ -104,7 +105,7 @@ impl<S: Service> Connections<S> {
             activity,
             slot,
         };
-        self.tasks.spawn(connection.serve(stream, transport));
+        self.tasks.spawn(connection.serve(stream, peer));
     }
 
     /// Waits until every connection has ended, at most for `within`.
@@ -126,10 +127,15 @@ struct Connection<S> {
 }
 
 impl<S: Service> Connection<S> {
-    async fn serve(self, stream: Box<dyn Stream>, transport: Transport) {
+    async fn serve(self, stream: Box<dyn Stream>, peer: Peer) {
         let Self { service, stopping, gauge, activity, slot: _slot } = self;
         let _open = OpenConnection::new(gauge);
-        let caller = Caller { transport, timeout: ReusableTimeout::default(), gone: activity.gone().clone() };
+        let tls = if peer.transport == Transport::Tcp { service.tls() } else { None };
+        let stream = match tls {
+            Some(config) => Box::new(ServerTlsStream::new(stream, config)) as Box<dyn Stream>,
+            None => stream,
+        };
+        let caller = Caller { peer, timeout: ReusableTimeout::default(), gone: activity.gone().clone() };
         let respond = |request| service.respond(request, &caller);
         match drive(stream, &activity, &stopping, respond, |head| service.reject_head(head)).await {
             Ended::Client | Ended::Stopped => {}

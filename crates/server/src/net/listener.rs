@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -23,9 +24,33 @@ pub(crate) enum Transport {
     Unix,
 }
 
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) transport: Transport,
+    /// Its address; none on a unix socket.
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// The scheme of the URL of a TCP listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
 /// A bound listener.
 pub(crate) enum Listener {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Scheme),
     Unix(UnixListener, SocketFile),
 }
 
@@ -40,9 +65,9 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    pub(crate) async fn bind(listen: &ListenAddress) -> io::Result<Self> {
+    pub(crate) async fn bind(listen: &ListenAddress, scheme: Scheme) -> io::Result<Self> {
         match listen {
-            ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?, scheme)),
             ListenAddress::Unix(path) => {
                 remove_stale(path).await?;
                 let listener = bind_private(path)?;
@@ -51,15 +76,19 @@ impl Listener {
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Transport)> {
+    pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Peer)> {
         match self {
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+            Self::Tcp(listener, _) => {
+                let (stream, address) = listener.accept().await?;
                 // Responses are small and must not wait for each other.
                 stream.set_nodelay(true)?;
-                Ok((Box::new(stream), Transport::Tcp))
+                let peer = Peer { transport: Transport::Tcp, address: Some(address.ip()) };
+                Ok((Box::new(stream), peer))
             }
-            Self::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), Transport::Unix)),
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Box::new(stream), Peer { transport: Transport::Unix, address: None }))
+            }
         }
     }
 }
@@ -67,8 +96,8 @@ impl Listener {
 impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(listener) => match listener.local_addr() {
-                Ok(address) => write!(f, "http://{address}"),
+            Self::Tcp(listener, scheme) => match listener.local_addr() {
+                Ok(address) => write!(f, "{}://{address}", scheme.as_str()),
                 Err(_) => f.write_str("tcp"),
             },
             Self::Unix(_, SocketFile(path)) => write!(f, "unix:{}", path.display()),

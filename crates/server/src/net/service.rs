@@ -1,16 +1,18 @@
 //! What a listener serves: the interface between connections and the API.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::{Request, Response};
+use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Timeouts;
 use super::drive::RequestBody;
 use super::lazy_timer::ReusableTimeout;
-use super::listener::Transport;
+use super::listener::Peer;
 
 /// Serves the requests of connections.
 pub(crate) trait Service: Send + Sync + 'static {
@@ -19,6 +21,9 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// The timeouts of a new connection.
     fn timeouts(&self) -> Timeouts;
+
+    /// The TLS configuration of a new TCP connection; none if it has no TLS.
+    fn tls(&self) -> Option<Arc<ServerConfig>>;
 
     /// Answers a request; always returns a response.
     fn respond(
@@ -34,7 +39,7 @@ pub(crate) trait Service: Send + Sync + 'static {
 
 /// The client of a connection.
 pub(crate) struct Caller {
-    pub(crate) transport: Transport,
+    pub(crate) peer: Peer,
     pub(crate) timeout: ReusableTimeout,
     /// Cancelled when the server no longer waits on behalf of the client: the client has closed its sending side and may
     /// be gone, or the server stops.

@@ -131,17 +131,23 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.reopen().expect("a file"));
         let child = command.spawn().expect("the binary runs");
         let mut server = Self { child, storage, address: String::new(), log };
-        let listening = server.wait_for_line("http://127.0.0.1:");
+        let listening = server.wait_for_line("\"address\":\"http");
         let listening: Value = serde_json::from_str(&listening).expect("a line is JSON");
-        server.address = listening["address"].as_str().expect("an address")["http://".len()..].to_owned();
+        let url = listening["address"].as_str().expect("an address");
+        server.address = url.split_once("://").expect("a URL").1.to_owned();
         server
     }
 
     /// The address for operators.
     pub(crate) fn admin_address(&self) -> String {
-        let line = self.wait_for_line("listening for operator");
+        let line = self.admin_address_line();
         let line: Value = serde_json::from_str(&line).expect("a line is JSON");
         line["admin"].as_str().expect("an address")["http://".len()..].to_owned()
+    }
+
+    /// The log line with the address for operators.
+    pub(crate) fn admin_address_line(&self) -> String {
+        self.wait_for_line("listening for operator")
     }
 
     /// The directory of its storage.

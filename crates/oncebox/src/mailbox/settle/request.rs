@@ -63,6 +63,11 @@ impl Settle {
         Self { delivery: delivery.into(), action: SettleAction::Extend(visibility) }
     }
 
+    /// The delivery to settle.
+    pub fn delivery(&self) -> DeliveryRef {
+        self.delivery
+    }
+
     /// Whether the message must be read first: the backoff depends on its topic and delivery count, and a message id
     /// alone does not identify the delivery.
     pub(super) fn needs_lookup(&self) -> bool {

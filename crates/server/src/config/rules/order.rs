@@ -126,6 +126,10 @@ fn comparable(value: &Value) -> Option<u64> {
         Value::Duration(duration) | Value::OptionalDuration(Some(duration)) => {
             Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
         }
-        Value::Bool(_) | Value::OptionalDuration(None) | Value::Text(_) | Value::Listen(_) => None,
+        Value::Bool(_)
+        | Value::OptionalDuration(None)
+        | Value::Text(_)
+        | Value::File(_)
+        | Value::Listen(_) => None,
     }
 }

@@ -145,6 +145,11 @@ pub(super) fn damaged(found: &[Damaged]) -> ApiError {
     ApiError::new(ErrorCode::Integrity, text)
 }
 
+/// Converts why nothing was received.
+pub(super) fn refused_to_wire(error: &ApiError) -> wire::mailbox::RefusedClaim {
+    wire::mailbox::RefusedClaim { code: error.code, message: error.message.clone(), reason: error.reason() }
+}
+
 /// Converts a damaged message for the receiver.
 pub(super) fn damaged_to_wire(damaged: &Damaged) -> wire::mailbox::DamagedMessage {
     wire::mailbox::DamagedMessage {

@@ -7,7 +7,7 @@ use hyper::header::{ACCEPT, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use oncebox::ErrorKind;
 use oncebox::mailbox::{self, Envelope, Receive, Settle, SettleOutcome};
-use oncebox_core::Uid;
+use oncebox_core::{Fingerprint, Uid};
 use oncebox_wire as wire;
 use oncebox_wire::mailbox::{RecvRequest, RecvResponse, WorkResponse};
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use super::super::openapi::{BodyErrors, Integrity};
 use super::super::response::{self, Response};
 use super::super::{body, json};
 use super::{TAG, binary, convert, settle, write_json};
+use crate::access::AccessRefusal;
 use crate::config_handle::ActiveConfig;
 
 /// Receives messages.
@@ -46,7 +47,7 @@ pub(in crate::http) async fn recv(mut call: Call<'_>) -> Result<Response, ApiErr
             "with `accept: application/octet-stream`, a single message is delivered: omit max_messages",
         ));
     }
-    let (_, received) = settle_and_receive(&call, Vec::new(), &recv).await?;
+    let Round { received, .. } = settle_and_receive(&call, Vec::new(), &recv).await?;
     if received.envelopes.is_empty() && !received.damaged.is_empty() {
         return Err(convert::damaged(&received.damaged));
     }
@@ -76,9 +77,10 @@ pub(in crate::http) async fn work(mut call: Call<'_>) -> Result<Response, ApiErr
         Err(_) => parse_one_by_one(active, &bytes)?,
     };
     drop(bytes);
-    let (outcomes, received) = settle_and_receive(&call, plan.settles, &recv).await?;
+    let plan = plan.allowed(&call).await?;
+    let Round { outcomes, received, refused } = settle_and_receive(&call, plan.settles, &recv).await?;
     let results = settle::results(app, plan.items, outcomes);
-    body::serialized_json(write_json::worked(&results, &received))
+    body::serialized_json(write_json::worked(&results, &received, refused.as_ref()))
 }
 
 /// Parses a request that is invalid as a whole: if only single deliveries are invalid, the others are processed.
@@ -121,7 +123,8 @@ impl ActiveConfig {
 }
 
 /// Converts a request for the library, without the wait time.
-pub(super) fn receive_options(active: &ActiveConfig, recv: &RecvRequest) -> Result<Receive, ApiError> {
+pub(super) fn receive_options(call: &Call<'_>, recv: &RecvRequest) -> Result<Receive, ApiError> {
+    let active = call.active;
     let mut receive = Receive::new(recv.topic.as_str());
     if let Some(millis) = recv.visibility_ms {
         receive = receive.visibility(convert::visibility(millis, active.mailbox.settings())?);
@@ -136,13 +139,36 @@ pub(super) fn receive_options(active: &ActiveConfig, recv: &RecvRequest) -> Resu
     if let Some(worker) = &recv.worker {
         receive = receive.worker(worker);
     }
+    let mut number = None;
     if let Some(text) = &recv.request_id {
         let request = text.parse::<Uid>().ok().and_then(|uid| NonZeroU128::new(uid.as_u128()));
         let request =
             request.ok_or_else(|| ApiError::schema("request_id is not a UUID, or is the nil UUID"))?;
+        number = Some(number_of(request));
         receive = receive.request(request);
     }
+    if let Some(owner) = call.access.owner(number.unwrap_or_else(|| call.app.random())) {
+        receive = receive.owner(owner);
+    }
     Ok(receive)
+}
+
+/// A number for the owner of the deliveries of a request; the same for its repeats. Receipts contain it, so it must not
+/// reveal the request id.
+fn number_of(request: NonZeroU128) -> u64 {
+    let mut bytes = b"oncebox receiver 2".to_vec();
+    bytes.extend_from_slice(&request.get().to_be_bytes());
+    let hash = Fingerprint::of_bytes(&bytes);
+    u64::from_be_bytes(hash.as_bytes().first_chunk().copied().expect("a hash has 32 bytes"))
+}
+
+/// What became of the settlements of a request, and what it received.
+#[derive(Default)]
+struct Round {
+    outcomes: Vec<SettleOutcome>,
+    received: mailbox::Received,
+    /// Why nothing was received: the token has ended, and was only good for the settlements.
+    refused: Option<ApiError>,
 }
 
 /// Settles deliveries, then receives what is ready, or waits for it. The wait ends when the server stops and when the
@@ -151,11 +177,22 @@ async fn settle_and_receive(
     call: &Call<'_>,
     settles: Vec<Settle>,
     recv: &RecvRequest,
-) -> Result<(Vec<SettleOutcome>, mailbox::Received), ApiError> {
+) -> Result<Round, ApiError> {
     let Call { app, active, .. } = call;
     let until = Instant::now() + active.wait(recv.wait_ms)?;
-    let options = receive_options(active, recv)?;
+    let options = receive_options(call, recv)?;
     let mailbox = &active.mailbox;
+    if let Some(reason) = call.access.ended() {
+        let refused = ApiError::from(AccessRefusal::from(reason));
+        if settles.is_empty() {
+            return Err(refused);
+        }
+        let outcomes = mailbox.settle_all(settles).await.map_err(convert::api_error)?;
+        return Ok(Round { outcomes, refused: Some(refused), ..Round::default() });
+    }
+    call.check_topic(Some(&recv.topic))?;
+    // What is received counts once it is known.
+    call.count(0)?;
     let began = Instant::now();
     let (outcomes, mut received) = if settles.is_empty() {
         (Vec::new(), mailbox.receive(options.clone()).await.map_err(convert::api_error)?)
@@ -165,14 +202,17 @@ async fn settle_and_receive(
     app.metrics.dequeue.record(began.elapsed());
     let left = until.saturating_duration_since(Instant::now());
     if received.is_empty() && !left.is_zero() && !call.gone.is_cancelled() {
-        received = match mailbox.receive(options.wait(left).cancelled_by(call.gone.clone())).await {
+        let gone = call.gone.child_token();
+        let receive = mailbox.receive(options.wait(left).cancelled_by(gone.clone()));
+        received = match call.until_token_ends(&gone, receive).await {
             // The settle outcomes must be returned: the next request reports that too many messages are in flight.
             Err(error) if !outcomes.is_empty() && error.kind() == ErrorKind::Saturated => received,
             result => result.map_err(convert::api_error)?,
         };
     }
     record_delivered(app, &recv.topic, &received.envelopes);
-    Ok((outcomes, received))
+    call.received(received.envelopes.len());
+    Ok(Round { outcomes, received, refused: None })
 }
 
 /// Counts delivered messages.

@@ -43,6 +43,8 @@ pub(in crate::http) async fn send(mut call: Call<'_>) -> Result<Response, ApiErr
     // While the bytes are alive, the connection cannot reuse its buffer.
     drop(bytes);
     let topic = Arc::<str>::from(std::mem::take(&mut message.topic));
+    call.check_message(&topic, &message.payload_b64.0)?;
+    call.count(1)?;
     let message = convert::outgoing_message(message, topic.clone(), &call.corr_id.trace());
     let message = message.map_err(|error| error.with_field_names(names))?;
     reject_while_stopping(app)?;
@@ -77,6 +79,7 @@ pub(in crate::http) async fn send_batch(mut call: Call<'_>) -> Result<Response, 
     let (bytes, _permit) = call.read_batch().await?;
     let messages = messages(&bytes, active.config.http.batch_items_max)?;
     drop(bytes);
+    call.count(messages.len())?;
     reject_while_stopping(app)?;
     // An invalid message must not affect the others.
     let mut outgoing: Vec<OutgoingMessage> = Vec::with_capacity(messages.len());
@@ -85,6 +88,7 @@ pub(in crate::http) async fn send_batch(mut call: Call<'_>) -> Result<Response, 
     let mut topic: Arc<str> = Arc::default();
     let checked = messages.into_iter().map(|message| {
         let message = message.and_then(|message| {
+            call.check_message(&message.topic, &message.payload_b64.0)?;
             if *topic != *message.topic {
                 topic = message.topic.as_str().into();
             }
@@ -93,6 +97,9 @@ pub(in crate::http) async fn send_batch(mut call: Call<'_>) -> Result<Response, 
         (topic.clone(), message.map(|message| outgoing.push(message)).err())
     });
     let checked: Vec<_> = checked.collect();
+    if outgoing.is_empty() {
+        call.nothing_to_check();
+    }
     let began = Instant::now();
     let mut outcomes = active.mailbox.send_all(outgoing).await?.into_iter();
     app.metrics.enqueue.record(began.elapsed());

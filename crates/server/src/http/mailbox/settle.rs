@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use oncebox::mailbox::{DeliveryRef, Settle, SettleOutcome};
+use oncebox::mailbox::{DeliveredMessage, DeliveryRef, LeaseToken, Settle, SettleOutcome};
+use oncebox_capability::{DeliveryId, MessageFacts};
 use oncebox_wire as wire;
 use oncebox_wire::ErrorCode;
 use oncebox_wire::mailbox::{
@@ -19,6 +20,7 @@ use super::super::response::Response;
 use super::super::segment;
 use super::super::{body, json};
 use super::{TAG, convert};
+use crate::access::{AccessRefusal, Grant};
 use crate::config_handle::ActiveConfig;
 use crate::server_metrics::SettledLabel;
 
@@ -95,6 +97,7 @@ pub(in crate::http) async fn settle(mut call: Call<'_>) -> Result<Response, ApiE
         }
     };
     drop(bytes);
+    let plan = plan.allowed(&call).await?;
     let began = Instant::now();
     let outcomes = active.mailbox.settle_all(plan.settles).await.map_err(convert::api_error)?;
     app.metrics.ack.record(began.elapsed());
@@ -128,10 +131,101 @@ impl Plan {
         Ok(Self { settles, items })
     }
 
+    /// Replaces what the token does not allow by errors.
+    pub(super) async fn allowed(self, call: &Call<'_>) -> Result<Self, ApiError> {
+        let Some(grant) = call.access.limits() else { return Ok(self) };
+        if call.access.ended().is_none() && !grant.limits_deliveries() {
+            call.check_topic(None)?;
+            return Ok(self);
+        }
+        // What a receipt shows by itself is decided before anything is read.
+        let mut planned = self.settles.into_iter();
+        let items = self.items.into_iter().map(|item| {
+            let op = item?;
+            let settle = planned.next().ok_or_else(lease_lost)?;
+            check_ended(call, grant, receipt_of(settle.delivery()), op, false)?;
+            Ok((settle, op))
+        });
+        let items: Vec<Result<(Settle, SettleOp), ApiError>> = items.collect();
+        let deliveries: Vec<DeliveryRef> =
+            items.iter().flatten().map(|(settle, _)| settle.delivery()).collect();
+        let found = if deliveries.is_empty() {
+            call.nothing_to_check();
+            Vec::new()
+        } else {
+            call.active.mailbox.delivered(&deliveries).await.map_err(convert::api_error)?
+        };
+        let mut found = found.into_iter();
+        let mut settles = Vec::with_capacity(items.len());
+        let items = items.into_iter().map(|item| {
+            let (settle, op) = item?;
+            let found = found.next().unwrap_or(DeliveredMessage::Foreign);
+            check(call, grant, settle.delivery(), op, &found)?;
+            settles.push(settle);
+            Ok(op)
+        });
+        let items = items.collect();
+        Ok(Self { settles, items })
+    }
+
     /// Parses the items of a list one by one, so that an invalid item does not affect the others.
     pub(super) fn parse_one_by_one(active: &ActiveConfig, list: &RawValue) -> Result<Self, ApiError> {
         Self::new(active, json::list(LIST, list)?.into_iter().map(json::item))
     }
+}
+
+fn receipt_of(delivery: DeliveryRef) -> Option<LeaseToken> {
+    match delivery {
+        DeliveryRef::Receipt(receipt) => Some(receipt),
+        _ => None,
+    }
+}
+
+/// Whether the token may still settle a delivery, if it has ended: what was received with it before is not held for longer
+/// than its lease. Without a receipt, that is not known until the message was read.
+fn check_ended(
+    call: &Call<'_>,
+    grant: &Grant,
+    receipt: Option<LeaseToken>,
+    op: SettleOp,
+    is_read: bool,
+) -> Result<(), ApiError> {
+    let Some(reason) = call.access.ended() else { return Ok(()) };
+    let is_in_flight = receipt.map_or(!is_read, |receipt| grant.received(receipt.owner()));
+    if op == SettleOp::Extend || !is_in_flight {
+        return Err(AccessRefusal::from(reason).into());
+    }
+    Ok(())
+}
+
+/// Whether the token allows to settle a delivery.
+fn check(
+    call: &Call<'_>,
+    grant: &Grant,
+    delivery: DeliveryRef,
+    op: SettleOp,
+    found: &DeliveredMessage,
+) -> Result<(), ApiError> {
+    let (topic, receipt) = match found {
+        DeliveredMessage::Unfinished { topic, receipt } => (topic, *receipt),
+        DeliveredMessage::Finished => {
+            // It answers what an earlier settlement did, or that the lease is lost.
+            grant.needs_no_check();
+            return check_ended(call, grant, receipt_of(delivery), op, true);
+        }
+        // Such as a lease on a key of the ledger.
+        _ => {
+            grant.needs_no_check();
+            return Err(lease_lost());
+        }
+    };
+    let receipt = receipt_of(delivery).or(receipt);
+    check_ended(call, grant, receipt, op, true)?;
+    let delivery = receipt.and_then(|receipt| {
+        let fence = receipt.fence().get().try_into().ok()?;
+        Some(DeliveryId { uid: receipt.uid().as_u128(), fence })
+    });
+    Ok(call.access.check(&MessageFacts { topic: Some(topic), delivery, ..MessageFacts::default() })?)
 }
 
 /// One response per delivery, in order.
@@ -214,8 +308,10 @@ fn lease_lost() -> ApiError {
 
 async fn settle_one(call: &Call<'_>, settle: Settle, op: SettleOp) -> Result<Response, ApiError> {
     let Call { app, active, .. } = call;
+    let plan = Plan { settles: vec![settle], items: vec![Ok(op)] }.allowed(call).await?;
+    plan.items.into_iter().collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
-    let outcome = active.mailbox.settle_all(vec![settle]).await.map_err(convert::api_error)?.pop();
+    let outcome = active.mailbox.settle_all(plan.settles).await.map_err(convert::api_error)?.pop();
     app.metrics.ack.record(began.elapsed());
     body::json(&response(app, outcome.unwrap_or(SettleOutcome::LeaseLost), op)?)
 }

@@ -8,6 +8,7 @@ use oncebox_core::ascii::AppendAscii;
 use oncebox_wire::Base64;
 use oncebox_wire::mailbox::{SendBatchResult, SettleResponse};
 
+use super::super::api_error::ApiError;
 use super::convert::{self, Accepted};
 
 /// Maximum size of an accepted message in a response.
@@ -28,7 +29,11 @@ pub(super) fn received(received: &Received) -> io::Result<Vec<u8>> {
 }
 
 /// Writes an `oncebox_wire::mailbox::WorkResponse`.
-pub(super) fn worked(results: &[SettleResponse], received: &Received) -> io::Result<Vec<u8>> {
+pub(super) fn worked(
+    results: &[SettleResponse],
+    received: &Received,
+    refused: Option<&ApiError>,
+) -> io::Result<Vec<u8>> {
     let mut writer = JsonWriter::for_envelopes(&received.envelopes);
     writer.0.extend_from_slice(b"{\"results\":");
     serde_json::to_writer(&mut writer.0, results)?;
@@ -36,6 +41,10 @@ pub(super) fn worked(results: &[SettleResponse], received: &Received) -> io::Res
     writer.list(&received.envelopes)?;
     writer.damaged(&received.damaged)?;
     writer.paused(received);
+    if let Some(error) = refused {
+        writer.0.extend_from_slice(b",\"refused\":");
+        serde_json::to_writer(&mut writer.0, &convert::refused_to_wire(error))?;
+    }
     writer.0.push(b'}');
     Ok(writer.0)
 }
@@ -269,7 +278,7 @@ mod tests {
         let results = vec![SettleResponse { ok: true, ..SettleResponse::default() }];
         let whole = WorkResponse { results: results.clone(), messages: wire, ..WorkResponse::default() };
         assert_eq!(
-            worked(&results, &received_messages).unwrap(),
+            worked(&results, &received_messages, None).unwrap(),
             text(serde_json::to_string(&whole).unwrap())
         );
         assert_eq!(received(&oncebox::mailbox::Received::default()).unwrap(), br#"{"messages":[]}"#);

@@ -21,17 +21,23 @@ const SCHEMA: ErrorResponse = ErrorResponse {
     codes: &[ErrorCode::Schema],
     about: "the request is invalid; do not retry it unchanged",
 };
+const CAP_AUTH: ErrorResponse = ErrorResponse {
+    name: "CapAuth",
+    status: 401,
+    codes: &[ErrorCode::CapAuth],
+    about: "the server demands tokens, and the request has none that is valid now; `reason` says why",
+};
 const CAP_SCOPE: ErrorResponse = ErrorResponse {
     name: "CapScope",
     status: 403,
     codes: &[ErrorCode::CapScope],
-    about: "the request is for another host, or comes from a web page",
+    about: "the token does not allow the request, and `reason` and `caveat` say why; or the request is for another host, or comes from a web page",
 };
 const NOT_FOUND: ErrorResponse = ErrorResponse {
     name: "NotFound",
     status: 404,
     codes: &[ErrorCode::NotFound],
-    about: "not found: it never existed, or its retention has ended",
+    about: "not found: it never existed, its retention has ended, or the token does not allow to see it; or there are no keys, and so no revocations",
 };
 const LEASE_LOST: ErrorResponse = ErrorResponse {
     name: "LeaseLost",
@@ -116,9 +122,9 @@ macro_rules! listed {
 
 listed! {
     /// Errors of a route that accepts a body and calls the store.
-    BodyErrors: HEAD, BODY, [UNAVAILABLE];
+    BodyErrors: HEAD, [CAP_AUTH], BODY, [UNAVAILABLE];
     /// Errors of a route that accepts no body and calls the store.
-    ReadErrors: HEAD, [UNAVAILABLE];
+    ReadErrors: HEAD, [CAP_AUTH], [UNAVAILABLE];
     /// Errors of a route that does not call the store.
     HeadErrors: HEAD;
     /// The requested object does not exist.
@@ -148,6 +154,7 @@ impl ErrorResponse {
 /// Adds all error responses to a document.
 pub(in crate::http) fn describe(document: &mut OpenApi) {
     let all = HEAD.into_iter().chain(BODY).chain([
+        CAP_AUTH,
         NOT_FOUND,
         LEASE_LOST,
         DUPLICATE,

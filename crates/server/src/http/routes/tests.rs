@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hyper::Method;
+use oncebox_capability::ApiOperation;
 use oncebox_wire::ErrorCode;
 
 use super::{Listener, ROUTES, Route};
@@ -25,6 +26,7 @@ fn these_are_all_routes() {
         GET /v1/admin/messages
         GET /v1/admin/messages/by-key
         GET /v1/admin/messages/{msg_id}
+        GET /v1/admin/revocations
         GET /v1/admin/stats
         GET /v1/admin/topics
         GET /v1/admin/topics/paused
@@ -32,6 +34,7 @@ fn these_are_all_routes() {
         GET /v1/dlq/{msg_id}
         POST /v1/admin/messages/purge
         POST /v1/admin/messages/redrive
+        POST /v1/admin/revocations
         POST /v1/admin/topics/pause
         POST /v1/admin/topics/resume
         POST /v1/dlq/redrive
@@ -95,6 +98,18 @@ fn each_route_is_reached_by_its_method_and_path() {
     assert_eq!(head("/healthz"), find(Listener::Public, &Method::GET, "/healthz"));
     assert_eq!(head("/v1/send"), Err(ErrorCode::Method));
     assert_eq!(head("/v1/ack/"), Err(ErrorCode::NotFound), "a parameter is not empty");
+}
+
+/// What shows no messages: whether the server lives, and its documentation. Every operation is used.
+/// Holds: MBX-I-8.
+#[test]
+fn every_other_route_demands_a_token() {
+    let open: BTreeSet<_> = ROUTES.iter().filter(|route| route.requirement.is_none()).map(name).collect();
+    let expected = ["/docs", "/health/live", "/health/ready", "/healthz", "/openapi.json", "/readyz"];
+    assert_eq!(open, expected.map(|path| format!("GET {path}")).into());
+    let demanded: BTreeSet<_> =
+        ROUTES.iter().filter_map(|route| Some(route.requirement?.operation)).collect();
+    assert_eq!(demanded, ApiOperation::ALL.iter().copied().collect());
 }
 
 /// Nothing but webhooks is to be below this path, so nothing is there yet.

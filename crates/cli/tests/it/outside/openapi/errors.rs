@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::super::capabilities::Guarded;
 use super::super::http::{Answer, Connection, Request};
 use super::super::mailbox_client::text;
 use super::super::rig::{Server, Store, on_own_stores};
@@ -66,6 +67,7 @@ impl Route {
         let default = &servers.default;
         match status {
             400 => self.call(default, "x-corr-id: nonsense\r\n"),
+            401 => self.call(&servers.guarded.server, ""),
             403 => call(default, &format!("{}\r\n", self.head("example.com"))),
             404 if self.path.starts_with("/v1/inbox/") => self.call(&servers.not_found, ""),
             404 if self.path.starts_with("/v1/extend/") => {
@@ -73,6 +75,9 @@ impl Route {
             }
             404 if self.path.ends_with("/redrive") || self.path.ends_with("/reprocess") => {
                 default.post(&self.path, &json!({"ids": [NO_ID]}))
+            }
+            404 if self.path.ends_with("/revocations") && self.takes_a_body() => {
+                default.post(&self.path, &json!({"target": "key:none"}))
             }
             404 => self.call(default, ""),
             408 => self.call(&servers.impatient, &format!("{JSON}content-length: 10\r\n")),
@@ -125,6 +130,8 @@ fn delivered_twice(server: &Server, idem_key: &str) -> String {
 /// Servers with settings that lead to errors.
 struct Servers {
     default: Server,
+    /// Demands tokens.
+    guarded: Guarded,
     /// With a short body timeout.
     impatient: Server,
     /// Answers 404 for an unknown ledger key.
@@ -159,6 +166,7 @@ impl Servers {
         assert!(head.starts_with("HTTP/1.1 100"), "{head}");
         Self {
             default: start(&quick),
+            guarded: Guarded::start(Store::Memory),
             impatient: start(&["http.body_timeout=50ms"]),
             not_found: start(&["ledger.unknown_key=not-found"]),
             full,
@@ -195,7 +203,8 @@ fn only_routes_with_a_body_list_errors_about_bodies() {
             let of_bodies = [408, 413, 415, 429].map(|status| route.refusals.contains_key(&status));
             assert_eq!(of_bodies, [route.takes_a_body(); 4], "{} {}", route.method, route.path);
             assert!(!route.refusals.contains_key(&405), "a call of a route has its method");
-            assert!(!route.refusals.contains_key(&401), "there is no authentication");
+            let is_health = route.path.contains("health") || route.path == "/readyz";
+            assert_eq!(route.refusals.contains_key(&401), !is_health, "{}", route.path);
             let settles = ["/v1/ack/{delivery}", "/v1/nack/{delivery}", "/v1/extend/{delivery}"];
             let conflicts = settles.contains(&&*route.path) || route.path == "/v1/send";
             assert_eq!(route.refusals.contains_key(&409), conflicts, "{}", route.path);

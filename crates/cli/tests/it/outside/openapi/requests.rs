@@ -6,7 +6,8 @@
 
 use std::process::Command;
 
-use super::super::rig::{Server, Store};
+use super::super::capabilities::Guarded;
+use super::super::rig::Store;
 use super::responses::Responses;
 use super::tools::{PIP, Tools, run};
 
@@ -37,7 +38,9 @@ fn variable(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a whole number")))
 }
 
-fn run_round(server: &Server, round: &Round) -> String {
+fn run_round(guarded: &Guarded, round: &Round) -> String {
+    let server = &guarded.server;
+    let token = guarded.mint(&["--for", "12h"]);
     let (url, seed) = (format!("http://{}", server.address), round.seed.to_string());
     let tools = SCHEMATHESIS.provide();
     let mut command = Command::new(tools.join("bin/schemathesis"));
@@ -45,6 +48,8 @@ fn run_round(server: &Server, round: &Round) -> String {
     // With more workers, Python 3.11 occasionally fails in its own parser: "AST constructor recursion depth mismatch".
     command.args(["--max-examples", round.examples, "--workers", "1", "--continue-on-failure"]);
     command.args(["--request-timeout", "20", "--generation-database", "none", "--no-color"]);
+    command.args(["--header", &format!("Authorization: Bearer {token}")]);
+    command.env("ONCEBOX_API_FUZZ_TOKEN", &token);
     command.env("SCHEMATHESIS_HOOKS", HOOKS).env(SEED, &seed).env("ONCEBOX_API_FUZZ_URL", url);
     command.env("ONCEBOX_API_FUZZ_ANSWERS", server.path().join("answers.tsv"));
     run(command.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(server.path()))
@@ -52,17 +57,18 @@ fn run_round(server: &Server, round: &Round) -> String {
 
 #[test]
 fn generated_requests_are_answered_as_described() {
-    let server = Server::start(Store::Embedded, &SETTINGS);
+    let guarded = Guarded::start_with(Store::Embedded, &SETTINGS);
+    let server = &guarded.server;
     let responses = || Responses::read(&server.path().join("answers.tsv"));
     let Some(requests) = variable(REQUESTS) else {
         let seed = variable(SEED).unwrap_or(1);
-        run_round(&server, &Round { seed, examples: "6", phases: "examples,fuzzing,stateful" });
+        run_round(&guarded, &Round { seed, examples: "6", phases: "examples,fuzzing,stateful" });
         assert!(responses().requests() >= 150, "{}", responses().table());
         return;
     };
     let first = variable(SEED).unwrap_or(1);
     for seed in first..first + ROUNDS_MAX {
-        run_round(&server, &Round { seed, examples: "60", phases: "examples,coverage,fuzzing,stateful" });
+        run_round(&guarded, &Round { seed, examples: "60", phases: "examples,coverage,fuzzing,stateful" });
         println!("seed {seed}, {} requests so far", responses().requests());
         if responses().requests() >= requests {
             break;
@@ -78,5 +84,5 @@ fn generated_requests_are_answered_as_described() {
     assert!(responses.requests() >= requests, "too few requests in all rounds");
     let failing = responses.without_success();
     assert!(failing.is_empty(), "never returned 200: {failing:?}; make such requests valid in {HOOKS}");
-    server.stop();
+    guarded.server.stop();
 }
