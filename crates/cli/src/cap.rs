@@ -7,6 +7,9 @@ mod random;
 mod revoke;
 mod tokens;
 
+pub(crate) use keys::first_keyring;
+pub(crate) use tokens::operator_token;
+
 use crate::error::CliError;
 use crate::remote::GlobalOptions;
 use crate::{flag_names, with_server};

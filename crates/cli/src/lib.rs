@@ -11,6 +11,7 @@ mod demo;
 mod dlq;
 mod explain;
 mod extend;
+mod init;
 mod ledger;
 mod login;
 mod messages;
@@ -92,6 +93,7 @@ enum Command {
     Topics(topics::Arguments),
     Pause(pause::PauseArguments),
     Resume(pause::ResumeArguments),
+    Init(init::Arguments),
     Cap(cap::Arguments),
     Login(login::Arguments),
     Store(store::Arguments),
@@ -128,6 +130,7 @@ fn run(global: &GlobalOptions, command: Command, freed: FreedMemory) -> Result<(
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments, freed),
         Command::Config(arguments) => config::run(&arguments, global.output()),
+        Command::Init(arguments) => init::run(&arguments),
         Command::Cap(arguments) => cap::run(&arguments, global),
         Command::Login(arguments) => login::run(&arguments, global),
         Command::Store(arguments) => store::run(&arguments, global.output()),

@@ -46,5 +46,7 @@ pub const SHARD: &str = "x-shard";
 pub const HASH_CHAIN: &str = "x-hash-chain";
 /// Time when the visibility timeout of the delivery ends.
 pub const VISIBLE_UNTIL: &str = "x-visible-until";
+/// Token for the delivery only, on request.
+pub const CAPABILITY: &str = "x-capability";
 /// Set to `true` if the topic is paused, which is why no message was delivered.
 pub const PAUSED: &str = "x-paused";

@@ -148,6 +148,10 @@ pub struct RecvRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$"))]
     pub worker: Option<String>,
+    /// Adds a token to each message, with which only its delivery can be settled and extended: to pass on a task without
+    /// the rights of the receiver. The request needs a token.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub delegate: bool,
 }
 
 /// Response to a receive request.
@@ -208,6 +212,9 @@ pub struct MessageEnvelope {
     pub receipt: String,
     /// Time when the visibility timeout of this delivery ends.
     pub visible_until: String,
+    /// A token for this delivery only; with `delegate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capability: Option<String>,
 }
 
 /// Request to acknowledge a delivery. It has no fields.

@@ -82,6 +82,11 @@ pub(super) fn set_status(change: &KeyStatus, output: Output) -> Result<(), CliEr
     print(&keyring, output)
 }
 
+/// A keyring with a random key.
+pub(crate) fn first_keyring() -> Result<Keyring, CliError> {
+    Ok(Keyring::new(key_id("k1")?, root_key()?))
+}
+
 fn next_id(keyring: &Keyring) -> Result<KeyId, CliError> {
     let is_free = |id: &KeyId| keyring.keys().all(|(known, _)| known != id);
     let next = (keyring.keys().count() + 1..).map(|number| key_id(&format!("k{number}")));

@@ -1,6 +1,6 @@
 //! Tokens: `mint`, `attenuate`, `inspect` and `verify`.
 
-use oncebox_capability::{Nonce, Token, TokenError};
+use oncebox_capability::{Caveat, Keyring, Nonce, Token, TokenError};
 use serde_json::json;
 
 use super::caveats::Caveats;
@@ -54,6 +54,15 @@ pub(super) fn mint(mint: &Mint) -> Result<(), CliError> {
     let token =
         keyring.mint(Nonce::new(random::bytes()?), &mint.caveats.all()?).map_err(|error| failed(&error))?;
     write(&token)
+}
+
+/// A token that may do everything, for operators.
+pub(crate) fn operator_token(keyring: &Keyring, days: u64) -> Result<String, CliError> {
+    let expires = quantity::unix_seconds() + days * 24 * 60 * 60;
+    let caveats = ["name = operator".to_owned(), format!("expires = {expires}")];
+    let caveats = caveats.map(|text| Caveat::parse(&text).expect("caveats in their canonical form"));
+    let token = keyring.mint(Nonce::new(random::bytes()?), &caveats).map_err(|error| failed(&error))?;
+    Ok(format!("{}\n", token.to_text()))
 }
 
 pub(super) fn attenuate(attenuate: &Attenuate, global: &GlobalOptions) -> Result<(), CliError> {

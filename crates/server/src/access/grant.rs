@@ -1,10 +1,13 @@
 //! What the token of a request allows.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use oncebox_capability::{ApiNamespace, AuthReason, CaveatKind, MessageFacts, Nonce};
+use oncebox::mailbox::LeaseToken;
+use oncebox_capability::{
+    ApiNamespace, AuthReason, Caveat, CaveatKind, DeliveryId, MessageFacts, Nonce, Token, TokenError,
+};
 use oncebox_core::Owner;
 
 use super::known_token::KnownToken;
@@ -86,6 +89,23 @@ impl Grant {
     pub(crate) fn received(&self, owner: Owner) -> bool {
         let [number, mark] = halves(owner);
         self.known.verified.delivery_mark(number) == mark
+    }
+
+    /// A token that is good for one delivery only: to settle or to extend it. It ends with this token.
+    pub(crate) fn for_delivery(&self, receipt: LeaseToken) -> Result<Token, TokenError> {
+        let fence = NonZeroU64::new(receipt.fence().get()).expect("fences begin at 1");
+        self.attenuated_for(DeliveryId { uid: receipt.uid().as_u128(), fence })
+    }
+
+    fn attenuated_for(&self, delivery: DeliveryId) -> Result<Token, TokenError> {
+        let operations = Caveat::parse("op = ack,extend,nack").expect("a caveat in its canonical form");
+        self.known.token.attenuate(&operations)?.attenuate(&Caveat::Delivery(delivery))
+    }
+
+    /// Whether the token has space for the limits of a delivery, of which this is the longest.
+    pub(crate) fn can_delegate(&self) -> bool {
+        let longest = DeliveryId { uid: u128::MAX, fence: NonZeroU64::MAX };
+        self.attenuated_for(longest).is_ok()
     }
 
     /// Who the token is, for the log: its name and its nonce.

@@ -78,7 +78,7 @@ impl Keys {
             Err(Refusal::Auth(AuthReason::KeyRetired)) => (self.keyring.verify_for_settlement(&token)?, true),
             verified => (verified?, false),
         };
-        let known = Arc::new(KnownToken { verified, is_retired });
+        let known = Arc::new(KnownToken { token, verified, is_retired });
         self.cache.insert(text, known.clone());
         Ok(known)
     }

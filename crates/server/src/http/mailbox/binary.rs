@@ -14,6 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::super::api_error::ApiError;
 use super::super::percent;
 use super::super::response::{self, Response};
+use crate::access::Grant;
 
 /// Names of message fields as headers.
 pub(super) const HEADER_NAMES: [(&str, &str); 8] = [
@@ -88,12 +89,13 @@ fn attributes(headers: &HeaderMap) -> Result<BTreeMap<String, String>, ApiError>
 }
 
 /// Responds with the payload as the body and the other fields as headers.
-pub(super) fn response(envelope: Envelope) -> Result<Response, ApiError> {
+pub(super) fn response(envelope: Envelope, delegating: Option<&Grant>) -> Result<Response, ApiError> {
     let mut attrs = String::new();
     for (name, value) in envelope.attributes.iter() {
         let separator = if attrs.is_empty() { "" } else { "&" };
         let _ = write!(attrs, "{separator}{}={}", encode(name), encode(value));
     }
+    let capability = delegating.and_then(|grant| grant.for_delivery(envelope.receipt).ok());
     let mut response = response::whole(envelope.payload, "application/octet-stream");
     let headers = response.headers_mut();
     for (name, value) in [
@@ -109,7 +111,10 @@ pub(super) fn response(envelope: Envelope) -> Result<Response, ApiError> {
         (header::MSG_CORR_ID, envelope.corr_id),
         (header::RECEIPT, envelope.receipt.to_string()),
         (header::VISIBLE_UNTIL, envelope.visible_until.to_string()),
-    ] {
+    ]
+    .into_iter()
+    .chain(capability.map(|token| (header::CAPABILITY, token.to_text())))
+    {
         let value = HeaderValue::try_from(value).map_err(|_| {
             ApiError::new(
                 ErrorCode::Unsupported,

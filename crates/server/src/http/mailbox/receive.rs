@@ -19,7 +19,7 @@ use super::super::openapi::{BodyErrors, Integrity};
 use super::super::response::{self, Response};
 use super::super::{body, json};
 use super::{TAG, binary, convert, settle, write_json};
-use crate::access::AccessRefusal;
+use crate::access::{AccessRefusal, Grant};
 use crate::config_handle::ActiveConfig;
 
 /// Receives messages.
@@ -47,6 +47,7 @@ pub(in crate::http) async fn recv(mut call: Call<'_>) -> Result<Response, ApiErr
             "with `accept: application/octet-stream`, a single message is delivered: omit max_messages",
         ));
     }
+    let delegating = delegating(&call, &recv)?;
     let Round { received, .. } = settle_and_receive(&call, Vec::new(), &recv).await?;
     if received.envelopes.is_empty() && !received.damaged.is_empty() {
         return Err(convert::damaged(&received.damaged));
@@ -54,11 +55,11 @@ pub(in crate::http) async fn recv(mut call: Call<'_>) -> Result<Response, ApiErr
     if as_bytes {
         let paused = received.paused;
         return match received.into_iter().next() {
-            Some(envelope) => binary::response(envelope),
+            Some(envelope) => binary::response(envelope, delegating),
             None => Ok(no_message(paused)),
         };
     }
-    body::serialized_json(write_json::received(&received))
+    body::serialized_json(write_json::received(&received, delegating))
 }
 
 /// One round of a remote worker: settles finished deliveries, then delivers the next messages, in one step.
@@ -77,10 +78,11 @@ pub(in crate::http) async fn work(mut call: Call<'_>) -> Result<Response, ApiErr
         Err(_) => parse_one_by_one(active, &bytes)?,
     };
     drop(bytes);
+    let delegating = delegating(&call, &recv)?;
     let plan = plan.allowed(&call).await?;
     let Round { outcomes, received, refused } = settle_and_receive(&call, plan.settles, &recv).await?;
     let results = settle::results(app, plan.items, outcomes);
-    body::serialized_json(write_json::worked(&results, &received, refused.as_ref()))
+    body::serialized_json(write_json::worked(&results, &received, delegating, refused.as_ref()))
 }
 
 /// Parses a request that is invalid as a whole: if only single deliveries are invalid, the others are processed.
@@ -94,6 +96,24 @@ fn parse_one_by_one(active: &ActiveConfig, bytes: &[u8]) -> Result<(settle::Plan
         None => settle::Plan::new(active, std::iter::empty())?,
     };
     Ok((plan, recv))
+}
+
+/// The token that is attenuated for each delivery, if the request asks for that.
+pub(super) fn delegating<'a>(call: &Call<'a>, recv: &RecvRequest) -> Result<Option<&'a Grant>, ApiError> {
+    if !recv.delegate {
+        return Ok(None);
+    }
+    let Some(grant) = call.access.limits() else {
+        let text =
+            "delegate needs a token, which is limited to each delivery; this server demands none: omit it";
+        return Err(ApiError::schema(text));
+    };
+    if !grant.can_delegate() {
+        return Err(ApiError::schema(
+            "delegate: the token has no space for two more caveats: use another token",
+        ));
+    }
+    Ok(Some(grant))
 }
 
 /// The response to a receiver of a single message that gets none.

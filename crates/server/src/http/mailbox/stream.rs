@@ -47,6 +47,7 @@ pub(in crate::http) async fn recv_stream(mut call: Call<'_>) -> Result<Response,
     let wait = active.wait(recv.wait_ms)?;
     call.check_topic(Some(&recv.topic))?;
     call.count(0)?;
+    let delegates = receive::delegating(&call, &recv)?.is_some();
     let options = receive::receive_options(&call, &recv)?;
     // Errors of the request must be reported before the stream begins.
     let first = active.mailbox.receive(options.clone()).await.map_err(convert::api_error)?;
@@ -58,7 +59,7 @@ pub(in crate::http) async fn recv_stream(mut call: Call<'_>) -> Result<Response,
     if let Some(grant) = grant.clone() {
         tokio::spawn(end_with_token(app.clone(), grant, gone.clone()));
     }
-    let stream = MessageStream { app: app.clone(), topic: recv.topic, options, wait, gone, grant };
+    let stream = MessageStream { app: app.clone(), topic: recv.topic, options, wait, gone, grant, delegates };
     tokio::spawn(stream.deliver(first, sender));
     // The body is dropped when the receiver disconnects, and a receiver that closes its sending side may have
     // disconnected: then no more messages are received.
@@ -89,6 +90,8 @@ struct MessageStream {
     /// Cancelled when nothing more is to be received.
     gone: CancellationToken,
     grant: Option<Arc<Grant>>,
+    /// Whether each message gets a token for its delivery.
+    delegates: bool,
 }
 
 impl MessageStream {
@@ -100,7 +103,9 @@ impl MessageStream {
             if !received.is_empty() {
                 receive::record_delivered(&self.app, &self.topic, &received.envelopes);
                 let count = received.envelopes.len();
-                let Ok(chunk) = write_json::lines(&std::mem::take(&mut received)) else { return };
+                let delegating = self.grant.as_deref().filter(|_| self.delegates);
+                let lines = write_json::lines(&std::mem::take(&mut received), delegating);
+                let Ok(chunk) = lines else { return };
                 if sender.send_data(chunk.into()).await.is_err() {
                     return;
                 }

@@ -10,6 +10,7 @@ use oncebox_wire::mailbox::{SendBatchResult, SettleResponse};
 
 use super::super::api_error::ApiError;
 use super::convert::{self, Accepted};
+use crate::access::Grant;
 
 /// Maximum size of an accepted message in a response.
 const ACCEPTED_BYTES: usize = 128;
@@ -18,10 +19,10 @@ const ACCEPTED_BYTES: usize = 128;
 const ENVELOPE_BYTES: usize = 640;
 
 /// Writes an `oncebox_wire::mailbox::RecvResponse`.
-pub(super) fn received(received: &Received) -> io::Result<Vec<u8>> {
+pub(super) fn received(received: &Received, delegating: Option<&Grant>) -> io::Result<Vec<u8>> {
     let mut writer = JsonWriter::for_envelopes(&received.envelopes);
     writer.0.extend_from_slice(b"{\"messages\":");
-    writer.list(&received.envelopes)?;
+    writer.list(&received.envelopes, delegating)?;
     writer.damaged(&received.damaged)?;
     writer.paused(received);
     writer.0.push(b'}');
@@ -32,13 +33,14 @@ pub(super) fn received(received: &Received) -> io::Result<Vec<u8>> {
 pub(super) fn worked(
     results: &[SettleResponse],
     received: &Received,
+    delegating: Option<&Grant>,
     refused: Option<&ApiError>,
 ) -> io::Result<Vec<u8>> {
     let mut writer = JsonWriter::for_envelopes(&received.envelopes);
     writer.0.extend_from_slice(b"{\"results\":");
     serde_json::to_writer(&mut writer.0, results)?;
     writer.0.extend_from_slice(b",\"messages\":");
-    writer.list(&received.envelopes)?;
+    writer.list(&received.envelopes, delegating)?;
     writer.damaged(&received.damaged)?;
     writer.paused(received);
     if let Some(error) = refused {
@@ -50,10 +52,10 @@ pub(super) fn worked(
 }
 
 /// Writes envelopes and damaged messages as lines.
-pub(super) fn lines(received: &Received) -> io::Result<Vec<u8>> {
+pub(super) fn lines(received: &Received, delegating: Option<&Grant>) -> io::Result<Vec<u8>> {
     let mut writer = JsonWriter::for_envelopes(&received.envelopes);
     for envelope in &received.envelopes {
-        writer.envelope(envelope)?;
+        writer.envelope(envelope, delegating)?;
         writer.0.push(b'\n');
     }
     for damaged in &received.damaged {
@@ -107,13 +109,13 @@ impl JsonWriter {
         Self(Vec::with_capacity(ENVELOPE_BYTES + envelopes.iter().map(one).sum::<usize>()))
     }
 
-    fn list(&mut self, envelopes: &[Envelope]) -> io::Result<()> {
+    fn list(&mut self, envelopes: &[Envelope], delegating: Option<&Grant>) -> io::Result<()> {
         self.0.push(b'[');
         for (index, envelope) in envelopes.iter().enumerate() {
             if index > 0 {
                 self.0.push(b',');
             }
-            self.envelope(envelope)?;
+            self.envelope(envelope, delegating)?;
         }
         self.0.push(b']');
         Ok(())
@@ -136,8 +138,8 @@ impl JsonWriter {
         }
     }
 
-    /// Writes an `oncebox_wire::mailbox::MessageEnvelope`.
-    fn envelope(&mut self, envelope: &Envelope) -> io::Result<()> {
+    /// Writes an `oncebox_wire::mailbox::MessageEnvelope`, with a token for its delivery if one is wanted.
+    fn envelope(&mut self, envelope: &Envelope, delegating: Option<&Grant>) -> io::Result<()> {
         self.plain("{\"msg_id\":", &envelope.msg_id);
         self.text(",\"topic\":", &envelope.topic)?;
         self.plain(",\"ts\":", &envelope.ts);
@@ -156,6 +158,10 @@ impl JsonWriter {
         self.0.extend_from_slice(b",\"sig\":null");
         self.plain(",\"receipt\":", &envelope.receipt);
         self.plain(",\"visible_until\":", &envelope.visible_until);
+        if let Some(grant) = delegating {
+            let token = grant.for_delivery(envelope.receipt).map_err(io::Error::other)?;
+            self.text(",\"capability\":", &token.to_text())?;
+        }
         self.0.push(b'}');
         Ok(())
     }
@@ -252,6 +258,7 @@ mod tests {
             sig: None,
             receipt: envelope.receipt.to_string(),
             visible_until: envelope.visible_until.to_string(),
+            capability: None,
         }
     }
 
@@ -272,15 +279,15 @@ mod tests {
         let wire: Vec<_> = received_messages.envelopes.iter().cloned().map(wire_envelope).collect();
         let text = |value: String| value.into_bytes();
         let one_by_one = wire.iter().map(|one| serde_json::to_string(one).unwrap() + "\n");
-        assert_eq!(lines(&received_messages).unwrap(), text(one_by_one.collect()));
+        assert_eq!(lines(&received_messages, None).unwrap(), text(one_by_one.collect()));
         let whole = RecvResponse { messages: wire.clone(), ..RecvResponse::default() };
-        assert_eq!(received(&received_messages).unwrap(), text(serde_json::to_string(&whole).unwrap()));
+        assert_eq!(received(&received_messages, None).unwrap(), text(serde_json::to_string(&whole).unwrap()));
         let results = vec![SettleResponse { ok: true, ..SettleResponse::default() }];
         let whole = WorkResponse { results: results.clone(), messages: wire, ..WorkResponse::default() };
         assert_eq!(
-            worked(&results, &received_messages, None).unwrap(),
+            worked(&results, &received_messages, None, None).unwrap(),
             text(serde_json::to_string(&whole).unwrap())
         );
-        assert_eq!(received(&oncebox::mailbox::Received::default()).unwrap(), br#"{"messages":[]}"#);
+        assert_eq!(received(&oncebox::mailbox::Received::default(), None).unwrap(), br#"{"messages":[]}"#);
     }
 }
