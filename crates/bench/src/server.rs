@@ -41,6 +41,7 @@ const VARIANTS: [(&str, Load); 4] = [
 ];
 
 const SEND64: &str = "send64";
+const CAPABILITY: &str = "capability";
 const HALF_RATE: &str = "half_rate";
 
 const fn worked(connections: usize, batch: usize) -> Load {
@@ -71,6 +72,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         bench.seconds()
     );
     bench.send64(report)?;
+    bench.capability(report)?;
     let groups = bench.lifecycles(report)?;
     bench.variants()?;
     if bench.chosen(HALF_RATE) {
@@ -122,6 +124,23 @@ impl Bench<'_> {
         let row = self.cell(SEND64, worked(64, 1), Task::Send).against(Peer::Bare)?;
         row.print();
         report.figure("server.send64.ratio_bare", row.comparison.ratio);
+        Ok(())
+    }
+
+    /// Our server with tokens, against the same without.
+    fn capability(&self, report: &mut Report) -> Result<(), String> {
+        if !self.chosen(CAPABILITY) {
+            return Ok(());
+        }
+        println!("\nwith a token in every request, against no access control");
+        Row::print_head();
+        let mut ratios = Vec::new();
+        for (load, task) in [(worked(64, 1), Task::Send), (worked(64, 1), Task::Lifecycle)] {
+            let row = self.cell(CAPABILITY, load, task).pair(Peer::Tokens, Peer::Oncebox)?;
+            row.print();
+            ratios.push(row.comparison.ratio);
+        }
+        report.figure("server.capability.ratio_open", ratios.into_iter().fold(f64::INFINITY, f64::min));
         Ok(())
     }
 

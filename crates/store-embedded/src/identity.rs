@@ -127,7 +127,11 @@ fn find(disk: &dyn Disk, names: &[String]) -> Result<StoreFile, Error> {
         return Ok(StoreFile::Intact(id));
     }
     if let Some(version) = other_version(&bytes, |bytes| decode(bytes).is_some()) {
-        return Err(unsupported(version));
+        let error = unsupported(version);
+        // Another version may have begun to convert the store, so this is not certain to be damage.
+        let text = "the segments beside it have this version, so the file `store` may be damaged: then restore it from a backup";
+        let is_mixed = segment::any_of_this_version(disk, names)?;
+        return Err(if is_mixed { Error::new(error.kind(), format!("{error}; {text}")) } else { error });
     }
     let blank = bytes.iter().zip(MAGIC).all(|(byte, ours)| byte == ours || *byte == 0);
     if has_magic(&bytes) || decode(&with_magic(&bytes)).is_some() {

@@ -157,6 +157,16 @@ pub(crate) fn read_header(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error>
     Ok(bytes)
 }
 
+/// Whether the header of a segment among these files is intact and of this version.
+pub(crate) fn any_of_this_version(disk: &dyn Disk, names: &[String]) -> Result<bool, Error> {
+    for name in names.iter().filter(|name| segment_number(name).is_some()) {
+        if SegmentHeader::decode(&read_header(disk, name)?).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The format version of the segments among these files if another version of Oncebox wrote them; none if any is of
 /// this version.
 pub(crate) fn other_version(disk: &dyn Disk, names: &[String]) -> Result<Option<u8>, Error> {

@@ -25,10 +25,15 @@ pub(super) struct Row {
 }
 
 impl Cell<'_> {
-    /// Runs paired rounds on new servers, after one warm-up round of each side.
+    /// Runs paired rounds of our server and a rival.
     pub(super) fn against(&self, rival: Peer) -> Result<Row, String> {
+        self.pair(Peer::Oncebox, rival)
+    }
+
+    /// Runs paired rounds on new servers, after one warm-up round of each side.
+    pub(super) fn pair(&self, ours: Peer, rival: Peer) -> Result<Row, String> {
         let (our_server, rival_server) =
-            (Server::start(self.work_dir, Peer::Oncebox)?, Server::start(self.work_dir, rival)?);
+            (Server::start(self.work_dir, ours)?, Server::start(self.work_dir, rival)?);
         self.round(&our_server)?;
         self.round(&rival_server)?;
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 pub(crate) mod beanstalkd;
 mod connection;
-mod http;
+pub(crate) mod http;
 pub(crate) mod nats;
 pub(crate) mod oncebox;
 pub(crate) mod redis;
@@ -56,7 +56,7 @@ impl fmt::Display for Key {
 /// Succeeds if the peer is ready.
 pub(crate) async fn ready(job: &Job) -> io::Result<()> {
     match job.peer {
-        Peer::Oncebox | Peer::Bare => oncebox::ready(job.port).await,
+        Peer::Oncebox | Peer::Tokens | Peer::Bare => oncebox::ready(job.port).await,
         Peer::Beanstalkd => beanstalkd::Beanstalkd::open(job, 0).await.map(drop),
         Peer::Redis => redis::Redis::open(job, 0).await.map(drop),
         Peer::Nats => nats::Nats::open(job, 0).await.map(drop),

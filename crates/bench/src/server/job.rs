@@ -33,6 +33,8 @@ pub(crate) struct Load {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Peer {
     Oncebox,
+    /// Our server with access control; every request has a token.
+    Tokens,
     /// The HTTP endpoint that ignores what it receives.
     Bare,
     Beanstalkd,
@@ -89,6 +91,7 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Oncebox => "oncebox",
+            Self::Tokens => "tokens",
             Self::Bare => "bare",
             Self::Beanstalkd => "beanstalkd",
             Self::Redis => "redis",

@@ -59,7 +59,7 @@ async fn task(job: &Job) -> io::Result<Outcome> {
         return paced::run(job, per_second).await;
     }
     match job.peer {
-        Peer::Oncebox | Peer::Bare => closed_loop::<Oncebox>(job).await,
+        Peer::Oncebox | Peer::Tokens | Peer::Bare => closed_loop::<Oncebox>(job).await,
         Peer::Beanstalkd => closed_loop::<Beanstalkd>(job).await,
         Peer::Redis => closed_loop::<Redis>(job).await,
         Peer::Nats => closed_loop::<Nats>(job).await,

@@ -11,6 +11,7 @@ use oncebox_system::uptime;
 use tokio::runtime::Builder;
 
 use super::client;
+use super::client::http::TOKEN;
 use super::job::{Job, Load, Outcome, Peer, Task};
 use super::programs;
 use crate::embedded::work_dir::WorkDir;
@@ -29,6 +30,8 @@ pub(super) struct Server {
     port: u16,
     child: Child,
     log: PathBuf,
+    /// The token of requests, if the server demands one.
+    token: Option<String>,
 }
 
 impl Server {
@@ -38,12 +41,13 @@ impl Server {
         let directory = work_dir.fresh(&peer.to_string());
         let log = directory.with_extension("log");
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
+        let token = if peer == Peer::Tokens { Some(make_token(&program, &directory)?) } else { None };
         let output = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = output.map_err(|error| format!("cannot write {}: {error}", log.display()))?;
         let mut command = with_death_signal(&program);
         command.args(arguments(peer, port, &directory)).stdin(Stdio::null()).stdout(out).stderr(err);
         let child = command.spawn().map_err(|error| format!("cannot start {peer}: {error}"))?;
-        let mut server = Self { peer, port, child, log };
+        let mut server = Self { peer, port, child, log, token };
         server.wait()?;
         Ok(server)
     }
@@ -92,6 +96,9 @@ impl Server {
     pub(super) fn spawn_load(&self, load: Load, task: Task, seconds: f64) -> Result<Child, String> {
         let job = serde_json::to_string(&self.job(load, task, seconds)).expect("a job is JSON");
         let mut command = with_death_signal(&programs::locate(Peer::Bare)?);
+        if let Some(token) = &self.token {
+            command.env(TOKEN, token);
+        }
         command.args(["load", &job]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().map_err(|error| format!("cannot start the load process: {error}"))
     }
@@ -122,6 +129,21 @@ impl Drop for Server {
     }
 }
 
+/// Makes a key file, and a token as a worker would have it.
+fn make_token(program: &Path, directory: &Path) -> Result<String, String> {
+    let keys = format!("{}.keys", directory.display());
+    let run = |arguments: &[&str]| {
+        let output = Command::new(program).arg("cap").args(arguments).args(["--key-file", &keys]).output();
+        let output = output.map_err(|error| format!("cannot make a token: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("cannot make a token: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    run(&["keygen"])?;
+    run(&["mint", "--name", "bench", "--op", "send,send_batch,recv,work,settle,ack", "--for", "1h"])
+}
+
 fn with_death_signal(program: &Path) -> Command {
     let mut command = Command::new(programs::SETPRIV);
     command.args(["--pdeathsig", "KILL"]).arg(program);
@@ -136,9 +158,14 @@ fn free_port() -> std::io::Result<u16> {
 fn arguments(peer: Peer, port: u16, directory: &Path) -> Vec<String> {
     let directory = directory.display();
     let line = match peer {
-        Peer::Oncebox => {
+        Peer::Oncebox | Peer::Tokens => {
             let limits = LIMITS.map(|setting| format!(" --set {setting}")).concat();
-            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}?{BOUNDS}{limits}")
+            let keys = if peer == Peer::Tokens {
+                format!(" --set auth.key_file={directory}.keys")
+            } else {
+                String::new()
+            };
+            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}?{BOUNDS}{limits}{keys}")
         }
         Peer::Bare => format!("bare {port}"),
         Peer::Beanstalkd => format!("-l 127.0.0.1 -p {port} -b {directory} -f 0"),

@@ -15,7 +15,7 @@ pub(super) fn locate(peer: Peer) -> Result<PathBuf, String> {
     find(SETPRIV).ok_or_else(|| missing(SETPRIV, "util-linux"))?;
     match peer {
         Peer::Bare => Ok(ours),
-        Peer::Oncebox => {
+        Peer::Oncebox | Peer::Tokens => {
             let path = ours.with_file_name("oncebox");
             let hint = "is missing: cargo build --release -p oncebox-cli";
             if path.is_file() { Ok(path) } else { Err(format!("{} {hint}", path.display())) }

@@ -1,9 +1,18 @@
 //! HTTP/1.1 on one keep-alive connection, for our server and the bare endpoint.
 
 use std::io;
+use std::sync::LazyLock;
 
 use super::connection::{Connection, number};
 use super::unexpected;
+
+/// The variable with the token of all requests of this process.
+pub(crate) const TOKEN: &str = "ONCEBOX_BENCH_TOKEN";
+
+/// The header with the token; empty if there is none.
+static AUTHORIZATION: LazyLock<String> = LazyLock::new(|| {
+    std::env::var(TOKEN).map_or_else(|_| String::new(), |token| format!("authorization: Bearer {token}\r\n"))
+});
 
 pub(super) struct Http {
     connection: Connection,
@@ -23,7 +32,7 @@ impl Http {
     }
 
     pub(super) async fn get(&mut self, path: &str) -> io::Result<&[u8]> {
-        self.connection.put(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+        self.connection.put(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", *AUTHORIZATION));
         self.answer(path).await
     }
 
@@ -53,7 +62,8 @@ impl Http {
     fn put_post(&mut self, path: &str, body: &[u8]) {
         let length = body.len();
         self.connection.put(format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{}content-type: application/json\r\ncontent-length: {length}\r\n\r\n",
+            *AUTHORIZATION
         ));
         self.connection.put(body);
     }

@@ -47,6 +47,8 @@ fn a_store_of_another_version_is_unsupported() -> TestResult {
         let directory = filled()?;
         set_version(&directory, "store", version, STORE_CHECKED);
         is_unsupported(&directory, version);
+        let mixed = directory.open().unwrap_err().to_string();
+        assert!(mixed.contains("the segments beside it have this version"), "{mixed}");
         // The format after the version byte may be anything.
         directory.change("store", |bytes| bytes[8..].fill(9));
         is_unsupported(&directory, version);
@@ -56,6 +58,8 @@ fn a_store_of_another_version_is_unsupported() -> TestResult {
             set_version(&directory, &name, version, HEADER_CHECKED);
         }
         is_unsupported(&directory, version);
+        let whole = directory.open().unwrap_err().to_string();
+        assert!(!whole.contains("beside it"), "{whole}");
         for name in directory.segments() {
             std::fs::remove_file(directory.path(&name))?;
         }
