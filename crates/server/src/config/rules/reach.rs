@@ -41,7 +41,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
 
 fn text(address: &ListenAddress, missing: &str) -> String {
     format!(
-        "contains {address}, which other machines can reach: {missing}; or use a loopback address, a unix socket, or a proxy on the same machine"
+        "contains `{address}`, which other machines can reach: {missing}; or use a loopback address, a unix socket, or a proxy on the same machine"
     )
 }
 

@@ -61,9 +61,9 @@ fn a_problem_names_the_setting_its_origin_and_a_remedy() {
         ),
         (
             "listen = ['0.0.0.0:7420']",
-            "listen (oncebox.toml, line 1) contains `0.0.0.0:7420`, which other machines can reach: there is no \
-             access control yet, so any client that reaches the port could read everything; use a loopback address, a \
-             unix socket, or a proxy on the same machine",
+            "listen (oncebox.toml, line 1) contains `0.0.0.0:7420`, which other machines can reach: set \
+             `auth.key_file`, `tls.certificate_file` and `tls.key_file`; or use a loopback address, a unix socket, or a \
+             proxy on the same machine",
         ),
     ] {
         assert_eq!(problems_of(file), [expected], "{file}");
@@ -187,7 +187,7 @@ fn an_unknown_name_is_a_problem_with_a_suggestion() {
 
 #[test]
 fn all_problems_are_reported_at_once() {
-    let file = "listen = ['0.0.0.0:1', 'x']\nlog.level = ','\nhttp.wait_max = 'soon'\nbogus = 1\n\
+    let file = "listen = ['y', 'x']\nlog.level = ','\nhttp.wait_max = 'soon'\nbogus = 1\n\
                 mailbox.topic.backoff_base = '2m'\nhttp.batch_bytes_max = 'x'\nhttp.bodies_bytes_max = '1KiB'\n";
     let problems =
         load(&sources(file, &[("ONCEBOX__AMNESIA", "yes")], &[("mailbox.shards", "-1")])).unwrap_err();
