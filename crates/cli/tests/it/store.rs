@@ -101,10 +101,22 @@ fn a_store_of_another_format_version_is_not_reported_as_damaged() {
     let directory = TempDir::new().unwrap();
     let path = store(&directory);
     let file = path.join("store");
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[7] = 4;
-    bytes[8..].fill(7);
-    fs::write(&file, &bytes).unwrap();
+    let of_version_4 = |file: &Path, length: usize| {
+        let mut bytes = fs::read(file).unwrap();
+        bytes[7] = 4;
+        bytes[8..length].fill(7);
+        fs::write(file, &bytes).unwrap();
+        bytes
+    };
+    let length = fs::metadata(&file).unwrap().len().try_into().unwrap();
+    let bytes = of_version_4(&file, length);
+    let mixed = tool(&["verify"], &path).stderr;
+    assert!(mixed.contains("format version 4") && mixed.contains("may be damaged"), "{mixed}");
+    for entry in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.extension().is_some_and(|extension| extension == "seg") {
+            of_version_4(&entry, 512);
+        }
+    }
     let url = format!("embedded:{}", path.display());
     let serve = ["serve", "--listen", "127.0.0.1:0", "--set", "admin.listen=off", "--store", &url];
     let mut runs = vec![("serve", run(&serve))];
