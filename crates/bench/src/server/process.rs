@@ -18,8 +18,10 @@ use crate::embedded::work_dir::WorkDir;
 
 /// How long a peer may take to become ready.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// High enough for any load. The default limits of the mailbox suit a queue, not a benchmark.
-const LIMITS: [&str; 2] = ["mailbox.shard_capacity=10000000", "mailbox.global_in_flight=10000000"];
+/// High enough for any load: the default limits of the mailbox suit a queue, not a benchmark. And no address that two
+/// servers would share.
+const SETTINGS: [&str; 3] =
+    ["mailbox.shard_capacity=10000000", "mailbox.global_in_flight=10000000", "admin.listen=off"];
 
 /// The same for the store: finished messages are kept for ten minutes, which at full load exceeds the default bounds.
 const BOUNDS: &str = "messages_max=10000000&keys_max=50000000&live_bytes_max=17179869184";
@@ -132,6 +134,8 @@ impl Drop for Server {
 /// Makes a key file, and a token as a worker would have it.
 fn make_token(program: &Path, directory: &Path) -> Result<String, String> {
     let keys = format!("{}.keys", directory.display());
+    // Of an earlier server in this run.
+    let _ = fs::remove_file(&keys);
     let run = |arguments: &[&str]| {
         let output = Command::new(program).arg("cap").args(arguments).args(["--key-file", &keys]).output();
         let output = output.map_err(|error| format!("cannot make a token: {error}"))?;
@@ -159,13 +163,13 @@ fn arguments(peer: Peer, port: u16, directory: &Path) -> Vec<String> {
     let directory = directory.display();
     let line = match peer {
         Peer::Oncebox | Peer::Tokens => {
-            let limits = LIMITS.map(|setting| format!(" --set {setting}")).concat();
+            let settings = SETTINGS.map(|setting| format!(" --set {setting}")).concat();
             let keys = if peer == Peer::Tokens {
                 format!(" --set auth.key_file={directory}.keys")
             } else {
                 String::new()
             };
-            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}?{BOUNDS}{limits}{keys}")
+            format!("serve --listen 127.0.0.1:{port} --store embedded:{directory}?{BOUNDS}{settings}{keys}")
         }
         Peer::Bare => format!("bare {port}"),
         Peer::Beanstalkd => format!("-l 127.0.0.1 -p {port} -b {directory} -f 0"),
