@@ -230,6 +230,20 @@ async fn a_rate_limits_all_messages_of_a_token() {
     assert_eq!(free.check(&MessageFacts { topic: Some("t"), ..MessageFacts::default() }), Ok(()));
 }
 
+/// Each narrower token has a rate of its own, and together they do no more than the token they come from.
+#[tokio::test(start_paused = true)]
+async fn attenuated_tokens_share_the_rate_of_their_origin() {
+    let fixture = Fixture::new().await;
+    let mut counted = 0;
+    for narrower in 1..9 {
+        let rate = format!("rate = {narrower}/s");
+        let token = fixture.token(1, &["expires = 1800000100", "rate = 10/s", &rate]);
+        let access = fixture.admit(ApiOperation::SendBatch, Some(&token)).unwrap();
+        counted += (0..narrower).filter(|_| fixture.control.count(&access, 1).is_ok()).count();
+    }
+    assert_eq!(counted, 10, "without the shared rate, it would be 36");
+}
+
 #[tokio::test]
 async fn many_refusals_purge_the_verified_tokens() {
     let fixture = Fixture::new().await;
