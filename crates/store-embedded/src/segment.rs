@@ -170,16 +170,17 @@ pub(crate) fn any_of_this_version(disk: &dyn Disk, names: &[String]) -> Result<b
 /// The format version of the segments among these files if another version of Oncebox wrote them; none if any is of
 /// this version.
 pub(crate) fn other_version(disk: &dyn Disk, names: &[String]) -> Result<Option<u8>, Error> {
-    let is_intact = |bytes: &[u8]| SegmentHeader::decode(bytes).is_some();
-    let mut other = None;
-    for name in names.iter().filter(|name| segment_number(name).is_some()) {
-        let header = read_header(disk, name)?;
-        if is_intact(&header) {
-            return Ok(None);
-        }
-        other = other.or(format::other_version(&header, is_intact));
+    if any_of_this_version(disk, names)? {
+        return Ok(None);
     }
-    Ok(other)
+    let is_intact = |bytes: &[u8]| SegmentHeader::decode(bytes).is_some();
+    for name in names.iter().filter(|name| segment_number(name).is_some()) {
+        let other = format::other_version(&read_header(disk, name)?, is_intact);
+        if other.is_some() {
+            return Ok(other);
+        }
+    }
+    Ok(None)
 }
 
 /// Every undamaged frame, at any offset and of any generation.

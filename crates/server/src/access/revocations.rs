@@ -135,7 +135,7 @@ impl Revocations {
     ) -> Result<Revocation, RevocationsError> {
         let revocation = match &self.place {
             Place::Store(store) => write(store.as_ref(), &target, details).await?,
-            Place::File(file) => file.add(target, details, REVOCATIONS_MAX).await?,
+            Place::File(file) => file.add(target, details).await?,
         };
         // It was written, so it counts, even while nothing can be read. What is being read may be older.
         self.snapshot.send_modify(|snapshot| {

@@ -22,6 +22,16 @@ fn read(file: &str) -> Result<Loaded, Problems> {
     load(&sources(file, &[], &[]))
 }
 
+/// Holds: MBX-C-12, MBX-I-15.
+#[test]
+fn revocations_are_at_most_30_seconds_old_or_5_to_120() {
+    let seconds = |file: &str| read(file).map(|loaded| loaded.config.auth.cap_cache_ttl.as_secs());
+    assert_eq!(seconds("").unwrap(), 30);
+    for (ttl, expected) in [("5s", Some(5)), ("2m", Some(120)), ("4s", None), ("121s", None)] {
+        assert_eq!(seconds(&format!("auth.cap_cache_ttl = '{ttl}'")).ok(), expected, "{ttl}");
+    }
+}
+
 /// Holds: MBX-C-12, MBX-P-9, IBX-099, RULE-20.
 #[test]
 fn empty_sources_yield_the_defaults() {

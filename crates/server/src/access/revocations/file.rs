@@ -11,7 +11,7 @@ use oncebox_core::{Bound, Timestamp};
 use oncebox_system::SystemClock;
 use serde::{Deserialize, Serialize};
 
-use super::{Revocation, RevocationDetails, RevocationTarget, RevocationsError};
+use super::{REVOCATIONS_MAX, Revocation, RevocationDetails, RevocationTarget, RevocationsError};
 
 /// Larger files are damaged.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -60,7 +60,6 @@ impl RevocationFile {
         &self,
         target: RevocationTarget,
         mut details: RevocationDetails,
-        revocations_max: u32,
     ) -> Result<Revocation, RevocationsError> {
         let since = self.clock.now();
         self.blocking(move |path| {
@@ -69,7 +68,7 @@ impl RevocationFile {
             if let Some(at) = revocations.iter().position(|known| known.target == target) {
                 details.compromised |= revocations.swap_remove(at).details.compromised;
             }
-            if revocations.len() >= revocations_max as usize {
+            if revocations.len() >= REVOCATIONS_MAX as usize {
                 return Err(Problem::Full(revocations.len() as u64));
             }
             let revocation = Revocation { target, details, since };
@@ -80,12 +79,6 @@ impl RevocationFile {
             Ok(revocation)
         })
         .await
-        .map_err(|error| match error {
-            RevocationsError::Full(bound) => {
-                RevocationsError::Full(Bound::new(bound.name, bound.used, u64::from(revocations_max)))
-            }
-            error => error,
-        })
     }
 
     /// Runs to its end also if nobody waits for it any more.
@@ -99,7 +92,10 @@ impl RevocationFile {
             let problem = match problem {
                 Problem::Io(error) => error.to_string(),
                 Problem::Damaged => "is damaged".to_owned(),
-                Problem::Full(used) => return RevocationsError::Full(Bound::new("revocations", used, used)),
+                Problem::Full(used) => {
+                    let bound = Bound::new("revocations", used, u64::from(REVOCATIONS_MAX));
+                    return RevocationsError::Full(bound);
+                }
             };
             RevocationsError::File { path: self.path.clone(), problem }
         })
